@@ -1,0 +1,51 @@
+"""Runs of analyses: what was asked, how far it is, what came of it."""
+
+from django.conf import settings
+from django.db import models
+
+
+class RunState(models.TextChoices):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AnalysisRun(models.Model):
+    """One run. A run is claimed by moving it from waiting to running in one statement, so it executes once.
+
+    options: {"generation": …, "to_generation": …, "namespace": …}, only those that the analysis takes.
+    summary: small figures for the head of the report, written when the run is done.
+    """
+
+    analysis = models.CharField(max_length=40)
+    options = models.JSONField(default=dict)
+    state = models.CharField(max_length=9, choices=RunState.choices, default=RunState.WAITING)
+    requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    requested_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    attempt = models.PositiveIntegerField(default=0)
+    revision = models.BigIntegerField(null=True)
+    stage = models.CharField(max_length=80, blank=True, default="")
+    tasks_done = models.PositiveIntegerField(default=0)
+    tasks_total = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True, default="")
+    summary = models.JSONField(default=dict)
+    result_uri = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["state", "requested_at"], name="run_waiting"),
+            models.Index(fields=["analysis", "-requested_at"], name="run_latest"),
+        ]
+
+    def __str__(self):
+        return f"{self.analysis} #{self.pk}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED)

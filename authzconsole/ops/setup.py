@@ -1,0 +1,68 @@
+"""Brings up what is missing: `.venv`, Java, Redis, and for the tests PostgreSQL and Chromium."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from . import ROOT, Refusal, machine
+from .environment import environment_ensure, one_at_a_time
+from .machine import Tool
+from .packages import packages_install
+
+JAVA_HINT = "Without Java the console runs, but no analysis does: WITHOUT_JAVA=1 make run"
+
+
+def tools_for(purpose: str) -> list[Tool]:
+    if purpose == "quick":
+        return []
+    if purpose == "test":
+        return [machine.JAVA, machine.REDIS, machine.POSTGRESQL, machine.CHROMIUM]
+    java = [] if os.environ.get("WITHOUT_JAVA") else [machine.JAVA]
+    return java if os.environ.get("REDIS_URL") else [*java, machine.REDIS]
+
+
+def tools_ensure(tools: Sequence[Tool]) -> None:
+    missing = [tool for tool in tools if not tool.find()]
+    if not missing:
+        return
+    hint = f"\n{JAVA_HINT}" if missing == [machine.JAVA] else ""
+    try:
+        packages_install(missing)
+    except Refusal as refusal:
+        raise Refusal(f"{refusal}{hint}") from None
+    if still := [tool.title for tool in missing if not tool.find()]:
+        raise Refusal(f"The packages are installed, but this is still not found: {', '.join(still)}.{hint}")
+
+
+def setup(purpose: str) -> None:
+    """purpose: `run`, `test`, or `quick` (.venv only)."""
+    with one_at_a_time():
+        # the quick refusals come before the long download
+        tools_ensure(tools_for(purpose))
+        environment_ensure()
+
+
+def spark_environment() -> dict[str, str]:
+    """JAVA_HOME where Spark would otherwise start another Java, or none."""
+    home = machine.java_home()
+    return {"JAVA_HOME": str(home)} if home else {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--for", dest="purpose", choices=("run", "test", "quick"), default="run")
+    try:
+        setup(parser.parse_args().purpose)
+    except Refusal as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted; the same command continues.", file=sys.stderr)
+        return 130
+    print(f"Everything that it takes is here: {ROOT / '.venv'} is complete.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+def console(request):
+    """What every page needs to know about the console."""
+    return {}

@@ -1,0 +1,168 @@
+"""The address law: how an entity is written, and which entity contains it.
+
+An address is `<kind>:<key>`. The kind is lower-case (any case is accepted), names are case-sensitive. The key holds the
+names from the namespace down, joined by dots: the first dot ends the namespace, so the name of an artifact or dataset may
+hold dots itself. A program is `namespace.application.type.name`; a kerberos principal is never split.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_named
+
+LONGEST_KEY_CHARACTERS = 512
+
+_instance_name = "cdap"
+
+
+class AddressError(ValueError):
+    """Text that is no address; the message names the part at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A well-formed address. Make one with `parse_address` or `address_of`, which check it."""
+
+    kind: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.key}"
+
+    @property
+    def name(self) -> str:
+        """The last part, which the parent does not already say; of a program `type.name`."""
+        parent = self.parent
+        return self.key if parent is None or parent.kind == "instance" else self.key[len(parent.key) + 1 :]
+
+    @property
+    def parent(self) -> "Address | None":
+        """The address that contains this one; None for the instance."""
+        container = KINDS[self.kind].parent
+        if container is None:
+            return None
+        return self.ancestor(container)
+
+    @property
+    def namespace(self) -> "Address | None":
+        """The namespace that contains it; a namespace is its own."""
+        return self.ancestor("namespace")
+
+    @property
+    def application(self) -> "Address | None":
+        """The application that contains it; an application is its own."""
+        return self.ancestor("application")
+
+    def ancestor(self, kind: str) -> "Address | None":
+        """The entity of that kind which this is or lies in; None where there is none."""
+        if self.kind == kind:
+            return self
+        chain = containers(self.kind)
+        if kind not in chain:
+            return None
+        if kind == "instance":
+            return instance_address()
+        return Address(kind, ".".join(self.key.split(".", 2)[: 1 if kind == "namespace" else 2]))
+
+    @property
+    def ancestors(self) -> list["Address"]:
+        """From the instance down to the parent."""
+        return [self.ancestor(kind) for kind in reversed(containers(self.kind))]
+
+
+def containers(kind: str) -> tuple[str, ...]:
+    """The kinds that contain `kind`, nearest first."""
+    parent = KINDS[kind].parent
+    return () if parent is None else (parent, *containers(parent))
+
+
+def instance_address() -> Address:
+    """The one instance that this console administers."""
+    return Address("instance", _instance_name)
+
+
+def name_instance(name: str) -> None:
+    """Decide the instance's name; called once, when the settings are read."""
+    global _instance_name
+    _check_name(KINDS["instance"], "the name", name)
+    _instance_name = name
+
+
+@lru_cache(maxsize=65_536)
+def parse_address(text: str) -> Address:
+    """Read `<kind>:<key>`. Raises AddressError naming the part at fault."""
+    kind, colon, key = text.partition(":")
+    if not colon:
+        raise AddressError(f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders")
+    try:
+        known = kind_named(kind)
+    except VocabularyError as error:
+        raise AddressError(str(error)) from None
+    return address_of(known.name, key)
+
+
+@lru_cache(maxsize=65_536)
+def address_of(kind: str, key: str) -> Address:
+    """The address of `key` as a `kind`. Raises AddressError naming the part at fault."""
+    try:
+        known = kind_named(kind)
+    except VocabularyError as error:
+        raise AddressError(str(error)) from None
+    if len(key) > LONGEST_KEY_CHARACTERS:
+        raise AddressError(f"the address of this {known.title} has {len(key)} characters; "
+                           f"{LONGEST_KEY_CHARACTERS} are allowed")
+    _check_key(known, key)
+    return Address(known.name, key)
+
+
+def _check_key(kind: Kind, key: str) -> None:
+    depth = len(containers(kind.name))
+    if kind.name == "program":
+        _check_program(kind, key)
+        return
+    if depth <= 1:
+        _check_name(kind, "the name", key)
+        return
+    names = key.split(".", depth - 1)
+    if len(names) < depth:
+        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: a {kind.title} is written {written(kind.name)}")
+    for container, name in zip(reversed(containers(kind.name)[:-1]), names):
+        _check_name(KINDS[container], f"the {container}", name)
+    _check_name(kind, f"the {kind.title}", names[-1])
+
+
+def _check_program(kind: Kind, key: str) -> None:
+    parts = key.split(".")
+    if len(parts) != 4:
+        raise AddressError(f"`program:{clip(key)}` has {len(parts)} parts where a program has 4: "
+                           f"it is written {written('program')}")
+    namespace, application, program_type, name = parts
+    _check_name(KINDS["namespace"], "the namespace", namespace)
+    _check_name(KINDS["application"], "the application", application)
+    if program_type not in PROGRAM_TYPES:
+        raise AddressError(f"`{clip(program_type)}` is not a type of program; the types are {', '.join(PROGRAM_TYPES)}")
+    _check_name(kind, "the program", name)
+
+
+def _check_name(kind: Kind, part: str, name: str) -> None:
+    if not name:
+        raise AddressError(f"{part} is empty: a {kind.title} is written {written(kind.name)}")
+    if not re.fullmatch(kind.name_pattern, name):
+        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of a {kind.title} cannot hold "
+                           f"({_allowed(kind)})")
+
+
+def _allowed(kind: Kind) -> str:
+    if kind.name == "kerberosprincipal":
+        return "no spaces and no control characters"
+    extra = [c for c in "_-.$" if re.fullmatch(kind.name_pattern, c)]
+    return f"letters, digits and {' '.join(extra)}" if extra else "letters and digits"
+
+
+def written(kind: str) -> str:
+    """How an address of that kind is written, for messages and placeholders."""
+    if kind == "program":
+        return "program:NAMESPACE.APPLICATION.TYPE.NAME"
+    names = [container.upper() for container in reversed(containers(kind)) if container != "instance"]
+    return f"{kind}:{'.'.join([*names, 'NAME'])}"

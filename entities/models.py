@@ -1,0 +1,61 @@
+"""One table of addresses.
+
+A row is an address, not a thing: it is planned before the entity exists, live while it does, and deleted afterwards, so
+that grants can precede and outlive what they are for.
+"""
+
+from django.db import models
+
+from entities.address import LONGEST_KEY_CHARACTERS, Address
+from entities.vocabulary import KINDS, Privilege
+
+
+class State(models.TextChoices):
+    PLANNED = "planned"
+    LIVE = "live"
+    DELETED = "deleted"
+
+
+class Entity(models.Model):
+    """An address and its state. `namespace` and `application` point at what contains it; a container is its own.
+
+    INVARIANT: kind and key never change, and the three foreign keys follow from them (entities.address).
+    """
+
+    kind = models.CharField(max_length=63)
+    key = models.CharField(max_length=LONGEST_KEY_CHARACTERS)
+    parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")
+    namespace = models.ForeignKey("self", models.PROTECT, null=True, related_name="+", db_index=False)
+    application = models.ForeignKey("self", models.PROTECT, null=True, related_name="+")
+    state = models.CharField(max_length=7, choices=State.choices, default=State.LIVE)
+    description = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        default_permissions = ()
+        permissions = [(privilege.value.lower(), f"{privilege} on the entity") for privilege in Privilege]
+        constraints = [models.UniqueConstraint(fields=["kind", "key"], name="entity_address")]
+        indexes = [
+            models.Index(fields=["namespace", "kind", "state"], name="entity_in_namespace"),
+            models.Index(fields=["parent", "kind", "key"], name="entity_child"),
+        ]
+
+    def __str__(self):
+        return f"{self.kind}:{self.key}"
+
+    @property
+    def address(self) -> Address:
+        return Address(self.kind, self.key)
+
+    @property
+    def name(self) -> str:
+        return self.address.name
+
+    @property
+    def is_live(self) -> bool:
+        return self.state == State.LIVE
+
+    @property
+    def kind_title(self) -> str:
+        return KINDS[self.kind].title

@@ -1,0 +1,139 @@
+"""The words of the platform: privileges, kinds of entity, and the operations of each kind.
+
+A kind is data: its parent, the pattern that its names follow and the operations that can be asked of it. The eleven kinds of
+the platform stand here; a deployment may add further ones with `register_kind`.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Privilege(StrEnum):
+    """The four privileges, in the order in which they are always shown."""
+
+    READ = "READ"
+    WRITE = "WRITE"
+    EXECUTE = "EXECUTE"
+    ADMIN = "ADMIN"
+
+
+ANY = tuple(Privilege)
+
+PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
+
+NAMESPACE_NAME = r"[A-Za-z0-9_]+"
+PLAIN_NAME = r"[A-Za-z0-9_-]+"
+ARTIFACT_NAME = r"[A-Za-z0-9_.-]+"
+DATASET_NAME = r"[A-Za-z0-9_.$-]+"
+# \s and the C0/C1 controls: a principal may hold any other character, `/` and `@` among them
+PRINCIPAL_NAME = r"[^\s\x00-\x1f\x7f-\x9f]+"
+
+
+class VocabularyError(ValueError):
+    """A word that the platform does not know; the message says which words it does know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of entity.
+
+    name: as written before the colon of an address. parent: the kind that contains it, None for the root.
+    name_pattern: what the last part of an address may hold. operations: what can be asked of it.
+    """
+
+    name: str
+    title: str
+    plural: str
+    parent: str | None
+    name_pattern: str
+    operations: tuple[str, ...]
+
+
+_PREFERENCES = ("set-preferences", "get-preferences")
+_METADATA = ("set-metadata", "get-metadata")
+_METRICS = ("emit-metrics", "view-metrics")
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("instance", "instance", "instances", None, PLAIN_NAME, ()),
+        Kind(
+            "namespace", "namespace", "namespaces", "instance", NAMESPACE_NAME,
+            ("create", "update", "delete", "list", "get", "search", *_PREFERENCES,
+             "delete-all-streams", "delete-all-dataset-modules"),
+        ),
+        Kind(
+            "artifact", "artifact", "artifacts", "namespace", ARTIFACT_NAME,
+            ("add", "delete", "list", "get", "use", "set-property", "delete-property", "get-property", *_METADATA),
+        ),
+        Kind(
+            "application", "application", "applications", "namespace", PLAIN_NAME,
+            ("deploy", "update", "delete", "list", "get", *_PREFERENCES, *_METADATA,
+             "add-schedule", "update-schedule", "delete-schedule"),
+        ),
+        Kind(
+            "program", "program", "programs", "application", PLAIN_NAME,
+            ("start", "stop", "debug", "list", "get", "get-status", "get-history", "get-specification",
+             "set-instances", "get-instances", "set-runtime-args", "get-runtime-args", *_PREFERENCES, *_METADATA,
+             "emit-logs", "view-logs", *_METRICS, "resume-schedule", "suspend-schedule"),
+        ),
+        Kind(
+            "stream", "stream", "streams", "namespace", PLAIN_NAME,
+            ("create", "update", "delete", "truncate", "list", "get", "get-properties", "read-events", "send-events",
+             *_PREFERENCES, *_METADATA, "view-lineage", *_METRICS),
+        ),
+        Kind(
+            "dataset", "dataset", "datasets", "namespace", DATASET_NAME,
+            ("create", "update", "drop", "truncate", "upgrade", "list", "get", "get-properties", "read", "write",
+             *_METADATA, "view-lineage", *_METRICS),
+        ),
+        Kind("dataset_module", "dataset module", "dataset modules", "namespace", DATASET_NAME,
+             ("deploy", "delete", "list", "get")),
+        Kind("dataset_type", "dataset type", "dataset types", "namespace", DATASET_NAME, ("list", "get")),
+        Kind("securekey", "secure key", "secure keys", "namespace", PLAIN_NAME,
+             ("create", "delete", "list", "get", "read")),
+        Kind("kerberosprincipal", "kerberos principal", "kerberos principals", "instance", PRINCIPAL_NAME,
+             ("deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as")),
+    )
+}
+
+CONTAINERS = ("instance", "namespace", "application")
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of that name, in any case. Raises VocabularyError naming the kinds there are."""
+    found = KINDS.get(name) or KINDS.get(name.lower())
+    if found is None:
+        raise VocabularyError(f"`{clip(name)}` is not a kind of entity; the kinds are {', '.join(KINDS)}")
+    return found
+
+
+def privilege_named(name: object) -> Privilege:
+    """The privilege of exactly that name. Raises VocabularyError naming the four."""
+    if isinstance(name, str) and name in Privilege.__members__:
+        return Privilege[name]
+    raise VocabularyError(f"`{clip(name)}` is not a privilege; the privileges are {', '.join(ANY)}")
+
+
+def register_kind(kind: Kind) -> None:
+    """Add a deployment's own kind. Raises VocabularyError where it would collide or could not be placed."""
+    if kind.name in KINDS:
+        raise VocabularyError(f"the kind `{kind.name}` exists already")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
+        raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _ only")
+    if kind.parent not in CONTAINERS:
+        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINERS)}")
+    KINDS[kind.name] = kind
+
+
+def child_kinds(kind: str) -> list[Kind]:
+    """The kinds that lie directly in `kind`, in the order of the vocabulary."""
+    return [child for child in KINDS.values() if child.parent == kind]
+
+
+def clip(value: object, most_characters: int = 80) -> str:
+    """A value as it can be quoted in a message: printable and short."""
+    text = str(value)
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:most_characters])
+    return shown + ("…" if len(text) > most_characters else "")

@@ -1,0 +1,161 @@
+"""Who may do what: people, grants on addresses, and the journal of every change.
+
+Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row per principal, privilege and address.
+`grants.services` is the only writer of these tables.
+"""
+
+import hashlib
+import json
+from functools import cache
+
+from django.contrib.auth.models import AbstractUser, Permission
+from django.db import models
+from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
+
+from entities.models import Entity
+from entities.vocabulary import Privilege
+
+
+class Role(models.TextChoices):
+    """What an account may do in this console; it gives nothing in a decision."""
+
+    ORDINARY = "ordinary", "Ordinary"
+    AUDITOR = "auditor", "Auditor"
+    ADMINISTRATOR = "administrator", "Administrator"
+
+
+class User(AbstractUser):
+    """An account of the console, a principal of the platform, or both.
+
+    An account that is no principal (the administrator of the first start) is an unknown subject in every decision and
+    stands in no analysis and no tenant document, until it is granted something, joins a group or is imported.
+    """
+
+    # a tenant's names are its own: only length and uniqueness are asked
+    username = models.CharField("name", max_length=150, unique=True)
+    role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
+    is_principal = models.BooleanField(default=True)
+
+    def __str__(self):
+        return f"user:{self.username}"
+
+    @property
+    def may_administer(self) -> bool:
+        return self.is_active and self.role == Role.ADMINISTRATOR
+
+    @property
+    def may_see_all(self) -> bool:
+        return self.is_active and self.role in (Role.ADMINISTRATOR, Role.AUDITOR)
+
+
+class GrantFacts(models.Model):
+    """Who granted it, when and why; guardian's own models keep none of it."""
+
+    granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
+    granted_at = models.DateTimeField()
+    reason = models.TextField(blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def privilege(self) -> Privilege:
+        return privilege_of(self.permission_id)
+
+
+class UserGrant(GrantFacts, UserObjectPermissionBase):
+    user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
+    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants")
+
+    class Meta(UserObjectPermissionBase.Meta):
+        abstract = False
+        unique_together = ["user", "content_object", "permission"]
+        default_permissions = ()
+
+
+class GroupGrant(GrantFacts, GroupObjectPermissionBase):
+    group = models.ForeignKey("auth.Group", models.PROTECT, related_name="grants", db_index=False)
+    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants")
+
+    class Meta(GroupObjectPermissionBase.Meta):
+        abstract = False
+        unique_together = ["group", "content_object", "permission"]
+        default_permissions = ()
+
+
+@cache
+def permission_ids() -> dict[Privilege, int]:
+    """The primary key of the permission that stands for each privilege."""
+    rows = Permission.objects.filter(content_type__app_label="entities", content_type__model="entity")
+    return {Privilege[codename.upper()]: pk for codename, pk in rows.values_list("codename", "pk")}
+
+
+@cache
+def _privileges() -> dict[int, Privilege]:
+    return {pk: privilege for privilege, pk in permission_ids().items()}
+
+
+def privilege_of(permission_id: int) -> Privilege:
+    return _privileges()[permission_id]
+
+
+def forget_permission_ids() -> None:
+    """Migrating or flushing a database may number the permissions anew."""
+    permission_ids.cache_clear()
+    _privileges.cache_clear()
+
+
+class ActiveGeneration(models.Model):
+    """The generation by which the pages show and the engine decides unless told otherwise; one row."""
+
+    name = models.CharField(max_length=20)
+
+    class Meta:
+        default_permissions = ()
+
+
+class JournalLine(models.Model):
+    """One change, numbered without gaps. Never updated, never deleted.
+
+    `hash` is SHA-256 over the previous line's hash and this line's fields in canonical JSON.
+    """
+
+    revision = models.BigIntegerField(primary_key=True)
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=150)
+    action = models.CharField(max_length=40)
+    principal = models.CharField(max_length=160, blank=True, default="")
+    entity = models.CharField(max_length=600, blank=True, default="")
+    privilege = models.CharField(max_length=7, blank=True, default="")
+    detail = models.TextField(blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    request_id = models.CharField(max_length=200, blank=True, default="")
+    hash = models.CharField(max_length=64)
+
+    class Meta:
+        ordering = ["revision"]
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["principal", "-revision"], name="journal_principal"),
+            models.Index(fields=["entity", "-revision"], name="journal_entity"),
+            models.Index(fields=["actor", "-revision"], name="journal_actor"),
+        ]
+
+    HASHED = ("revision", "at", "actor", "action", "principal", "entity", "privilege", "detail", "reason", "request_id")
+
+    def hash_after(self, previous_hash: str) -> str:
+        """What `hash` must be when the line before carries `previous_hash`."""
+        fields = [getattr(self, name) for name in self.HASHED]
+        fields[1] = self.at.isoformat(timespec="microseconds")
+        text = json.dumps([previous_hash, *fields], ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class JournalHead(models.Model):
+    """The newest revision and its hash; its one row is locked by every write, which puts the writes in order."""
+
+    revision = models.BigIntegerField(default=0)
+    hash = models.CharField(max_length=64, default="0" * 64)
+
+    class Meta:
+        default_permissions = ()

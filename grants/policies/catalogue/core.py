@@ -1,0 +1,158 @@
+"""The `core` generation: documents 001 and 004, one page on two hosts.
+
+004 lost cells that 001 has, so 001 is cited throughout and 004 only where its text says more. "READ/WRITE/ADMIN" leaves
+EXECUTE out, as written.
+"""
+
+from entities.vocabulary import Privilege
+from grants.policies.expressions import Always, Given, Parameter, Scope, all_of, has, on
+from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+
+READ, WRITE, EXECUTE, ADMIN = Privilege
+LISTED = has(READ, WRITE, ADMIN)
+WRITE_NAMESPACE = on(Scope.NAMESPACE, WRITE)
+READ_NAMESPACE = on(Scope.NAMESPACE, READ)
+
+SILENT = "the table has no such row, so the numbered core policy decides"
+OPEN = "004 marks this requirement as an open question"
+UNSPOKEN = "neither the table nor the core policies speak of it"
+
+NAMESPACE = table(
+    "namespace", "001", "Namespace",
+    ("create", on(Scope.INSTANCE, WRITE), "create"),
+    ("update", has(ADMIN), "update"),
+    ("list", Always(), "list",
+     "the row's note wins over its cell READ/WRITE/ADMIN: listing shows all namespaces, even those without access; "
+     "the comments of 004 dispute it"),
+    ("get", has(READ), "get"),
+    ("delete", has(ADMIN), "delete"),
+    ("set-preferences", has(WRITE), "set preference"),
+    ("get-preferences", has(READ), "get preference"),
+    ("search", has(READ), "search"),
+) + no_rule(
+    "namespace", "001", "core policy 3 decides each entity by itself, so there is no single decision",
+    "delete-all-streams", "delete-all-dataset-modules", advice="ask `delete` on each entity",
+)
+
+ARTIFACT = table(
+    "artifact", "001", "Artifact",
+    ("add", WRITE_NAMESPACE, "add"),
+    ("delete", has(ADMIN), "delete"),
+    ("get", has(READ), "get"),
+    ("list", LISTED, "list"),
+    ("set-property", has(ADMIN), "write property"),
+    ("delete-property", has(ADMIN), "delete property"),
+    ("get-property", has(READ), "get property"),
+    ("set-metadata", has(ADMIN), "write metadata"),
+    ("get-metadata", has(READ), "read metadata"),
+) + table(
+    "artifact", "001", "Application",
+    ("use", has(READ), "deploy", "from READ on the artifact, if the application is deployed from one"),
+)
+
+APPLICATION = table(
+    "application", "001", "Application",
+    ("deploy", all_of(WRITE_NAMESPACE, Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, READ))), "deploy",
+     "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
+    ("get", has(READ), "get"),
+    ("list", LISTED, "list"),
+    ("update", has(ADMIN), "update"),
+    ("delete", has(ADMIN), "delete"),
+    ("set-preferences", has(WRITE), "set preference"),
+    ("get-preferences", has(READ), "get preference"),
+    ("set-metadata", has(ADMIN), "add metadata"),
+    ("get-metadata", has(READ), "get metadata"),
+) + no_rule("application", "001", UNSPOKEN, "add-schedule", "update-schedule", "delete-schedule")
+
+PROGRAM = table(
+    "program", "001", "Programs",
+    (("start", "stop", "debug"), all_of(has(EXECUTE), READ_NAMESPACE), "start/stop/debug"),
+    ("set-instances", has(ADMIN), "set instances"),
+    ("list", LISTED, "list"),
+    ("set-runtime-args", has(ADMIN), "set runtime args"),
+    ("get-runtime-args", has(READ), "get runtime args"),
+    ("get-instances", has(READ), "get instances"),
+    ("set-preferences", has(WRITE), "set preference"),
+    ("get-preferences", has(READ), "get preference"),
+    ("get-status", has(READ), "get status"),
+    ("get-history", has(READ), "get history"),
+    ("set-metadata", has(ADMIN), "add metadata"),
+    ("get-metadata", has(READ), "get metadata"),
+    ("emit-logs", WRITE_NAMESPACE, "emit logs", OPEN),
+    ("view-logs", has(READ), "view logs"),
+    ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
+    ("view-metrics", has(READ), "view metrics"),
+) + table(
+    "program", "001", "Core policies",
+    ("get", all_of(has(READ), on(Scope.PARENT, READ)), "Get needs a READ on the entity and READ on the parent", SILENT),
+) + no_rule("program", "001", UNSPOKEN, "get-specification", "resume-schedule", "suspend-schedule")
+
+STREAM = table(
+    "stream", "001", "Streams",
+    ("create", WRITE_NAMESPACE, "create"),
+    ("update", has(ADMIN), "update properties"),
+    ("delete", has(ADMIN), "delete"),
+    ("truncate", has(ADMIN), "truncate"),
+    ("send-events", all_of(has(WRITE), READ_NAMESPACE), "enqueue asyncEnqueue batch"),
+    ("get", all_of(has(READ), READ_NAMESPACE), "get"),
+    ("list", LISTED, "list"),
+    ("read-events", all_of(has(READ), READ_NAMESPACE), "read events"),
+    ("set-preferences", has(WRITE), "set preferences"),
+    ("get-preferences", has(READ), "get preferences"),
+    ("set-metadata", has(ADMIN), "add metadata"),
+    ("get-metadata", has(READ), "get metadata"),
+    ("view-lineage", has(READ), "view lineage"),
+    ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
+    ("view-metrics", has(READ), "view metrics"),
+) + no_rule("stream", "001", UNSPOKEN, "get-properties")
+
+DATASET = table(
+    "dataset", "001", "Datasets",
+    ("create", WRITE_NAMESPACE, "create"),
+    ("get", all_of(has(READ), READ_NAMESPACE), "get"),
+    ("list", LISTED, "list"),
+    ("update", all_of(has(ADMIN), READ_NAMESPACE), "update"),
+    ("drop", has(ADMIN), "drop"),
+    ("truncate", has(ADMIN), "truncate"),
+    ("upgrade", has(ADMIN), "upgrade"),
+    ("set-metadata", has(ADMIN), "add metadata"),
+    ("get-metadata", has(READ), "get metadata"),
+    ("view-lineage", has(READ), "view lineage"),
+    ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
+    ("view-metrics", has(READ), "view metrics"),
+) + no_rule("dataset", "001", UNSPOKEN, "get-properties", "read", "write")
+
+CREATE = (on(Scope.PARENT, WRITE), "Create needs a WRITE on the parent", SILENT)
+DELETE = (has(ADMIN), "Delete needs an ADMIN on the entity", SILENT)
+LIST = (LISTED, "List needs a READ/WRITE/ADMIN on the entity", SILENT)
+GET = (all_of(has(READ), on(Scope.PARENT, READ)), "Get needs a READ on the entity and READ on the parent", SILENT)
+
+DATASET_MODULE = table(
+    "dataset_module", "001", "Core policies",
+    ("deploy", *CREATE), ("delete", *DELETE), ("list", *LIST), ("get", *GET),
+)
+
+DATASET_TYPE = table("dataset_type", "001", "Core policies", ("list", *LIST), ("get", *GET))
+
+SECUREKEY = table(
+    "securekey", "001", "Core policies",
+    ("create", *CREATE), ("delete", *DELETE), ("list", *LIST), ("get", *GET),
+) + no_rule("securekey", "001", UNSPOKEN, "read")
+
+KERBEROSPRINCIPAL = no_rule(
+    "kerberosprincipal", "001", "the document knows no owner principals",
+    "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
+)
+
+CORE = Generation(
+    name="core",
+    title="Core",
+    summary="WRITE on the parent creates, the creator receives everything, READ on the entity and its parent reads.",
+    facts="the design of 2016",
+    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+                          + SECUREKEY + KERBEROSPRINCIPAL),
+    creator_receives=tuple(Privilege),
+    deleting_removes_grants=True,
+    lifecycle_source=Source("001", "Authorization policies", "column Resultant Privileges",
+                            "deleting an entity removes the grants on it"),
+)

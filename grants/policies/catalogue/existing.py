@@ -1,0 +1,142 @@
+"""The `existing` generation: document 003, column "Privileges Required (Existing)".
+
+Where a parent's privilege is enough, the cell says so as an alternative. A blank or "Not Documented" cell is no rule; a
+row with a single requirement holds in both columns.
+"""
+
+from entities.vocabulary import ANY, Privilege
+from grants.policies.expressions import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
+from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+
+READ, WRITE, EXECUTE, ADMIN = Privilege
+READ_NAMESPACE = on(Scope.NAMESPACE, READ)
+WRITE_NAMESPACE = on(Scope.NAMESPACE, WRITE)
+ADMIN_NAMESPACE = on(Scope.NAMESPACE, ADMIN)
+ADMIN_HERE_OR_NAMESPACE = any_of(has(ADMIN), ADMIN_NAMESPACE)
+ANY_HERE_OR_NAMESPACE = any_of(has(*ANY), on(Scope.NAMESPACE, *ANY))
+
+BOTH = "the row has one requirement, which holds in both columns"
+PROPOSED_ONLY = "the row fills only the Proposed column"
+UNNAMED = "document 003 does not name it"
+
+
+def up_the_tree(privilege: Privilege):
+    """The privilege on the program, or its application, or its namespace."""
+    return any_of(has(privilege), on(Scope.APPLICATION, privilege), on(Scope.NAMESPACE, privilege))
+
+
+NAMESPACE = table(
+    "namespace", "003", "Namespaces",
+    ("create", on(Scope.INSTANCE, ADMIN), "Create"),
+    ("update", has(ADMIN), "Update"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "View/List"),
+) + table(
+    "namespace", "003", "Streams",
+    ("delete-all-streams", any_of(has(ADMIN), HasOnAllLive(ADMIN, "stream")), "Drop-all in the namespace",
+     "one decision: ADMIN on the namespace, or on every live stream in it"),
+) + table(
+    "namespace", "003", "Dataset Modules",
+    ("delete-all-dataset-modules", has(ADMIN), "Delete-all in the namespace"),
+) + no_rule("namespace", "003", PROPOSED_ONLY, "get"
+) + no_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
+
+ARTIFACT = table(
+    "artifact", "003", "Artifacts",
+    ("add", WRITE_NAMESPACE, "Add"),
+    ("set-property", ADMIN_HERE_OR_NAMESPACE, "Add a property"),
+    ("delete-property", ADMIN_HERE_OR_NAMESPACE, "Remove a property"),
+    ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
+    ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
+) + no_rule("artifact", "003", PROPOSED_ONLY, "get", "use"
+) + no_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
+
+APPLICATION = table(
+    "application", "003", "Applications",
+    ("deploy", all_of(WRITE_NAMESPACE, Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, READ))), "Add",
+     "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
+    ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
+    ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
+) + no_rule("application", "003", PROPOSED_ONLY, "get"
+) + no_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
+            "add-schedule", "update-schedule", "delete-schedule")
+
+PROGRAM = table(
+    "program", "003", "Programs",
+    (("start", "stop", "debug"), all_of(up_the_tree(EXECUTE), READ_NAMESPACE), "Start, Stop, or Debug"),
+    ("set-instances", up_the_tree(ADMIN), "Set instances"),
+    ("set-runtime-args", up_the_tree(ADMIN), "Set runtime arguments"),
+    ("get-runtime-args", up_the_tree(READ), "Retrieve runtime arguments"),
+    ("get-status", has(*ANY), "Retrieve status", BOTH),
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("program", "003", PROPOSED_ONLY, "get-specification"
+) + no_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
+            "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
+            "suspend-schedule")
+
+STREAM = table(
+    "stream", "003", "Streams",
+    ("create", WRITE_NAMESPACE, "Create"),
+    ("read-events", all_of(has(READ), READ_NAMESPACE), "Retrieving events"),
+    ("send-events", any_of(all_of(has(WRITE), READ_NAMESPACE), all_of(WRITE_NAMESPACE, READ_NAMESPACE)),
+     "Sending events to a stream (sync, async, or batch)"),
+    ("delete", ADMIN_HERE_OR_NAMESPACE, "Drop"),
+    ("update", ADMIN_HERE_OR_NAMESPACE, "Update"),
+    ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("stream", "003", PROPOSED_ONLY, "get", "get-properties"
+) + no_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
+            "emit-metrics", "view-metrics")
+
+DATASET = table(
+    "dataset", "003", "Datasets",
+    ("create", WRITE_NAMESPACE, "Create"),
+    ("read", any_of(all_of(has(READ), READ_NAMESPACE), READ_NAMESPACE), "Read",
+     "read literally: READ on the namespace alone is enough"),
+    ("write", any_of(has(WRITE), WRITE_NAMESPACE), "Write"),
+    ("update", any_of(all_of(has(ADMIN), READ_NAMESPACE), all_of(ADMIN_NAMESPACE, READ_NAMESPACE)), "Update"),
+    ("upgrade", ADMIN_HERE_OR_NAMESPACE, "Upgrade"),
+    ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
+    ("drop", ADMIN_HERE_OR_NAMESPACE, "Drop"),
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("dataset", "003", PROPOSED_ONLY, "get"
+) + no_rule("dataset", "003", "the Existing cell says Not Documented", "get-properties"
+) + no_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
+
+DATASET_MODULE = table(
+    "dataset_module", "003", "Dataset Modules",
+    ("deploy", WRITE_NAMESPACE, "Deploy"),
+    ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("dataset_module", "003", PROPOSED_ONLY, "get")
+
+DATASET_TYPE = table(
+    "dataset_type", "003", "Dataset Types",
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("dataset_type", "003", PROPOSED_ONLY, "get")
+
+SECUREKEY = table(
+    "securekey", "003", "Secure Keys",
+    ("create", WRITE_NAMESPACE, "Create"),
+    ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
+    ("list", has(*ANY), "View/List", BOTH),
+) + no_rule("securekey", "003", "the Existing cell says Not Documented", "read"
+) + no_rule("securekey", "003", UNNAMED, "get")
+
+KERBEROSPRINCIPAL = no_rule(
+    "kerberosprincipal", "003", "the table Principal fills only the Proposed column",
+    "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
+)
+
+EXISTING = Generation(
+    name="existing",
+    title="Existing",
+    summary="Alternatives up the tree: a privilege on the entity, or on its application, or on its namespace.",
+    facts="CDAP 3.5 to 4.2",
+    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+                          + SECUREKEY + KERBEROSPRINCIPAL),
+    creator_receives=tuple(Privilege),
+    deleting_removes_grants=True,
+    lifecycle_source=Source("003", "Existing", "not named",
+                            "as CDAP 3.5 to 4.2 did: the creator receives everything, deleting removes the grants"),
+)

@@ -1,0 +1,163 @@
+"""The `final` generation: document 002, and 000 for streams, whose rows are scrambled.
+
+As proposed, but every get asks for any privilege on the entity or on anything inside it. Where the tables are silent the
+document's summary decides.
+"""
+
+from entities.vocabulary import ANY, Privilege
+from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
+from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+
+READ, WRITE, EXECUTE, ADMIN = Privilege
+VISIBLE = HasAtOrBelow()
+OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
+
+OWNER = "with an owner principal also ADMIN on it (002, Kerberos Principal)"
+SILENT = "the table has no such row, so the summary decides"
+SCRAMBLED = "the rows of 000 are scrambled; read by their meaning"
+UNSPOKEN = "neither the tables nor the summary speak of it"
+
+SUMMARY_GET = "A get operation"
+SUMMARY_LIST = "A list or view operation"
+SUMMARY_ADMIN = "An admin operation"
+
+
+def by_summary(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (), listed: tuple[str, ...] = ()):
+    """Rows that the summary decides: ADMIN for admin operations, its get rule, its list rule."""
+    return table(kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, SILENT), (get, VISIBLE, SUMMARY_GET, SILENT),
+                 (listed, VISIBLE, SUMMARY_LIST, SILENT))
+
+
+NAMESPACE = table(
+    "namespace", "002", "Namespaces",
+    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("update", has(ADMIN), "Update"),
+    ("delete", all_of(has(ADMIN), HasOnAllLive(ADMIN)), "Delete", "all entities are the live ones, at every depth"),
+    ("list", VISIBLE, "List/View"),
+    ("get", VISIBLE, "Get"),
+) + table(
+    "namespace", "000", "Streams",
+    ("delete-all-streams", HasOnAllLive(ADMIN, "stream"), "Drop-all in the namespace",
+     "one decision: ADMIN on the namespace itself is not asked"),
+) + table(
+    "namespace", "002", "Dataset Modules",
+    ("delete-all-dataset-modules", HasOnAllLive(ADMIN, "dataset_module"), "Delete-all in the namespace",
+     "one decision: ADMIN on the namespace itself is not asked"),
+) + by_summary("namespace", admin=("set-preferences",), get=("get-preferences",), listed=("search",))
+
+ARTIFACT = table(
+    "artifact", "002", "Artifacts",
+    ("add", has(ADMIN), "Add"),
+    ("set-property", has(ADMIN), "Add a property"),
+    ("delete-property", has(ADMIN), "Remove a property"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+) + table(
+    "artifact", "002", "Applications",
+    ("use", has(*ANY), "Add", "from any privilege on an existing artifact"),
+) + by_summary("artifact", admin=("set-metadata",), get=("get-property", "get-metadata"))
+
+APPLICATION = table(
+    "application", "002", "Applications",
+    ("deploy", all_of(has(ADMIN), Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, ADMIN)),
+                      Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, *ANY)), OWNED), "Add", OWNER),
+    ("delete", has(ADMIN), "Delete", "the application's own row, though the summary could be read wider"),
+    ("list", VISIBLE, "List/View"),
+    ("get", VISIBLE, "Get"),
+) + table(
+    "application", "002", "Programs",
+    (("add-schedule", "update-schedule", "delete-schedule"), has(ADMIN), "Add/Delete/Update schedule"),
+) + by_summary("application", admin=("update", "set-preferences", "set-metadata"), get=("get-preferences", "get-metadata"))
+
+PROGRAM = table(
+    "program", "002", "Programs",
+    (("start", "stop", "debug"), has(EXECUTE), "Start, Stop, or Debug"),
+    ("set-instances", has(ADMIN), "Set instances"),
+    ("set-runtime-args", has(ADMIN), "Set runtime arguments"),
+    ("get-runtime-args", has(READ, EXECUTE, ADMIN), "Retrieve runtime arguments", "WRITE does not count"),
+    ("get-status", has(*ANY), "Retrieve status"),
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+    (("resume-schedule", "suspend-schedule"), has(EXECUTE), "Resume/Suspend schedule"),
+) + by_summary(
+    "program",
+    admin=("set-preferences", "set-metadata"),
+    get=("get-history", "get-specification", "get-instances", "get-preferences", "get-metadata", "view-logs", "view-metrics"),
+) + no_rule("program", "002", UNSPOKEN, "emit-logs", "emit-metrics")
+
+STREAM = table(
+    "stream", "000", "Streams",
+    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("read-events", has(READ), "Retrieving events", SCRAMBLED),
+    ("send-events", has(WRITE), "Sending events to a stream (sync, async, or batch)", SCRAMBLED),
+    ("delete", has(ADMIN), "Drop", SCRAMBLED),
+    ("update", has(ADMIN), "Update", SCRAMBLED),
+    ("truncate", has(ADMIN), "Truncate"),
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+) + by_summary(
+    "stream",
+    admin=("set-preferences", "set-metadata"),
+    get=("get-properties", "get-preferences", "get-metadata", "view-lineage", "view-metrics"),
+) + no_rule("stream", "002", UNSPOKEN, "emit-metrics")
+
+DATASET = table(
+    "dataset", "002", "Datasets",
+    ("create", all_of(has(ADMIN), Given(Parameter.DATASET_TYPE, on(Scope.DATASET_TYPE, *ANY)), OWNED), "Create", OWNER),
+    ("read", has(READ), "Read"),
+    ("write", has(WRITE), "Write"),
+    ("update", has(ADMIN), "Update"),
+    ("upgrade", has(ADMIN), "Upgrade"),
+    ("truncate", has(ADMIN), "Truncate"),
+    ("drop", has(ADMIN), "Drop"),
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+) + by_summary(
+    "dataset", admin=("set-metadata",), get=("get-properties", "get-metadata", "view-lineage", "view-metrics"),
+) + no_rule("dataset", "002", UNSPOKEN, "emit-metrics")
+
+DATASET_MODULE = table(
+    "dataset_module", "002", "Dataset Modules",
+    ("deploy", has(ADMIN), "Deploy"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+)
+
+DATASET_TYPE = table(
+    "dataset_type", "002", "Dataset Types",
+    ("list", has(*ANY), "List/View"),
+    ("get", has(*ANY), "Get"),
+)
+
+SECUREKEY = table(
+    "securekey", "002", "Secure Keys",
+    ("create", has(ADMIN), "Create"),
+    ("read", has(READ), "READ the secure data"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "List/View"),
+) + by_summary("securekey", get=("get",))
+
+KERBEROSPRINCIPAL = table(
+    "kerberosprincipal", "002", "Kerberos Principal",
+    ("deploy-app-as", has(ADMIN), "Deploy an app to impersonate a kerberos principal"),
+    ("create-namespace-as", has(ADMIN), "Create a namespace with owner principal"),
+    ("create-dataset-as", has(ADMIN), "Create a dataset with owner principal"),
+) + table(
+    "kerberosprincipal", "000", "Kerberos Principal",
+    ("create-stream-as", has(ADMIN), "Create a stream with owner principal",
+     "the row is cut in 000; ADMIN on the principal, as the three others"),
+) + no_rule("kerberosprincipal", "002", UNSPOKEN, "query-as")
+
+FINAL = Generation(
+    name="final",
+    title="Final",
+    summary="As proposed, but any privilege on an entity, or on anything inside it, shows it.",
+    facts="CDAP 4.3 to 6.4",
+    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+                          + SECUREKEY + KERBEROSPRINCIPAL),
+    creator_receives=(),
+    deleting_removes_grants=False,
+    lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected"),
+)

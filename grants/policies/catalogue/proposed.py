@@ -1,0 +1,140 @@
+"""The `proposed` generation: document 003, column "Privileges Required (Proposed)".
+
+Each entity stands alone. A blank Proposed cell beside a filled Existing one means unchanged.
+"""
+
+from entities.vocabulary import ANY, Privilege
+from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
+from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+
+READ, WRITE, EXECUTE, ADMIN = Privilege
+OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
+
+BOTH = "the row has one requirement, which holds in both columns"
+UNCHANGED = "the Proposed cell is blank, so the Existing one stays"
+OWNER = "with an owner principal also ADMIN on it (003, Principal)"
+UNNAMED = "document 003 does not name it"
+
+NAMESPACE = table(
+    "namespace", "003", "Namespaces",
+    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("update", has(ADMIN), "Update", UNCHANGED),
+    ("delete", all_of(has(ADMIN), HasOnAllLive(ADMIN)), "Delete", "all entities are the live ones, at every depth"),
+    ("list", HasAtOrBelow(), "View/List"),
+    ("get", HasAtOrBelow(), "Get Namespace Meta"),
+) + table(
+    "namespace", "003", "Streams",
+    ("delete-all-streams", HasOnAllLive(ADMIN, "stream"), "Drop-all in the namespace",
+     "one decision: ADMIN on the namespace itself is not asked"),
+) + table(
+    "namespace", "003", "Dataset Modules",
+    ("delete-all-dataset-modules", HasOnAllLive(ADMIN, "dataset_module"), "Delete-all in the namespace",
+     "one decision: ADMIN on the namespace itself is not asked"),
+) + no_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
+
+ARTIFACT = table(
+    "artifact", "003", "Artifacts",
+    ("add", has(ADMIN), "Add"),
+    ("set-property", has(ADMIN), "Add a property"),
+    ("delete-property", has(ADMIN), "Remove a property"),
+    ("use", has(ADMIN, READ), "Use to deploy an app"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "View/List"),
+    ("get", has(ADMIN, READ), "Get artifact info/summary/detail"),
+) + no_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
+
+APPLICATION = table(
+    "application", "003", "Applications",
+    ("deploy", all_of(has(ADMIN), Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, ADMIN)),
+                      Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, ADMIN, READ)), OWNED), "Add",
+     "also ADMIN on a new artifact, ADMIN or READ on an existing one, and ADMIN on an owner principal"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", HasAtOrBelow(), "View/List"),
+    ("get", has(ADMIN, READ), "Get application detail"),
+) + no_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
+            "add-schedule", "update-schedule", "delete-schedule")
+
+PROGRAM = table(
+    "program", "003", "Programs",
+    (("start", "stop", "debug"), has(EXECUTE), "Start, Stop, or Debug"),
+    ("set-instances", has(ADMIN), "Set instances"),
+    ("set-runtime-args", has(ADMIN), "Set runtime arguments"),
+    ("get-runtime-args", has(READ, EXECUTE, ADMIN), "Retrieve runtime arguments"),
+    ("get-status", has(*ANY), "Retrieve status", BOTH),
+    ("list", has(*ANY), "View/List", BOTH),
+    ("get-specification", has(ADMIN, READ), "Get program specification"),
+) + no_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
+            "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
+            "suspend-schedule")
+
+STREAM = table(
+    "stream", "003", "Streams",
+    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("read-events", has(READ), "Retrieving events"),
+    ("get-properties", has(*ANY), "Retrieving properties"),
+    ("send-events", has(WRITE), "Sending events to a stream (sync, async, or batch)"),
+    ("delete", has(ADMIN), "Drop"),
+    ("update", has(ADMIN), "Update"),
+    ("truncate", has(ADMIN), "Truncate"),
+    ("list", has(*ANY), "View/List", BOTH),
+    ("get", has(ADMIN, READ), "Get stream property"),
+) + no_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
+            "emit-metrics", "view-metrics")
+
+DATASET = table(
+    "dataset", "003", "Datasets",
+    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("read", has(READ), "Read"),
+    ("get-properties", has(*ANY), "Retrieving properties"),
+    ("write", has(WRITE), "Write"),
+    ("update", has(ADMIN), "Update"),
+    ("upgrade", has(ADMIN), "Upgrade"),
+    ("truncate", has(ADMIN), "Truncate"),
+    ("drop", has(ADMIN), "Drop"),
+    ("list", has(*ANY), "View/List", BOTH),
+    ("get", has(ADMIN, READ, WRITE), "Get dataset meta"),
+) + no_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
+
+DATASET_MODULE = table(
+    "dataset_module", "003", "Dataset Modules",
+    ("deploy", has(ADMIN), "Deploy"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "View/List", BOTH),
+    ("get", has(ADMIN, READ), "Get module meta"),
+)
+
+DATASET_TYPE = table(
+    "dataset_type", "003", "Dataset Types",
+    ("list", has(*ANY), "View/List", BOTH),
+    ("get", has(ADMIN, READ), "Get dataset type meta"),
+)
+
+SECUREKEY = table(
+    "securekey", "003", "Secure Keys",
+    ("create", has(ADMIN), "Create"),
+    ("delete", has(ADMIN), "Delete"),
+    ("list", has(*ANY), "View/List", BOTH),
+    ("read", has(READ), "Read"),
+) + no_rule("securekey", "003", UNNAMED, "get")
+
+KERBEROSPRINCIPAL = table(
+    "kerberosprincipal", "003", "Principal",
+    ("deploy-app-as", has(ADMIN), "Deploy an app to impersonate a principal"),
+    ("create-namespace-as", has(ADMIN), "Create a namespace with owner principal"),
+    ("create-dataset-as", has(ADMIN), "Create a dataset with owner principal"),
+    ("create-stream-as", has(ADMIN), "Create a stream with owner principal"),
+    ("query-as", has(EXECUTE), "Run a explore query as impersonated principal"),
+)
+
+PROPOSED = Generation(
+    name="proposed",
+    title="Proposed",
+    summary="ADMIN on the entity itself administers it; each entity stands alone.",
+    facts="the migration proposal of 2017 for CDAP 4.3",
+    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+                          + SECUREKEY + KERBEROSPRINCIPAL),
+    creator_receives=(),
+    deleting_removes_grants=False,
+    lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected",
+                            "003 is silent; its Proposed column is the model that 002 describes"),
+)

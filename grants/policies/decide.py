@@ -1,0 +1,89 @@
+"""The verdict: does the requirement hold for this question, given these facts?
+
+Denied by default: an unknown subject, kind or operation, a missing rule and an unmet requirement all end in no.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from entities.address import Address
+from entities.vocabulary import Privilege
+from grants.policies.expressions import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    UnknownExpression,
+)
+from grants.policies.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One grant that counts: who holds it (the subject, or a group that it is in), where and what."""
+
+    principal: str
+    entity: Address
+    privilege: Privilege
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Live entities inside a container on which a privilege is not held.
+
+    is_empty decides. total and addresses are there for an explanation only: how many live entities were looked at, and
+    which of them lack it, in the order of their addresses.
+    """
+
+    is_empty: bool
+    total: int = 0
+    addresses: tuple[Address, ...] = ()
+
+
+class Facts(Protocol):
+    """What the grants say about one question's subject."""
+
+    subject_is_known: bool
+
+    def held(self, place: Address) -> dict[Privilege, str]:
+        """The privileges held on exactly `place`, each with a principal that holds it."""
+
+    def at_or_below(self, place: Address) -> Held | None:
+        """Some grant on `place` or on an address inside it; None where there is none."""
+
+    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
+        """The live entities inside `place` (of one kind, or of all) on which `privilege` is not held."""
+
+
+def is_permitted(question: Question, facts: Facts) -> bool:
+    """The verdict alone. `explain.decision` gives the same with its reasons."""
+    policy = question.policy
+    if policy is None or policy.requires is None or not facts.subject_is_known:
+        return False
+    return holds(policy.requires, question, facts)
+
+
+def holds(expression: Expression, question: Question, facts: Facts) -> bool:
+    """Whether `expression` is met."""
+    match expression:
+        case Has(privileges, scope):
+            place = question.at(scope)
+            return place is not None and not facts.held(place).keys().isdisjoint(privileges)
+        case AllOf(parts):
+            return all(holds(part, question, facts) for part in parts)
+        case AnyOf(parts):
+            return any(holds(part, question, facts) for part in parts)
+        case HasAtOrBelow():
+            return facts.at_or_below(question.target) is not None
+        case HasOnAllLive(privilege, kind):
+            return facts.lacking(question.target, privilege, kind).is_empty
+        case Given(parameter, then):
+            return not question.gives(parameter) or holds(then, question, facts)
+        case Always():
+            return True
+        case _:
+            raise UnknownExpression(expression)

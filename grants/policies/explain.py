@@ -1,0 +1,250 @@
+"""The verdict with its reasons: a sentence, the tree of attempts, the source, the smallest missing set.
+
+INVARIANT: a decision is allowed exactly when its tree is met, and the tree is made by the same facts that `decide` reads.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+from entities.address import Address
+from entities.vocabulary import ANY, KINDS, Privilege
+from grants.policies.decide import Facts, Held
+from grants.policies.expressions import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    UnknownExpression,
+)
+from grants.policies.policy import Source
+from grants.policies.question import Question
+
+Gap = tuple[Address, Privilege]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One node of the requirement tree as it was tried.
+
+    requirement: has, at or below, all live, always, all, any or given. wanted: privileges of which one is enough. where: the
+    address looked at. grants: what met it. missing: what would meet it, one choice among equals. words: the wish in a line.
+    """
+
+    requirement: str
+    met: bool
+    words: str
+    wanted: tuple[Privilege, ...] = ()
+    where: Address | None = None
+    grants: tuple[Held, ...] = ()
+    missing: tuple[Gap, ...] = ()
+    parts: tuple["Attempt", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer with its reasons.
+
+    reason: why there was nothing to weigh (an unknown subject, kind or operation, or no rule); empty otherwise.
+    missing: the smallest set of grants that would turn a denial into a permit; None on a permit and where none would.
+    """
+
+    question: Question
+    allowed: bool
+    sentence: str
+    reason: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    source: Source | None = None
+    missing: tuple[Gap, ...] | None = None
+
+    @property
+    def generation(self) -> str:
+        return self.question.generation
+
+
+def decision(question: Question, facts: Facts) -> Decision:
+    """Answer `question` in full."""
+    reason = nothing_to_weigh(question, facts)
+    policy = question.policy
+    if reason:
+        return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
+    tree = attempt(policy.requires, question, facts)
+    return Decision(
+        question, tree.met, _sentence(question, tree), attempts=tree.parts if tree.requirement == "any" else (tree,),
+        source=policy.source, missing=None if tree.met else smallest_gap(policy.requires, question, facts),
+    )
+
+
+def nothing_to_weigh(question: Question, facts: Facts) -> str:
+    """Why the question is denied before any requirement is looked at; empty when there is one to look at."""
+    if question.unknown:
+        return question.unknown
+    if not facts.subject_is_known:
+        return f"{question.principal} is not a known, active principal"
+    policy = question.policy
+    if policy.requires is None:
+        kind = KINDS[question.target.kind].title
+        reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {a(kind)}"
+        return f"{reason}; {policy.advice}" if policy.advice else reason
+    return ""
+
+
+def attempt(expression: Expression, question: Question, facts: Facts) -> Attempt:
+    """Try `expression` and keep what was found."""
+    match expression:
+        case Has(privileges, scope):
+            return _attempt_has(privileges, question.at(scope), facts)
+        case HasAtOrBelow():
+            found = facts.at_or_below(question.target)
+            return Attempt("at or below", found is not None, f"any privilege on {question.target} or anything inside it", ANY,
+                           question.target, (found,) if found else (), () if found else ((question.target, ANY[0]),))
+        case HasOnAllLive(privilege, kind):
+            return _attempt_all_live(privilege, kind, question.target, facts)
+        case Always():
+            return Attempt("always", True, "nothing but an active principal")
+        case AllOf(parts):
+            tried = tuple(attempt(part, question, facts) for part in parts if is_asked(part, question))
+            return Attempt("all", all(part.met for part in tried), "all of these", parts=tried)
+        case AnyOf(parts):
+            tried = tuple(attempt(part, question, facts) for part in parts if is_asked(part, question))
+            return Attempt("any", any(part.met for part in tried), "one of these", parts=tried)
+        case Given(parameter, then):
+            if not question.gives(parameter):
+                return Attempt("given", True, f"nothing, as the question names no {parameter}")
+            return attempt(then, question, facts)
+        case _:
+            raise UnknownExpression(expression)
+
+
+def is_asked(expression: Expression, question: Question) -> bool:
+    """Whether the question brings along what `expression` depends on."""
+    return not isinstance(expression, Given) or question.gives(expression.parameter)
+
+
+def _attempt_has(privileges: tuple[Privilege, ...], place: Address, facts: Facts) -> Attempt:
+    held = facts.held(place)
+    found = tuple(Held(held[privilege], place, privilege) for privilege in privileges if privilege in held)
+    return Attempt("has", bool(found), f"{one_of(privileges)} on {place}", privileges, place, found,
+                   () if found else ((place, privileges[0]),))
+
+
+def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, facts: Facts) -> Attempt:
+    lacking = facts.lacking(place, privilege, kind)
+    entities = f"live {KINDS[kind].plural}" if kind else "live entities"
+    words = f"{privilege} on all {lacking.total:,} {entities} in {place}" if lacking.total else (
+        f"{privilege} on all {entities} in {place}, of which there are none")
+    return Attempt("all live", lacking.is_empty, words, (privilege,), place,
+                   missing=tuple((address, privilege) for address in lacking.addresses))
+
+
+def smallest_gap(expression: Expression, question: Question, facts: Facts) -> tuple[Gap, ...] | None:
+    """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
+    choices = _gaps(expression, question, facts)
+    return tuple(sorted(min(choices, key=len), key=_gap_order)) if choices else None
+
+
+def _gaps(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap]]:
+    """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met."""
+    match expression:
+        case Has(privileges, scope):
+            place = question.at(scope)
+            if not facts.held(place).keys().isdisjoint(privileges):
+                return [frozenset()]
+            return [frozenset([(place, privilege)]) for privilege in privileges]
+        case HasAtOrBelow():
+            if facts.at_or_below(question.target) is not None:
+                return [frozenset()]
+            return [frozenset([(question.target, privilege)]) for privilege in ANY]
+        case HasOnAllLive(privilege, kind):
+            lacking = facts.lacking(question.target, privilege, kind)
+            return [frozenset((address, privilege) for address in lacking.addresses)]
+        case AllOf(parts):
+            combined = product(*(_gaps(part, question, facts) for part in parts))
+            return _minimal(frozenset().union(*choice) for choice in combined)
+        case AnyOf(parts):
+            return _minimal(choice for part in parts for choice in _gaps(part, question, facts))
+        case Given(parameter, then):
+            return _gaps(then, question, facts) if question.gives(parameter) else [frozenset()]
+        case Always():
+            return [frozenset()]
+        case _:
+            raise UnknownExpression(expression)
+
+
+def _minimal(choices) -> list[frozenset[Gap]]:
+    kept: list[frozenset[Gap]] = []
+    for choice in sorted(set(choices), key=len):
+        if not any(smaller <= choice for smaller in kept):
+            kept.append(choice)
+    return kept
+
+
+def _gap_order(gap: Gap) -> tuple:
+    address, privilege = gap
+    return list(KINDS).index(address.kind), address.key, ANY.index(privilege)
+
+
+def _sentence(question: Question, tree: Attempt) -> str:
+    if tree.met:
+        return f"Allowed: {_met(question, tree)}."
+    return f"Denied: {question.principal} lacks {_unmet(tree)}."
+
+
+def _met(question: Question, tree: Attempt) -> str:
+    """What met the tree, in words: the first way that succeeded."""
+    if tree.requirement == "always":
+        return f"`{question.operation}` asks for nothing but an active principal"
+    grants = list(dict.fromkeys(_deciding_grants(tree)))
+    clauses = [_held_words(question, grant) for grant in grants]
+    clauses += [node.words for node in _deciding(tree) if node.requirement == "all live"]
+    return f"{question.principal} holds {join_words(clauses, 'and')}"
+
+
+def _deciding(tree: Attempt):
+    if tree.requirement == "any":
+        yield from _deciding(next(part for part in tree.parts if part.met))
+    elif tree.requirement == "all":
+        for part in tree.parts:
+            yield from _deciding(part)
+    else:
+        yield tree
+
+
+def _deciding_grants(tree: Attempt):
+    for node in _deciding(tree):
+        yield from node.grants[:1]
+
+
+def _held_words(question: Question, grant: Held) -> str:
+    via = "" if grant.principal == question.principal else f" through {grant.principal}"
+    return f"{grant.privilege} on {grant.entity}{via}"
+
+
+def _unmet(tree: Attempt) -> str:
+    match tree.requirement:
+        case "all":
+            return join_words(list(dict.fromkeys(_unmet(part) for part in tree.parts if not part.met)), "and")
+        case "any":
+            unmet = list(dict.fromkeys(_unmet(part) for part in tree.parts))
+            return unmet[0] if len(unmet) == 1 else f"every way to it: {join_words(unmet, 'or')}"
+        case "all live":
+            address, privilege = tree.missing[0]
+            others = len(tree.missing) - 1
+            return f"{privilege} on {address}" + (f" and {others:,} more live entities in {tree.where}" if others else "")
+        case _:
+            return tree.words
+
+
+def one_of(privileges: tuple[Privilege, ...]) -> str:
+    return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
+
+
+def join_words(words: list[str], last: str) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

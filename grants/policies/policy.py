@@ -1,0 +1,97 @@
+"""What a generation of rules is made of: rows with their source, and what creating and deleting does to grants."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from entities.vocabulary import KINDS, Privilege
+from grants.policies.expressions import Expression, Has
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a row was read: the seed document, its table and row, and a note where the cell needed a decision."""
+
+    seed: str
+    table: str
+    row: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.seed}, {self.table}, {self.row}"
+
+    def as_json(self) -> dict:
+        shown = {"seed": self.seed, "table": self.table, "row": self.row}
+        return {**shown, "note": self.note} if self.note else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one operation on one kind requires. `requires` is None where the generation has no rule: then it is denied.
+
+    advice: what to ask instead, where a missing rule has an answer elsewhere.
+    """
+
+    kind: str
+    operation: str
+    requires: Expression | None
+    source: Source
+    advice: str = ""
+
+    @property
+    def is_rule(self) -> bool:
+        return self.requires is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One complete set of rules.
+
+    creator_receives: privileges that registering an entity gives to whoever created it. deleting_removes_grants: whether
+    the grants on an entity go with it. Both carry `lifecycle_source`.
+    """
+
+    name: str
+    title: str
+    summary: str
+    facts: str
+    policies: MappingProxyType[tuple[str, str], Policy]
+    creator_receives: tuple[Privilege, ...]
+    deleting_removes_grants: bool
+    lifecycle_source: Source
+
+    def policy(self, kind: str, operation: str) -> Policy | None:
+        """The row of that operation, a bare privilege included; None where the kind has no such operation."""
+        if operation in Privilege.__members__ and kind in KINDS:
+            return Policy(kind, operation, Has((Privilege[operation],)), PRIVILEGE_SOURCE)
+        return self.policies.get((kind, operation))
+
+
+PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evaluated independently",
+                          "a bare privilege asks only whether it is held on exactly that entity")
+
+
+def by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[str, str], Policy]:
+    """Index rows by (kind, operation). Raises ValueError where one is written twice."""
+    table: dict[tuple[str, str], Policy] = {}
+    for policy in policies:
+        place = (policy.kind, policy.operation)
+        if place in table:
+            raise ValueError(f"`{policy.operation}` on a {policy.kind} is ruled twice: {table[place].source} and {policy.source}")
+        table[place] = policy
+    return MappingProxyType(table)
+
+
+def table(kind: str, seed: str, name: str, *rows: tuple) -> list[Policy]:
+    """Rows of one seed table: each (operation or operations, requirement, row of the seed, optional note)."""
+    policies = []
+    for operations, requires, row, *note in rows:
+        for operation in [operations] if isinstance(operations, str) else operations:
+            policies.append(Policy(kind, operation, requires, Source(seed, name, row, *note)))
+    return policies
+
+
+def no_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "") -> list[Policy]:
+    """Operations of `kind` for which the generation has no rule, said once with the reason."""
+    source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
+    return [Policy(kind, operation, None, source, advice) for operation in operations]

@@ -1,0 +1,202 @@
+"""A question: may this subject do this, there? Read from the wire form of the AuthZEN Authorization API 1.0.
+
+Shape faults raise `QuestionError`. A well-shaped question about something that the platform does not know is a question
+still: it carries `unknown`, the reason why its answer is no.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from entities.address import Address, AddressError, address_of, instance_address, parse_address
+from entities.vocabulary import KINDS, Privilege, clip
+from grants.policies.catalogue import UnknownGeneration, generation_named
+from grants.policies.expressions import Parameter, Scope, parameters
+from grants.policies.policy import Policy
+
+SUBJECT_TYPES = ("user", "group")
+
+
+class QuestionError(ValueError):
+    """The question is malformed; the message names the member at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """subject: `user` or `group` and a name. target: the address asked about; None when it is unknown.
+
+    places: the further addresses that the question brings along, by the scope that looks at them.
+    """
+
+    subject_type: str
+    subject: str
+    operation: str
+    target: Address | None
+    generation: str
+    artifact: Address | None = None
+    artifact_is_new: bool = False
+    dataset_type: Address | None = None
+    owner: Address | None = None
+    explain: bool = False
+    unknown: str = ""
+    broken: bool = False
+
+    @property
+    def principal(self) -> str:
+        return f"{self.subject_type}:{self.subject}"
+
+    @property
+    def policy(self) -> Policy | None:
+        if self.target is None:
+            return None
+        return generation_named(self.generation).policy(self.target.kind, self.operation)
+
+    def at(self, scope: Scope) -> Address | None:
+        """The address that `scope` names in this question."""
+        match scope:
+            case Scope.SELF:
+                return self.target
+            case Scope.PARENT:
+                return self.target.parent
+            case Scope.NAMESPACE:
+                return self.target.namespace
+            case Scope.APPLICATION:
+                return self.target.application
+            case Scope.INSTANCE:
+                return instance_address()
+            case Scope.ARTIFACT:
+                return self.artifact
+            case Scope.DATASET_TYPE:
+                return self.dataset_type
+            case Scope.OWNER:
+                return self.owner
+
+    def gives(self, parameter: Parameter) -> bool:
+        """Whether the question brings `parameter` along."""
+        match parameter:
+            case Parameter.NEW_ARTIFACT:
+                return self.artifact is not None and self.artifact_is_new
+            case Parameter.EXISTING_ARTIFACT:
+                return self.artifact is not None and not self.artifact_is_new
+            case Parameter.DATASET_TYPE:
+                return self.dataset_type is not None
+            case Parameter.OWNER:
+                return self.owner is not None
+
+
+def question_from_json(body: object, *, active_generation: str) -> Question:
+    """Read one evaluation request. Raises QuestionError; members that it does not know are ignored."""
+    if not isinstance(body, dict):
+        raise QuestionError("the request must be a JSON object")
+    subject_type, subject = _pair(body, "subject", "type", "id")
+    operation = _text(_object(body, "action"), "action", "name")
+    kind, key = _pair(body, "resource", "type", "id")
+    context = body.get("context", {})
+    if not isinstance(context, dict):
+        raise QuestionError("`context` must be an object")
+    generation = _generation(context, active_generation)
+    explain = _flag(context, "explain")
+    target, unknown, broken = _target(subject_type, subject, kind, key, operation)
+    if target is None:
+        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown=unknown, broken=broken)
+    return Question(subject_type, subject, operation, target, generation, explain=explain,
+                    **_parameters(context, generation, target.kind, operation))
+
+
+def _target(subject_type: str, subject: str, kind: str, key: str, operation: str) -> tuple[Address | None, str, bool]:
+    """The address asked about, or why nothing of that description is known; the flag says that it is ill-formed."""
+    if not is_storable(subject):
+        return None, f"`{clip(subject)}` names no principal: it holds a character that no name can hold", False
+    if subject_type not in SUBJECT_TYPES:
+        return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
+    known = KINDS.get(kind.lower())
+    if known is None:
+        return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False
+    if operation not in known.operations and operation not in Privilege.__members__:
+        offered = ", ".join(known.operations) or "none"
+        return None, f"`{clip(operation)}` is not an operation of a {known.title}; its operations are {offered}", False
+    try:
+        return address_of(known.name, key), "", False
+    except AddressError as error:
+        return None, f"`resource.id`: {error}", True
+
+
+_MEMBERS = {
+    Parameter.NEW_ARTIFACT: ("artifact", "artifact_is_new"),
+    Parameter.EXISTING_ARTIFACT: ("artifact", "artifact_is_new"),
+    Parameter.DATASET_TYPE: ("dataset_type",),
+    Parameter.OWNER: ("owner",),
+}
+_KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owner": "kerberosprincipal"}
+
+
+@cache
+def members_read(generation: str, kind: str, operation: str) -> tuple[str, ...]:
+    """The members of `context` that the rule looks at; all others change nothing, not even when ill-formed."""
+    policy = generation_named(generation).policy(kind, operation)
+    if policy is None or policy.requires is None:
+        return ()
+    return tuple(dict.fromkeys(m for parameter in parameters(policy.requires) for m in _MEMBERS[parameter]))
+
+
+def _parameters(context: dict, generation: str, kind: str, operation: str) -> dict:
+    read = {}
+    for member in members_read(generation, kind, operation):
+        if context.get(member) is None:
+            continue
+        read[member] = _flag(context, member) if member == "artifact_is_new" else _place(context, member)
+    return read
+
+
+def _place(context: dict, member: str) -> Address:
+    text = _text(context, "context", member)
+    try:
+        address = parse_address(text)
+    except AddressError as error:
+        raise QuestionError(f"`context.{member}`: {error}") from None
+    if address.kind != _KIND_OF_MEMBER[member]:
+        raise QuestionError(f"`context.{member}` must be the address of a {KINDS[_KIND_OF_MEMBER[member]].title}, "
+                            f"not of a {KINDS[address.kind].title}")
+    return address
+
+
+def _generation(context: dict, active_generation: str) -> str:
+    named = context.get("generation")
+    if named is None:
+        return active_generation
+    try:
+        return generation_named(named).name
+    except UnknownGeneration as error:
+        raise QuestionError(f"`context.generation`: {error}") from None
+
+
+def _pair(body: dict, member: str, first: str, second: str) -> tuple[str, str]:
+    found = _object(body, member)
+    return _text(found, member, first), _text(found, member, second)
+
+
+def _object(body: dict, member: str) -> dict:
+    if member not in body:
+        raise QuestionError(f"`{member}` is missing")
+    if not isinstance(body[member], dict):
+        raise QuestionError(f"`{member}` must be an object")
+    return body[member]
+
+
+def _text(found: dict, path: str, member: str) -> str:
+    if member not in found:
+        raise QuestionError(f"`{path}.{member}` is missing")
+    if not isinstance(found[member], str):
+        raise QuestionError(f"`{path}.{member}` must be a string")
+    return found[member]
+
+
+def _flag(context: dict, member: str) -> bool:
+    value = context.get(member, False)
+    if not isinstance(value, bool):
+        raise QuestionError(f"`context.{member}` must be true or false")
+    return value
+
+
+def is_storable(text: str) -> bool:
+    """Whether a database can hold the text: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,60 @@
+"""Answers on the wire: the AuthZEN Authorization API 1.0, with this console's explanation in `context`."""
+
+from grants.policies.decide import Facts, Held, is_permitted
+from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh
+from grants.policies.question import Question
+
+
+def answer_as_json(question: Question, facts: Facts) -> dict:
+    """`decision`, and `context` when it is asked for or when there was nothing to weigh."""
+    if question.explain:
+        return decision_as_json(decision(question, facts))
+    if is_permitted(question, facts):
+        return {"decision": True}
+    reason = nothing_to_weigh(question, facts)
+    return _denied(question, reason) if reason else {"decision": False}
+
+
+def decision_as_json(answer: Decision) -> dict:
+    """A decision with its whole explanation."""
+    shown = _denied(answer.question, answer.reason) if answer.reason else {"decision": answer.allowed, "context": {}}
+    shown["context"] |= {
+        "generation": answer.generation,
+        "sentence": answer.sentence,
+        "attempts": [attempt_as_json(node) for node in answer.attempts],
+    }
+    if answer.source is not None:
+        shown["context"]["source"] = answer.source.as_json()
+    if answer.missing is not None:
+        shown["context"]["missing"] = [gap_as_json(gap) for gap in answer.missing]
+    return shown
+
+
+def attempt_as_json(node: Attempt) -> dict:
+    shown: dict = {"requirement": node.requirement, "met": node.met, "words": node.words}
+    if node.wanted:
+        shown["wanted"] = [str(privilege) for privilege in node.wanted]
+    if node.where is not None:
+        shown["where"] = str(node.where)
+    if node.parts:
+        shown["parts"] = [attempt_as_json(part) for part in node.parts]
+    elif node.met:
+        shown["grants"] = [held_as_json(grant) for grant in node.grants]
+    else:
+        shown["missing"] = [gap_as_json(gap) for gap in node.missing]
+    return shown
+
+
+def held_as_json(grant: Held) -> dict:
+    return {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
+
+
+def gap_as_json(gap: Gap) -> dict:
+    return {"entity": str(gap[0]), "privilege": str(gap[1])}
+
+
+def _denied(question: Question, reason: str) -> dict:
+    context: dict = {"reason": reason}
+    if question.broken:
+        context["error"] = {"status": 400, "message": reason}
+    return {"decision": False, "context": context}
