@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_named
+from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, a, clip, kind_named
 
 LONGEST_KEY_CHARACTERS = 512
 
@@ -126,7 +126,7 @@ def _check_key(kind: Kind, key: str) -> None:
         return
     names = key.split(".", depth - 1)
     if len(names) < depth:
-        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: a {kind.title} is written {written(kind.name)}")
+        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: {a(kind.title)} is written {written(kind.name)}")
     for container, name in zip(reversed(containers(kind.name)[:-1]), names):
         _check_name(KINDS[container], f"the {container}", name)
     _check_name(kind, f"the {kind.title}", names[-1])
@@ -147,9 +147,9 @@ def _check_program(kind: Kind, key: str) -> None:
 
 def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
-        raise AddressError(f"{part} is empty: a {kind.title} is written {written(kind.name)}")
+        raise AddressError(f"{part} is empty: {a(kind.title)} is written {written(kind.name)}")
     if not re.fullmatch(kind.name_pattern, name):
-        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of a {kind.title} cannot hold "
+        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {a(kind.title)} cannot hold "
                            f"({_allowed(kind)})")
 
 

@@ -137,3 +137,8 @@ def clip(value: object, most_characters: int = 80) -> str:
     text = str(value)
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:most_characters])
     return shown + ("…" if len(text) > most_characters else "")
+
+
+def a(noun: str) -> str:
+    """The noun with its article."""
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

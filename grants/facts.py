@@ -206,7 +206,7 @@ WHERE f.example IS NOT NULL"""
 def _inside(kind: str) -> str:
     column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
     return (f"l.kind = '{kind}' AND c.kind = l.kind AND c.key = l.key AND {column} = c.id AND d.id <> c.id "
-            f"AND d.state = '{State.LIVE}' AND (l.only = '' OR d.kind = l.only)")
+            f"AND d.state = '{State.LIVE}' AND (l.sort = '' OR d.kind = l.sort)")
 
 
 def _not_held() -> str:
@@ -248,9 +248,9 @@ def _statement(ask: _Ask) -> tuple[str, list]:
         selects += [_below(kind) for kind in sorted({a.kind for _, a in ask.below})]
     if ask.live:
         relations.append(_relation(
-            "live", "no bigint, subject bigint, kind text, key text, permission bigint, only text, explained bigint",
-            [(no, subject, a.kind, a.key, ids[privilege], only, int(no in ask.explained))
-             for (subject, a, privilege, only), no in ask.live.items()]))
+            "live", "no bigint, subject bigint, kind text, key text, permission bigint, sort text, explained bigint",
+            [(no, subject, a.kind, a.key, ids[privilege], kind, int(no in ask.explained))
+             for (subject, a, privilege, kind), no in ask.live.items()]))
         selects += [_live(kind, bool(ask.explained)) for kind in sorted({a.kind for _, a, _, _ in ask.live})]
     texts, parameters = zip(*relations)
     heads = [texts[0], _WHO, *texts[1:]]

@@ -18,13 +18,14 @@ LINES_AT_ONCE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one line says happened. Addresses and principals in their written form."""
+    """What one line says happened. Addresses and principals in their written form. reason: its own, where it has one."""
 
     action: str
     principal: str = ""
     entity: str = ""
     privilege: str = ""
     detail: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> 
     for change in changes:
         line = JournalLine(
             revision=head.revision + 1, at=at, actor=author.name, action=change.action, principal=change.principal,
-            entity=change.entity, privilege=change.privilege, detail=change.detail, reason=author.reason,
-            request_id=author.request_id,
+            entity=change.entity, privilege=change.privilege, detail=change.detail,
+            reason=change.reason or author.reason, request_id=author.request_id,
         )
         line.hash = line.hash_after(head.hash)
         head.revision, head.hash = line.revision, line.hash

@@ -5,6 +5,7 @@ Answers for whole lists what `grants.engine` answers one by one, from the same e
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from entities.address import instance_address
 from entities.models import Entity, State
 from entities.vocabulary import CONTAINERS, KINDS, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
@@ -60,9 +61,10 @@ def _kinds_by_requirement(generation: Generation, operation: str) -> dict[Expres
 def _condition(expression: Expression, user: User) -> Q:
     match expression:
         case Has(privileges, Scope.INSTANCE):
-            return Q(Exists(_held(user, privileges, Entity.objects.filter(kind="instance").values("pk"))))
+            instance = instance_address()
+            return _held_by(user, privileges, content_object__kind=instance.kind, content_object__key=instance.key)
         case Has(privileges, scope) if scope in _COLUMNS:
-            return _held_at(user, privileges, _COLUMNS[scope])
+            return _held_by(user, privileges, content_object_id=OuterRef(_COLUMNS[scope]))
         case HasAtOrBelow():
             return _held_at_or_below(user)
         case HasOnAllLive(privilege, kind):
@@ -84,8 +86,9 @@ def _condition(expression: Expression, user: User) -> Q:
             raise UnknownExpression(expression)
 
 
-def _held_at(user: User, privileges: tuple[Privilege, ...], column: str) -> Q:
-    held = {"content_object_id": OuterRef(column), "permission_id__in": _ids(privileges)}
+def _held_by(user: User, privileges: tuple[Privilege, ...], **place) -> Q:
+    ids = permission_ids()
+    held = {"permission_id__in": [ids[privilege] for privilege in privileges], **place}
     return Q(Exists(UserGrant.objects.filter(user=user, **held))) | Q(
         Exists(GroupGrant.objects.filter(group__user=user, **held))
     )
@@ -107,9 +110,4 @@ def _lacking(user: User, privilege: Privilege, kind: str | None) -> QuerySet:
     inside = inside.exclude(pk=OuterRef("pk"))
     if kind is not None:
         inside = inside.filter(kind=kind)
-    return inside.exclude(_held_at(user, (privilege,), "pk"))
-
-
-def _ids(privileges: tuple[Privilege, ...]) -> list[int]:
-    ids = permission_ids()
-    return [ids[privilege] for privilege in privileges]
+    return inside.exclude(_held_by(user, (privilege,), content_object_id=OuterRef("pk")))

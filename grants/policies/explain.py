@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from entities.address import Address
-from entities.vocabulary import ANY, KINDS, Privilege
+from entities.vocabulary import ANY, KINDS, Privilege, a
 from grants.policies.decide import Facts, Held
 from grants.policies.expressions import (
     AllOf,
@@ -32,6 +32,7 @@ class Attempt:
 
     requirement: has, at or below, all live, always, all, any or given. wanted: privileges of which one is enough. where: the
     address looked at. grants: what met it. missing: what would meet it, one choice among equals. words: the wish in a line.
+    total: of `all live`, the number of live entities looked at.
     """
 
     requirement: str
@@ -42,6 +43,7 @@ class Attempt:
     grants: tuple[Held, ...] = ()
     missing: tuple[Gap, ...] = ()
     parts: tuple["Attempt", ...] = ()
+    total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +138,14 @@ def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, fa
     entities = f"live {KINDS[kind].plural}" if kind else "live entities"
     words = f"{privilege} on all {lacking.total:,} {entities} in {place}" if lacking.total else (
         f"{privilege} on all {entities} in {place}, of which there are none")
-    return Attempt("all live", lacking.is_empty, words, (privilege,), place,
+    return Attempt("all live", lacking.is_empty, words, (privilege,), place, total=lacking.total,
                    missing=tuple((address, privilege) for address in lacking.addresses))
 
 
 def smallest_gap(expression: Expression, question: Question, facts: Facts) -> tuple[Gap, ...] | None:
     """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
-    choices = _gaps(expression, question, facts)
-    return tuple(sorted(min(choices, key=len), key=_gap_order)) if choices else None
+    choices = [tuple(sorted(choice, key=_gap_order)) for choice in _gaps(expression, question, facts)]
+    return min(choices, key=lambda choice: (len(choice), [_gap_order(gap) for gap in choice]), default=None)
 
 
 def _gaps(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap]]:
@@ -176,7 +178,7 @@ def _gaps(expression: Expression, question: Question, facts: Facts) -> list[froz
 
 def _minimal(choices) -> list[frozenset[Gap]]:
     kept: list[frozenset[Gap]] = []
-    for choice in sorted(set(choices), key=len):
+    for choice in sorted(dict.fromkeys(choices), key=len):
         if not any(smaller <= choice for smaller in kept):
             kept.append(choice)
     return kept
@@ -190,6 +192,10 @@ def _gap_order(gap: Gap) -> tuple:
 def _sentence(question: Question, tree: Attempt) -> str:
     if tree.met:
         return f"Allowed: {_met(question, tree)}."
+    if tree.requirement == "any":
+        unmet = _unmet_parts(tree)
+        none_of = f"neither {unmet[0]} nor {unmet[1]}" if len(unmet) == 2 else f"none of {join_words(unmet, 'or')}"
+        return f"Denied: {question.principal} holds {none_of}."
     return f"Denied: {question.principal} lacks {_unmet(tree)}."
 
 
@@ -226,16 +232,21 @@ def _held_words(question: Question, grant: Held) -> str:
 def _unmet(tree: Attempt) -> str:
     match tree.requirement:
         case "all":
-            return join_words(list(dict.fromkeys(_unmet(part) for part in tree.parts if not part.met)), "and")
+            return join_words(_unmet_parts(tree), "and")
         case "any":
-            unmet = list(dict.fromkeys(_unmet(part) for part in tree.parts))
-            return unmet[0] if len(unmet) == 1 else f"every way to it: {join_words(unmet, 'or')}"
+            return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            address, privilege = tree.missing[0]
-            others = len(tree.missing) - 1
-            return f"{privilege} on {address}" + (f" and {others:,} more live entities in {tree.where}" if others else "")
+            (address, privilege), others = tree.missing[0], len(tree.missing) - 1
+            if not others:
+                return f"{privilege} on {address}"
+            return (f"{privilege} on {others + 1:,} of the {tree.total:,} live entities in {tree.where} "
+                    f"({address} and {others:,} more)")
         case _:
             return tree.words
+
+
+def _unmet_parts(tree: Attempt) -> list[str]:
+    return list(dict.fromkeys(_unmet(part) for part in tree.parts if not part.met))
 
 
 def one_of(privileges: tuple[Privilege, ...]) -> str:
@@ -244,7 +255,3 @@ def one_of(privileges: tuple[Privilege, ...]) -> str:
 
 def join_words(words: list[str], last: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def a(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
-from entities.vocabulary import KINDS, Privilege, clip
+from entities.vocabulary import KINDS, Privilege, a, clip
 from grants.policies.catalogue import UnknownGeneration, generation_named
 from grants.policies.expressions import Parameter, Scope, parameters
 from grants.policies.policy import Policy
@@ -113,7 +113,7 @@ def _target(subject_type: str, subject: str, kind: str, key: str, operation: str
         return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False
     if operation not in known.operations and operation not in Privilege.__members__:
         offered = ", ".join(known.operations) or "none"
-        return None, f"`{clip(operation)}` is not an operation of a {known.title}; its operations are {offered}", False
+        return None, f"`{clip(operation)}` is not an operation of {a(known.title)}; its operations are {offered}", False
     try:
         return address_of(known.name, key), "", False
     except AddressError as error:
@@ -154,8 +154,8 @@ def _place(context: dict, member: str) -> Address:
     except AddressError as error:
         raise QuestionError(f"`context.{member}`: {error}") from None
     if address.kind != _KIND_OF_MEMBER[member]:
-        raise QuestionError(f"`context.{member}` must be the address of a {KINDS[_KIND_OF_MEMBER[member]].title}, "
-                            f"not of a {KINDS[address.kind].title}")
+        raise QuestionError(f"`context.{member}` must be the address of {a(KINDS[_KIND_OF_MEMBER[member]].title)}, "
+                            f"not of {a(KINDS[address.kind].title)}")
     return address
 
 

@@ -1,0 +1,80 @@
+"""AuthZEN evaluation requests, one a line, in; one answer a line, out, in order."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from django.core.management.base import BaseCommand, CommandError
+
+from grants.active import active_generation
+from grants.engine import QUESTIONS_AT_ONCE
+from grants.facts import gather
+from grants.policies.question import Question, QuestionError, question_from_json
+from grants.policies.wire import answer_as_json
+
+LONGEST_LINE_BYTES = 1_000_000
+
+
+class Command(BaseCommand):
+    help = "Answers AuthZEN evaluation requests: one JSON object a line in, one answer a line out, in the same order."
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", nargs="?", default="-", help="a file of requests, or - for standard input")
+
+    def handle(self, *, file, **options):
+        generation = active_generation().name
+        with _opened(file) as stream:
+            lines = lines_of(stream)
+            while batch := [read_question(line, generation) for line in islice(lines, QUESTIONS_AT_ONCE)]:
+                self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answer_batch(batch)))
+
+
+def _opened(file: str):
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+
+
+def lines_of(stream) -> Iterator[bytes | None]:
+    """Each line; None for one longer than `LONGEST_LINE_BYTES`, which is skipped without being held in memory."""
+    while line := stream.readline(LONGEST_LINE_BYTES + 1):
+        if len(line) <= LONGEST_LINE_BYTES:
+            yield line
+            continue
+        while not line.endswith(b"\n") and (line := stream.readline(LONGEST_LINE_BYTES)):
+            pass
+        yield None
+
+
+def read_question(line: bytes | None, generation: str) -> Question | str:
+    """The question of a line, or what is wrong with it."""
+    if line is None:
+        return f"the line is longer than {LONGEST_LINE_BYTES:,} bytes"
+    try:
+        return question_from_json(json.loads(line.decode("utf-8")), active_generation=generation)
+    except UnicodeDecodeError as error:
+        return f"the line is not UTF-8: byte {error.start + 1} cannot be read"
+    except json.JSONDecodeError as error:
+        return f"the line is not JSON: {error.msg} at column {error.colno}"
+    except RecursionError:
+        return "the line is nested too deeply"
+    except (QuestionError, ValueError) as error:
+        return str(error)
+
+
+def answer_batch(batch: Iterable[Question | str]) -> Iterator[dict]:
+    """One answer for each item, in order. One query."""
+    batch = list(batch)
+    facts = iter(gather([item for item in batch if isinstance(item, Question)]))
+    for item in batch:
+        if isinstance(item, str):
+            yield {"error": item}
+            continue
+        answer = answer_as_json(item, next(facts))
+        if item.broken:
+            answer = {"error": item.unknown} | answer
+        yield answer
