@@ -127,7 +127,7 @@ def _check_key(kind: Kind, key: str) -> None:
     names = key.split(".", depth - 1)
     if len(names) < depth:
         raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: {a(kind.title)} is written {written(kind.name)}")
-    for container, name in zip(reversed(containers(kind.name)[:-1]), names):
+    for container, name in zip(reversed(containers(kind.name)[:-1]), names, strict=False):
         _check_name(KINDS[container], f"the {container}", name)
     _check_name(kind, f"the {kind.title}", names[-1])
 

@@ -252,7 +252,7 @@ def _statement(ask: _Ask) -> tuple[str, list]:
             [(no, subject, a.kind, a.key, ids[privilege], kind, int(no in ask.explained))
              for (subject, a, privilege, kind), no in ask.live.items()]))
         selects += [_live(kind, bool(ask.explained)) for kind in sorted({a.kind for _, a, _, _ in ask.live})]
-    texts, parameters = zip(*relations)
+    texts, parameters = zip(*relations, strict=True)
     heads = [texts[0], _WHO, *texts[1:]]
     return f"WITH {', '.join(heads)}\n{' UNION ALL '.join(selects)}", [p for given in parameters for p in given]
 
@@ -263,6 +263,6 @@ def _relation(name: str, columns: str, rows: list[tuple]) -> tuple[str, list]:
     names = ", ".join(column for column, _ in named)
     if connection.vendor == "postgresql":
         arrays = ", ".join(f"%s::{sql_type}[]" for _, sql_type in named)
-        return f"{name}({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))", [list(c) for c in zip(*rows)]
+        return f"{name}({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))", [list(column) for column in zip(*rows, strict=True)]
     picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(named)))
     return f"{name}({names}) AS MATERIALIZED (SELECT {picked} FROM json_each(%s))", [json.dumps(rows)]

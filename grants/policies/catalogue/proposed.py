@@ -4,7 +4,7 @@ Each entity stands alone. A blank Proposed cell beside a filled Existing one mea
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
+from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
