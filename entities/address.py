@@ -148,14 +148,15 @@ def _check_program(kind: Kind, key: str) -> None:
 def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
         raise AddressError(f"{part} is empty: {a(kind.title)} is written {written(kind.name)}")
-    if not re.fullmatch(kind.name_pattern, name):
+    # what cannot be seen (controls, joiners, text direction) would let two principals look alike
+    if not re.fullmatch(kind.name_pattern, name) or not name.isprintable():
         raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {a(kind.title)} cannot hold "
                            f"({_allowed(kind)})")
 
 
 def _allowed(kind: Kind) -> str:
     if kind.name == "kerberosprincipal":
-        return "no spaces and no control characters"
+        return "no spaces and nothing invisible"
     extra = [c for c in "_-.$" if re.fullmatch(kind.name_pattern, c)]
     return f"letters, digits and {' '.join(extra)}" if extra else "letters and digits"
 

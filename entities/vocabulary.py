@@ -26,8 +26,8 @@ NAMESPACE_NAME = r"[A-Za-z0-9_]+"
 PLAIN_NAME = r"[A-Za-z0-9_-]+"
 ARTIFACT_NAME = r"[A-Za-z0-9_.-]+"
 DATASET_NAME = r"[A-Za-z0-9_.$-]+"
-# \s and the C0/C1 controls: a principal may hold any other character, `/` and `@` among them
-PRINCIPAL_NAME = r"[^\s\x00-\x1f\x7f-\x9f]+"
+# a principal may hold any visible character, `/` and `@` among them
+PRINCIPAL_NAME = r"\S+"
 
 
 class VocabularyError(ValueError):
@@ -103,7 +103,8 @@ CONTAINERS = ("instance", "namespace", "application")
 
 def kind_named(name: str) -> Kind:
     """The kind of that name, in any case. Raises VocabularyError naming the kinds there are."""
-    found = KINDS.get(name) or KINDS.get(name.lower())
+    # beyond ASCII, lower-casing makes letters that were not written: a Kelvin sign would pass for a k
+    found = KINDS.get(name.lower()) if name.isascii() else None
     if found is None:
         raise VocabularyError(f"`{clip(name)}` is not a kind of entity; the kinds are {', '.join(KINDS)}")
     return found

@@ -263,6 +263,7 @@ def _relation(name: str, columns: str, rows: list[tuple]) -> tuple[str, list]:
     names = ", ".join(column for column, _ in named)
     if connection.vendor == "postgresql":
         arrays = ", ".join(f"%s::{sql_type}[]" for _, sql_type in named)
-        return f"{name}({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))", [list(column) for column in zip(*rows, strict=True)]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return f"{name}({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))", columns
     picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(named)))
     return f"{name}({names}) AS MATERIALIZED (SELECT {picked} FROM json_each(%s))", [json.dumps(rows)]

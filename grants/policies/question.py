@@ -108,7 +108,7 @@ def _target(subject_type: str, subject: str, kind: str, key: str, operation: str
         return None, f"`{clip(subject)}` names no principal: it holds a character that no name can hold", False
     if subject_type not in SUBJECT_TYPES:
         return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
-    known = KINDS.get(kind.lower())
+    known = KINDS.get(kind.lower()) if kind.isascii() else None
     if known is None:
         return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False
     if operation not in known.operations and operation not in Privilege.__members__:

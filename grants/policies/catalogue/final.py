@@ -17,8 +17,8 @@ SILENT = "the table has no such row, so the summary decides"
 SCRAMBLED = "the rows of 000 are scrambled; read by their meaning"
 UNSPOKEN = "neither the tables nor the summary speak of it"
 
-SUMMARY_GET = "A get operation"
-SUMMARY_LIST = "A list or view operation"
+SUMMARY_GET = "get operation"
+SUMMARY_LIST = "list or view operation"
 SUMMARY_ADMIN = "An admin operation"
 
 
@@ -88,7 +88,7 @@ PROGRAM = table(
 
 STREAM = table(
     "stream", "000", "Streams",
-    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("create", all_of(has(ADMIN), OWNED), "Create", "with an owner principal also ADMIN on it (000, Kerberos Principal)"),
     ("read-events", has(READ), "Retrieving events", SCRAMBLED),
     ("send-events", has(WRITE), "Sending events to a stream (sync, async, or batch)", SCRAMBLED),
     ("delete", has(ADMIN), "Drop", SCRAMBLED),

@@ -117,13 +117,14 @@ SECUREKEY = table(
     ("read", has(READ), "Read"),
 ) + no_rule("securekey", "003", UNNAMED, "get")
 
+# the rows are cited with the seed's own spelling
 KERBEROSPRINCIPAL = table(
     "kerberosprincipal", "003", "Principal",
     ("deploy-app-as", has(ADMIN), "Deploy an app to impersonate a principal"),
-    ("create-namespace-as", has(ADMIN), "Create a namespace with owner principal"),
-    ("create-dataset-as", has(ADMIN), "Create a dataset with owner principal"),
-    ("create-stream-as", has(ADMIN), "Create a stream with owner principal"),
-    ("query-as", has(EXECUTE), "Run a explore query as impersonated principal"),
+    ("create-namespace-as", has(ADMIN), "Create a namespace with owner prinicpal"),
+    ("create-dataset-as", has(ADMIN), "Create a dataset with owner prinicpal"),
+    ("create-stream-as", has(ADMIN), "Create a stream with owner prinicpal"),
+    ("query-as", has(EXECUTE), "Run a explore query as impersonated prinicpal"),
 )
 
 PROPOSED = Generation(

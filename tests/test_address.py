@@ -1,0 +1,366 @@
+"""How an entity is written: `<kind>:<key>`, the parts of the key, what each part may hold, and what contains what."""
+
+import string
+
+import pytest
+
+from entities.address import LONGEST_KEY_CHARACTERS, AddressError, address_of, parse_address, written
+from entities.vocabulary import KINDS
+
+WORD = set(string.ascii_letters + string.digits + "_")
+DASHED = WORD | {"-"}
+DOTTED = DASHED | {"."}
+DOLLARED = DOTTED | {"$"}
+
+# kind: an address of it, its name, then what contains it from the parent up
+PLACES = {
+    "instance": ("instance:cdap", "cdap", []),
+    "namespace": ("namespace:sales", "sales", ["instance:cdap"]),
+    "artifact": ("artifact:sales.etl-pipeline", "etl-pipeline", ["namespace:sales", "instance:cdap"]),
+    "application": ("application:sales.orders", "orders", ["namespace:sales", "instance:cdap"]),
+    "program": ("program:sales.orders.workflow.daily", "workflow.daily",
+                ["application:sales.orders", "namespace:sales", "instance:cdap"]),
+    "stream": ("stream:sales.clicks", "clicks", ["namespace:sales", "instance:cdap"]),
+    "dataset": ("dataset:sales.orders.by.day", "orders.by.day", ["namespace:sales", "instance:cdap"]),
+    "dataset_module": ("dataset_module:sales.co.cask.Table$Module", "co.cask.Table$Module",
+                       ["namespace:sales", "instance:cdap"]),
+    "dataset_type": ("dataset_type:sales.co.cask.Table", "co.cask.Table", ["namespace:sales", "instance:cdap"]),
+    "securekey": ("securekey:sales.db-password", "db-password", ["namespace:sales", "instance:cdap"]),
+    "kerberosprincipal": ("kerberosprincipal:etl/host.com@REALM", "etl/host.com@REALM", ["instance:cdap"]),
+}
+
+# what may stand in the last part of an address, which begins after the prefix
+LAST_PARTS = {
+    "namespace:": WORD,
+    "artifact:sales.": DOTTED,
+    "application:sales.": DASHED,
+    "program:sales.orders.spark.": DASHED,
+    "stream:sales.": DASHED,
+    "dataset:sales.": DOLLARED,
+    "dataset_module:sales.": DOLLARED,
+    "dataset_type:sales.": DOLLARED,
+    "securekey:sales.": DASHED,
+}
+
+
+def refusal(text):
+    """The message with which the address is refused."""
+    with pytest.raises(AddressError) as caught:
+        parse_address(text)
+    return str(caught.value)
+
+
+def is_address(text):
+    try:
+        return str(parse_address(text)) == text
+    except AddressError:
+        return False
+
+
+def texts(*addresses):
+    return [None if address is None else str(address) for address in addresses]
+
+
+# What contains what ---------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_has_an_example_here():
+    assert set(PLACES) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_an_address_is_written_as_it_was_read(kind):
+    text = PLACES[kind][0]
+    address = parse_address(text)
+    assert (str(address), address.kind, address.key) == (text, kind, text.partition(":")[2])
+    assert address_of(kind, address.key) == address
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_an_address_knows_its_name_and_its_parent(kind):
+    text, name, above = PLACES[kind]
+    address = parse_address(text)
+    assert address.name == name
+    assert texts(address.parent) == (above[:1] or [None])
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_ancestors_run_from_the_instance_down_to_the_parent(kind):
+    text, _, above = PLACES[kind]
+    assert texts(*parse_address(text).ancestors) == above[::-1]
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_ancestors_are_the_parent_and_the_ancestors_of_the_parent(kind):
+    address = parse_address(PLACES[kind][0])
+    assert address.ancestors == ([*address.parent.ancestors, address.parent] if address.parent else [])
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_namespace_is_the_one_that_contains_it_and_a_namespace_is_its_own(kind):
+    outside = kind in ("instance", "kerberosprincipal")
+    assert texts(parse_address(PLACES[kind][0]).namespace) == [None if outside else "namespace:sales"]
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_only_a_program_and_an_application_lie_in_an_application(kind):
+    inside = kind in ("program", "application")
+    assert texts(parse_address(PLACES[kind][0]).application) == ["application:sales.orders" if inside else None]
+
+
+def test_a_container_is_an_address_like_any_other():
+    program = parse_address("program:sales.orders.workflow.daily")
+    assert program.parent == parse_address("application:sales.orders")
+    assert program.parent.parent == program.namespace == parse_address("namespace:sales")
+    assert program.namespace.parent == parse_address("instance:cdap")
+    assert program.namespace.parent.parent is None
+
+
+# Case -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("spelled", [str.upper, str.title, str.swapcase])
+def test_the_kind_is_read_in_any_case_and_written_in_lower_case(kind, spelled):
+    text = PLACES[kind][0]
+    key = text.partition(":")[2]
+    address = parse_address(f"{spelled(kind)}:{key}")
+    assert str(address) == text
+    assert address == parse_address(text) and hash(address) == hash(parse_address(text))
+    assert address_of(spelled(kind), key) == address
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("namespace:sales", "namespace:Sales"),
+    ("dataset:sales.orders", "dataset:sales.Orders"),
+    ("dataset:sales.orders", "dataset:SALES.orders"),
+    ("program:sales.orders.spark.daily", "program:sales.Orders.spark.daily"),
+    ("kerberosprincipal:etl@REALM", "kerberosprincipal:etl@realm"),
+])
+def test_names_that_differ_in_case_are_different_entities(one, other):
+    assert parse_address(one) != parse_address(other)
+    assert texts(parse_address(one), parse_address(other)) == [one, other]
+
+
+# Where the key is split -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "namespace", "name"), [
+    ("dataset:sales.orders", "namespace:sales", "orders"),
+    ("dataset:sales.orders.by.day", "namespace:sales", "orders.by.day"),
+    ("dataset:sales..hidden", "namespace:sales", ".hidden"),
+    ("dataset:sales.orders.", "namespace:sales", "orders."),
+    ("dataset:sales.sales", "namespace:sales", "sales"),
+    ("dataset:sales.sales.orders", "namespace:sales", "sales.orders"),
+    ("artifact:sales.etl-pipeline-1.0.2", "namespace:sales", "etl-pipeline-1.0.2"),
+    ("dataset_module:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
+    ("dataset_type:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
+    ("dataset:_.-", "namespace:_", "-"),
+    ("dataset:0.0", "namespace:0", "0"),
+    ("dataset:sales.$", "namespace:sales", "$"),
+])
+def test_only_the_first_dot_splits(text, namespace, name):
+    address = parse_address(text)
+    assert texts(address, address.namespace, address.parent) == [text, namespace, namespace]
+    assert address.name == name
+
+
+@pytest.mark.parametrize("program_type", ["flow", "mapreduce", "workflow", "service", "spark", "worker"])
+def test_a_program_has_four_parts_and_one_of_six_types(program_type):
+    address = parse_address(f"program:sales.orders.{program_type}.nightly-run")
+    assert texts(address.namespace, address.application, address.parent) == [
+        "namespace:sales", "application:sales.orders", "application:sales.orders"]
+    assert address.name == f"{program_type}.nightly-run"
+
+
+@pytest.mark.parametrize("principal", [
+    "etl", "etl/host.com@REALM", "etl/host.com@SUB.REALM.COM", "alice@REALM", "a.b.c.d", "a:b", "dataset:sales.orders",
+    "etl/host:8020@REALM", ":", ".", "..", "@", "/", "a\\@b@R", "$x", "élodie@RÉALM",
+])
+def test_a_kerberos_principal_is_never_split(principal):
+    address = parse_address(f"kerberosprincipal:{principal}")
+    assert (address.key, address.name) == (principal, principal)
+    assert texts(address, address.parent, address.namespace, address.application) == [
+        f"kerberosprincipal:{principal}", "instance:cdap", None, None]
+
+
+# What a part may hold -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", LAST_PARTS)
+def test_the_last_part_holds_exactly_the_characters_of_its_kind(prefix):
+    characters = map(chr, range(0x500))
+    assert {character for character in characters if is_address(f"{prefix}a{character}b")} == LAST_PARTS[prefix]
+
+
+@pytest.mark.parametrize("prefix", LAST_PARTS)
+def test_each_of_those_characters_can_begin_and_end_and_be_the_last_part(prefix):
+    allowed = LAST_PARTS[prefix]
+    assert all(is_address(f"{prefix}{text}") for c in allowed for text in (c, f"{c}a", f"a{c}"))
+
+
+@pytest.mark.parametrize("template", [
+    "artifact:{}.x", "application:{}.x", "program:{}.x.flow.x", "stream:{}.x", "dataset:{}.x", "dataset_module:{}.x",
+    "dataset_type:{}.x", "securekey:{}.x",
+])
+def test_the_namespace_part_holds_what_a_namespace_holds(template):
+    characters = set(map(chr, range(0x500))) - {"."}
+    assert {character for character in characters if is_address(template.format(f"a{character}b"))} == WORD
+
+
+def test_the_application_part_of_a_program_holds_what_an_application_holds():
+    characters = map(chr, range(0x500))
+    assert {c for c in characters if is_address(f"program:sales.a{c}b.flow.x")} == DASHED
+
+
+def test_a_kerberos_principal_holds_every_ascii_character_that_is_seen():
+    characters = map(chr, range(0x80))
+    seen = set(string.printable) - set(string.whitespace)
+    assert {character for character in characters if is_address(f"kerberosprincipal:a{character}b")} == seen
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("ending", [
+    "\n", "\r\n", "\r", " ", "\t", "\0", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\u3000",
+], ids=ascii)
+def test_white_space_and_control_characters_are_refused_at_either_end_of_every_address(kind, ending):
+    text = PLACES[kind][0]
+    key = text.partition(":")[2]
+    assert refusal(text + ending)
+    assert refusal(f"{kind}:{ending}{key}")
+    assert refusal(ending + text)
+    assert refusal(f"{kind}{ending}:{key}")
+
+
+@pytest.mark.parametrize("letter", [
+    "é", "ß", "Ж", "٣", "字", "\uff41", "e\u0301", "\u200b", "\u202e", "😀", "\ud800",
+], ids=ascii)
+@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind != "kerberosprincipal"])
+def test_letters_beyond_ascii_are_refused(kind, letter):
+    assert refusal(PLACES[kind][0] + letter)
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    # no address at all
+    ("", "is not an address"),
+    ("sales", "`sales` is not an address"),
+    ("sales.orders", "`sales.orders` is not an address"),
+    # the kind
+    (":", "`` is not a kind of entity"),
+    (":sales", "`` is not a kind of entity"),
+    ("schedule:sales.orders.daily", "`schedule` is not a kind of entity"),
+    ("dataset-module:sales.x", "`dataset-module` is not a kind of entity"),
+    ("datasets:sales.x", "`datasets` is not a kind of entity"),
+    (" dataset:sales.x", "` dataset` is not a kind of entity"),
+    ("user:alice", "`user` is not a kind of entity"),
+    # the name of a thing that lies in nothing or in the instance
+    ("instance:", "the name is empty"),
+    ("instance:a.b", "the name `a.b`"),
+    ("namespace:", "the name is empty"),
+    ("namespace:sales-eu", "the name `sales-eu`"),
+    ("namespace:sales.orders", "the name `sales.orders`"),
+    ("namespace:sales:orders", "the name `sales:orders`"),
+    ("kerberosprincipal:", "the name is empty"),
+    ("kerberosprincipal:etl @REALM", "the name `etl @REALM`"),
+    # parts that are missing or empty
+    ("dataset:", "lacks a part"),
+    ("dataset:sales", "`dataset:sales` lacks a part"),
+    ("securekey:sales", "`securekey:sales` lacks a part"),
+    ("dataset:.orders", "the namespace is empty"),
+    ("dataset:.", "the namespace is empty"),
+    ("dataset:sales.", "the dataset is empty"),
+    ("artifact:sales.", "the artifact is empty"),
+    ("application:sales.", "the application is empty"),
+    ("stream:sales.", "the stream is empty"),
+    ("dataset_module:sales.", "the dataset module is empty"),
+    ("dataset_type:sales.", "the dataset type is empty"),
+    ("securekey:sales.", "the secure key is empty"),
+    # parts that hold what they cannot
+    ("dataset:sales-eu.orders", "the namespace `sales-eu`"),
+    ("dataset:sales.orders/day", "the dataset `orders/day`"),
+    ("dataset:sales. orders", "the dataset ` orders`"),
+    ("artifact:sales.Outer$Inner", "the artifact `Outer$Inner`"),
+    ("application:sales.orders.v1", "the application `orders.v1`"),
+    ("stream:sales.clicks.daily", "the stream `clicks.daily`"),
+    ("stream:sales.clicks$", "the stream `clicks$`"),
+    ("dataset_module:sales.a b", "the dataset module `a b`"),
+    ("dataset_type:sales.a@b", "the dataset type `a@b`"),
+    ("securekey:sales.db.password", "the secure key `db.password`"),
+    # programs
+    ("program:", "1 parts where a program has 4"),
+    ("program:sales.orders", "2 parts where a program has 4"),
+    ("program:sales.orders.workflow", "3 parts where a program has 4"),
+    ("program:sales.orders.workflow.daily.v1", "5 parts where a program has 4"),
+    ("program:sales.orders.schedule.daily", "`schedule` is not a type of program"),
+    ("program:sales.orders.Workflow.daily", "`Workflow` is not a type of program"),
+    ("program:sales.orders..daily", "`` is not a type of program"),
+    ("program:.orders.workflow.daily", "the namespace is empty"),
+    ("program:sales..workflow.daily", "the application is empty"),
+    ("program:sales.orders.workflow.", "the program is empty"),
+    ("program:sales-eu.orders.workflow.daily", "the namespace `sales-eu`"),
+    ("program:sales.ord ers.workflow.daily", "the application `ord ers`"),
+    ("program:sales.orders.workflow.dai$ly", "the program `dai$ly`"),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), REFUSED, ids=[text or "nothing" for text, _ in REFUSED])
+def test_a_refusal_names_the_part_at_fault(text, fault):
+    assert fault in refusal(text)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind not in ("instance", "program")])
+def test_the_refusal_of_an_empty_name_says_how_such_an_address_is_written(kind):
+    text, name, _ = PLACES[kind]
+    assert written(kind) in refusal(text.removesuffix(name))
+
+
+def test_the_refusal_of_a_kind_says_which_kinds_there_are():
+    assert all(kind in refusal("schedule:sales.x") for kind in PLACES)
+
+
+def test_the_refusal_of_a_program_type_says_which_types_there_are():
+    message = refusal("program:sales.orders.job.daily")
+    assert all(kind in message for kind in ("flow", "mapreduce", "workflow", "service", "spark", "worker"))
+
+
+@pytest.mark.parametrize(("kind", "key", "fault"), [
+    ("dataset", "sales", "lacks a part"),
+    ("schedule", "sales.x", "`schedule` is not a kind"),
+    ("dataset", "dataset:sales.orders", "the namespace `dataset:sales`"),
+    ("program", "sales.orders.job.daily", "`job` is not a type of program"),
+])
+def test_kind_and_key_given_apart_are_refused_alike(kind, key, fault):
+    with pytest.raises(AddressError, match=fault):
+        address_of(kind, key)
+
+
+# Length ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", [*LAST_PARTS, "kerberosprincipal:"])
+def test_a_key_may_be_as_long_as_the_column_that_stores_it_and_no_longer(prefix):
+    room = LONGEST_KEY_CHARACTERS - len(prefix.partition(":")[2])
+    longest = prefix + "x" * room
+    assert str(parse_address(longest)) == longest
+    assert f"{LONGEST_KEY_CHARACTERS + 1} characters; {LONGEST_KEY_CHARACTERS} are allowed" in refusal(longest + "x")
+
+
+@pytest.mark.parametrize("text", [
+    "x" * 100_000, "x" * 100_000 + ":a", "dataset:" + "x" * 100_000, "dataset:" + "x" * 500,
+    "dataset:sales." + "é" * 400, "program:" + "." * 500, "program:a.b." + "c" * 400 + ".d",
+    "\x1b[31m" * 30 + ":a", "dataset:sales.\x1b[31m\n\u202e\0x", "dataset:\ud800.x", "\u2028:x",
+], ids=lambda text: ascii(text[:24]))
+def test_a_refusal_is_one_short_line_that_can_be_printed_whatever_was_refused(text):
+    message = refusal(text)
+    assert message.isprintable()
+    assert len(message) <= 300
+    message.encode("utf-8")
+
+
+@pytest.mark.parametrize("address", ["secure\u212aey:a.b", "kerberosprincipal:etl\u200b@REALM", "kerberosprincipal:etl\u202e@REALM",
+                                     "kerberosprincipal:\ud800"])
+def test_what_only_looks_like_an_address_is_refused(address):
+    with pytest.raises(AddressError):
+        parse_address(address)
