@@ -11,9 +11,11 @@ from itertools import islice
 from django.db import transaction
 from django.utils import timezone
 
+from grants.bulk import as_stored, insert_rows
 from grants.models import JournalHead, JournalLine
 
 LINES_AT_ONCE = 2_000
+_COLUMNS = (*JournalLine.HASHED, "hash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,14 @@ def journal_append(head: JournalHead, changes: Iterable[Change], *, author: Auth
     at = timezone.now()
     lines = _lines(head, changes, author, at)
     while batch := list(islice(lines, LINES_AT_ONCE)):
-        JournalLine.objects.bulk_create(batch)
+        insert_rows(JournalLine, _COLUMNS, [_row(line) for line in batch])
     head.save(update_fields=["revision", "hash"])
     return head.revision
+
+
+def _row(line: JournalLine) -> tuple:
+    revision, at, *rest = (getattr(line, column) for column in _COLUMNS)
+    return (revision, as_stored(at), *rest)
 
 
 def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> Iterator[JournalLine]:
@@ -81,16 +88,60 @@ def current_revision() -> int:
 
 
 def first_break() -> Break | None:
-    """Walk the whole chain; None when it holds. Reads in chunks, keeps one line in memory."""
-    expected, previous_hash = 1, JournalHead._meta.get_field("hash").default
-    for line in JournalLine.objects.order_by("revision").iterator(chunk_size=LINES_AT_ONCE):
-        if line.revision != expected:
-            return Break(expected, f"line {expected} is missing: line {line.revision} follows line {expected - 1}")
-        if line.hash != line.hash_after(previous_hash):
-            return Break(line.revision, f"line {line.revision} was changed after it was written: its hash does not match")
-        expected, previous_hash = expected + 1, line.hash
-    head = JournalHead.objects.filter(pk=1).first()
-    if head is not None and (head.revision, head.hash) != (expected - 1, previous_hash):
-        return Break(expected, f"line {expected} is missing: the journal ends at line {expected - 1} "
-                               f"where its head says {head.revision}")
-    return None
+    """Walk the whole chain; None when it holds. Reads in chunks, keeps one line in memory. Changes may go on meanwhile."""
+    walk, head = _Walk(), _head()
+    while True:
+        found = walk.on() or walk.behind(head)
+        if found is not None or walk.revision == head.revision:
+            return found
+        # the lines were read after the head: what was added between has moved it
+        ended, head = head, _head()
+        if head.revision < walk.revision:
+            return walk.beyond(ended)
+
+
+def _head() -> JournalHead:
+    return JournalHead.objects.filter(pk=1).first() or JournalHead()
+
+
+class _Walk:
+    """How far the chain was followed."""
+
+    def __init__(self):
+        self.revision, self.hash = 0, JournalHead._meta.get_field("hash").default
+        # further back than any number, or a line before the first would not be seen
+        self._seen = -(2**63)
+
+    def on(self) -> Break | None:
+        """Follow every line that is there now."""
+        lines = JournalLine.objects.filter(revision__gt=self._seen).order_by("revision")
+        for line in lines.iterator(chunk_size=LINES_AT_ONCE):
+            if (found := self._follow(line)) is not None:
+                return found
+        return None
+
+    def _follow(self, line: JournalLine) -> Break | None:
+        expected = self.revision + 1
+        if line.revision < expected:
+            return Break(line.revision, f"line {line.revision} was inserted: the first line has the number 1")
+        if line.revision > expected:
+            return Break(expected, f"line {expected} is missing: line {line.revision} follows line {self.revision}")
+        if line.hash != line.hash_after(self.hash):
+            return Break(expected, f"line {expected} was changed after it was written: its hash does not match")
+        self.revision = self._seen = line.revision
+        self.hash = line.hash
+        return None
+
+    def behind(self, head: JournalHead) -> Break | None:
+        """What is missing or changed before `head`."""
+        if self.revision < head.revision:
+            missing = self.revision + 1
+            return Break(missing, f"line {missing} is missing: the journal ends at line {self.revision} where its head says "
+                                  f"{head.revision}")
+        if self.revision == head.revision and self.hash != head.hash:
+            return Break(self.revision, f"line {self.revision} was changed after it was written: its hash is not the head's")
+        return None
+
+    def beyond(self, head: JournalHead) -> Break:
+        added = head.revision + 1
+        return Break(added, f"line {added} was inserted: the head says that the journal ends at line {head.revision}")

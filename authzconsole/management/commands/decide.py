@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from django.core.management.base import BaseCommand, CommandError
-
 from grants.active import active_generation
+
 from grants.engine import QUESTIONS_AT_ONCE
 from grants.facts import gather
 from grants.policies.question import Question, QuestionError, question_from_json

@@ -1,0 +1,94 @@
+"""Writes the demo tenant: python -m authzconsole.demo.make_tenant > authzconsole/demo/tenant.jsonl
+
+The lines stand in the form and order of `manage.py export_tenant`, so that a changed tenant shows as a small difference.
+"""
+
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+
+from authzconsole.demo.people import GROUPS, INACTIVE, USERS, WITHOUT_EMAIL
+from authzconsole.demo.platform import ENTITIES
+from authzconsole.demo.privileges import SINGLE, TEAMS, Team
+
+STATES = ("planned", "live", "deleted")
+PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
+PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
+
+
+def main() -> None:
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    for line in tenant_lines():
+        print(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+
+def tenant_lines() -> list[dict]:
+    entities = {entity["id"]: entity for entity in _entities()}
+    return [*_by(entities.values(), "id"), *_by(_users(), "name"), *_by(_groups(), "name"),
+            *_by(_grants(list(entities.values())), "principal", "entity", "reason")]
+
+
+def _by(lines, *members: str) -> list[dict]:
+    return sorted(lines, key=lambda line: [line.get(member, "") for member in members])
+
+
+def _entities() -> Iterator[dict]:
+    within: list[str] = []
+    for row in filter(str.strip, ENTITIES.splitlines()):
+        depth = (len(row) - len(row.lstrip())) // 2
+        words, _, description = row.strip().partition(" | ")
+        *state, kind, name = words.split(" ", 2 if words.startswith(("planned ", "deleted ")) else 1)
+        key = ".".join([*within[:depth], *([kind] if kind in PROGRAM_TYPES else []), name])
+        within[depth:] = [name]
+        entity = {"type": "entity", "id": f"{'program' if kind in PROGRAM_TYPES else kind}:{key}",
+                  "state": state[0] if state else "live"}
+        yield {**entity, "description": description} if description else entity
+
+
+def _users() -> Iterator[dict]:
+    for name in USERS:
+        user = {"type": "user", "name": name, "active": name not in INACTIVE}
+        yield user if name in WITHOUT_EMAIL else {**user, "email": f"{name}@example.com"}
+
+
+def _groups() -> Iterator[dict]:
+    for name, members in GROUPS.items():
+        yield {"type": "group", "name": name, "members": sorted(members.split())}
+
+
+def _grants(entities: list[dict]) -> list[dict]:
+    granted: dict[tuple[str, str, str], set[str]] = {}
+    for principal, entity, privileges, reason in [*_single(), *_of_teams(entities)]:
+        granted.setdefault((principal, entity, reason), set()).update(privileges)
+    return [_grant(*place, privileges) for place, privileges in granted.items()]
+
+
+def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> dict:
+    grant = {"type": "grant", "principal": principal, "entity": entity,
+             "privileges": [privilege for privilege in PRIVILEGES if privilege in privileges]}
+    return {**grant, "reason": reason} if reason else grant
+
+
+def _single() -> Iterator[tuple[str, str, list[str], str]]:
+    for row in SINGLE.splitlines():
+        if row.strip() and not row.startswith("#"):
+            principal, entity, privileges, reason = (part.strip() for part in row.split("|"))
+            yield principal, entity, privileges.split(), reason
+
+
+def _of_teams(entities: list[dict]) -> Iterator[tuple[str, str, list[str], str]]:
+    for team in TEAMS:
+        for entity in entities:
+            if entity["state"] == "live" and _is_of(team, *entity["id"].split(":", 1)):
+                # the same reason on every run, and not in turn: people do not type in turn
+                reason = team.reasons[zlib.crc32(entity["id"].encode()) % len(team.reasons)]
+                yield team.principal, entity["id"], team.privileges.split(), reason
+
+
+def _is_of(team: Team, kind: str, key: str) -> bool:
+    return (kind in team.kinds.split() and key.split(".", 1)[0] == team.namespace and key not in team.but.split())
+
+
+if __name__ == "__main__":
+    main()

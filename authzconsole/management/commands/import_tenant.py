@@ -1,0 +1,41 @@
+"""Loads a tenant document into the console."""
+
+import sys
+from contextlib import contextmanager
+
+from django.core.management.base import BaseCommand, CommandError
+
+from entities.vocabulary import clip
+from grants.errors import GrantError
+from grants.journal import Author
+from grants.tenant.importing import tenant_import
+
+
+class Command(BaseCommand):
+    help = "Load a tenant document (JSON Lines): all of it, or nothing where a line is bad."
+
+    def add_arguments(self, parser):
+        parser.add_argument("file", metavar="FILE", help="the document, or - for the standard input")
+        parser.add_argument("--dry-run", action="store_true", help="say what would change and write nothing")
+
+    def handle(self, *, file, dry_run, **options):
+        author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(file)}")
+        with _opened(file) as stream:
+            try:
+                report = tenant_import(stream=stream, author=author, dry_run=dry_run)
+            except GrantError as error:
+                raise CommandError(str(error)) from None
+        self.stdout.write(str(report))
+
+
+@contextmanager
+def _opened(file: str):
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = open(file, "rb")
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    with stream:
+        yield stream

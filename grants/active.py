@@ -1,0 +1,29 @@
+"""The generation by which the pages show and the engine decides unless told otherwise."""
+
+from django.conf import settings
+
+from grants.authority import administering
+from grants.journal import Author, Change, journal_append
+from grants.models import ActiveGeneration
+from grants.outcomes import Outcome
+from grants.policies.catalogue import generation_named
+from grants.policies.policy import Generation
+
+
+def active_generation() -> Generation:
+    """The one that an administrator chose, else the setting DEFAULT_GENERATION. One query."""
+    chosen = ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True).first()
+    return generation_named(chosen or settings.DEFAULT_GENERATION)
+
+
+def generation_activate(*, author: Author, name: str) -> Outcome:
+    """Decide by generation `name` from now on. Raises UnknownGeneration."""
+    generation = generation_named(name)
+    with administering(author) as head:
+        before = active_generation()
+        if before == generation:
+            return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+        ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
+        change = Change("generation-activate", detail=f"from {before.name} to {name}")
+        revision = journal_append(head, [change], author=author)
+    return Outcome(True, f"`{name}` is the active generation now; it was `{before.name}`", revision)

@@ -1,0 +1,71 @@
+"""Many rows at once, in the way that is fast on each database: COPY on PostgreSQL, executemany on SQLite.
+
+Neither fills in a field's default, sends a signal or calls save: the caller gives every column that has no default in the
+database.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+
+from django.db import connection, models
+from django.utils import timezone
+
+# SQLite before 3.32 allows 999 parameters in a statement
+ROWS_AT_ONCE = 900
+
+
+def chunks(items: Iterable) -> Iterator[list]:
+    """Lists of at most ROWS_AT_ONCE items."""
+    items = iter(items)
+    while chunk := list(islice(items, ROWS_AT_ONCE)):
+        yield chunk
+
+
+def as_stored(time: datetime) -> datetime | str:
+    """A time as a raw statement takes it."""
+    return connection.ops.adapt_datetimefield_value(time)
+
+
+def now_as_stored() -> datetime | str:
+    return as_stored(timezone.now())
+
+
+def reserve_ids(model: type[models.Model], count: int) -> Sequence[int]:
+    """Primary keys that nobody else will use, so that new rows can point at each other before they are written.
+
+    Call it in the transaction that writes the rows.
+    """
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count])
+            return [pk for (pk,) in cursor.fetchall()]
+        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
+        last = (cursor.fetchone() or (0,))[0]
+    return range(last + 1, last + 1 + count)
+
+
+def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[tuple]) -> None:
+    """Insert `rows`, values in the order of `columns`, as the database takes them."""
+    if not rows:
+        return
+    named = ", ".join(map(connection.ops.quote_name, columns))
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            with cursor.copy(f"COPY {table} ({named}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+        else:
+            marks = ", ".join(["%s"] * len(columns))
+            cursor.executemany(f"INSERT INTO {table} ({named}) VALUES ({marks})", rows)
+
+
+def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[tuple]) -> None:
+    """Update by primary key: each row holds the new values in the order of `columns`, then the key."""
+    if not rows:
+        return
+    assigned = ", ".join(f"{connection.ops.quote_name(column)} = %s" for column in columns)
+    with connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assigned} WHERE id = %s", rows)

@@ -1,0 +1,34 @@
+"""The one family of refusals: a change that was refused, and of which nothing was written."""
+
+
+class GrantError(ValueError):
+    """A change that was refused; the message says what, where and what to do."""
+
+
+class NotAdministrator(GrantError):
+    """The author does not administer this console."""
+
+
+class StaleBase(GrantError):
+    """The change was made for a revision that is no longer the newest."""
+
+    def __init__(self, base_revision: int, revision: int):
+        self.base_revision, self.revision = base_revision, revision
+        super().__init__(f"the change was made for revision {base_revision}, but the console is at revision {revision}: "
+                         f"look at what changed since, and make the change for revision {revision}")
+
+
+class ChangeRefused(GrantError):
+    """errors: (index from 0, "grant" or "revoke", message) of every item at fault."""
+
+    def __init__(self, errors: list[tuple[int, str, str]]):
+        self.errors = errors
+        super().__init__("\n".join(f"{part}[{index}]: {message}" for index, part, message in errors))
+
+
+class PrincipalError(GrantError):
+    """A user or group that cannot be made or changed so."""
+
+
+class LifecycleError(GrantError):
+    """An entity that cannot be registered, deleted or recreated now."""

@@ -1,0 +1,61 @@
+"""What a user or group may be called, and how a principal is written: `user:NAME` or `group:NAME`."""
+
+import re
+
+from django.contrib.auth.models import Group
+
+from entities.vocabulary import clip
+from grants.errors import PrincipalError
+from grants.models import User
+
+LONGEST_NAME_CHARACTERS = 150
+PRINCIPAL_TYPES = ("user", "group")
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def name_fault(name: str) -> str:
+    """Why a user or group cannot have this name; empty where it can."""
+    if not name.strip():
+        return "the name is empty"
+    if len(name) > LONGEST_NAME_CHARACTERS:
+        return f"the name has {len(name):,} characters; {LONGEST_NAME_CHARACTERS} are allowed"
+    return control_fault("the name", name)
+
+
+def control_fault(what: str, text: str) -> str:
+    """Why this text does not fit on one line; empty where it does."""
+    if _CONTROL.search(text):
+        return f"{what} `{clip(text)}` holds a control character"
+    return text_fault(text)
+
+
+def text_fault(text: str) -> str:
+    """Why no database keeps this text; empty where it does."""
+    if "\0" in text:
+        return r"it holds the character \u0000, which no database keeps"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair, which is no character"
+    return ""
+
+
+def principal_written(principal: str | User | Group) -> str:
+    """How the principal is written. Raises PrincipalError where a text is none."""
+    if isinstance(principal, User):
+        return f"user:{principal.username}"
+    if isinstance(principal, Group):
+        return f"group:{principal.name}"
+    principal_parts(principal)
+    return principal
+
+
+def principal_parts(principal: str) -> tuple[str, str]:
+    """("user" or "group", name). Raises PrincipalError."""
+    kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
+    if not colon or kind not in PRINCIPAL_TYPES:
+        raise PrincipalError(f"`{clip(principal)}` is not a principal: write user:NAME or group:NAME")
+    if fault := name_fault(name):
+        raise PrincipalError(fault)
+    return kind, name

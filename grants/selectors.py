@@ -1,0 +1,160 @@
+"""Who holds what on an entity, what a principal holds, and what the journal says.
+
+The two lists are made of rows with up to four grants each, and are cut into pages by slicing: a page costs the same few
+statements whatever its size, and counting one more.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.db.models import Count, F, IntegerField, QuerySet, Value
+from django.db.models.functions import Collate
+
+from entities.models import Entity
+from entities.selectors import sorted_by_address
+from entities.vocabulary import Privilege
+from grants.bulk import chunks
+from grants.models import GroupGrant, JournalLine, User, UserGrant
+from grants.names import principal_parts
+
+GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
+PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
+
+Grants = dict[Privilege, UserGrant | GroupGrant]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One principal on an entity. members: of a group, how many users; is_active: a group always is."""
+
+    principal: User | Group
+    kind: str
+    name: str
+    is_active: bool
+    members: int | None
+    grants: Grants = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One entity on which a principal holds something."""
+
+    entity: Entity
+    grants: Grants = field(default_factory=dict)
+
+
+def principals_named(written: Iterable[str]) -> dict[str, User | Group]:
+    """The users and groups that exist, by how they are written. Two statements for every `bulk.ROWS_AT_ONCE`."""
+    names: dict[str, list[str]] = {kind: [] for kind in PRINCIPAL_TABLES}
+    for kind, name in map(principal_parts, written):
+        names[kind].append(name)
+    found = {}
+    for kind, (model, column) in PRINCIPAL_TABLES.items():
+        for chunk in chunks(names[kind]):
+            rows = model.objects.filter(**{f"{column}__in": chunk})
+            found.update((f"{kind}:{getattr(row, column)}", row) for row in rows)
+    return found
+
+
+def holders_of(entity: Entity) -> "Holders":
+    """Everybody who holds a privilege on exactly this entity: users first, then groups, by name."""
+    return Holders(entity)
+
+
+class Holders(Sequence):
+    """The `Holder`s of one entity; a slice is a list. Fits a Paginator."""
+
+    def __init__(self, entity: Entity):
+        self.entity = entity
+
+    def __len__(self) -> int:
+        return self._principals().count()
+
+    def __getitem__(self, place: slice | int) -> list[Holder] | Holder:
+        if isinstance(place, slice):
+            return self._page(list(self._principals()[place]))
+        return self._page([self._principals()[place]])[0]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    def _principals(self) -> QuerySet:
+        """(order of the type, name, primary key) of each holder."""
+        on_it = {"content_object": self.entity}
+        users = _distinct(UserGrant.objects.filter(**on_it), 0, "user__username", "user_id")
+        groups = _distinct(GroupGrant.objects.filter(**on_it), 1, "group__name", "group_id")
+        return users.union(groups).order_by("place", "name")
+
+    def _page(self, rows: list[dict]) -> list[Holder]:
+        users = User.objects.in_bulk([row["principal"] for row in rows if row["place"] == 0])
+        groups = Group.objects.annotate(members=Count("user")).in_bulk([row["principal"] for row in rows if row["place"] == 1])
+        page = {("user", pk): Holder(user, "user", user.username, user.is_active, None) for pk, user in users.items()}
+        page |= {("group", pk): Holder(group, "group", group.name, True, group.members) for pk, group in groups.items()}
+        for kind, (model, column) in GRANT_TABLES.items():
+            for chunk in chunks(pk for of, pk in page if of == kind):
+                for grant in _with_facts(model).filter(content_object=self.entity, **{f"{column}__in": chunk}):
+                    page[kind, getattr(grant, column)].grants[grant.privilege] = grant
+        return [page["group" if row["place"] else "user", row["principal"]] for row in rows]
+
+
+def grants_of(principal: User | Group) -> "Holdings":
+    """Every entity on which the principal itself holds something, whatever its state, by address."""
+    return Holdings(principal)
+
+
+class Holdings(Sequence):
+    """The `Holding`s of one principal; a slice is a list. Fits a Paginator."""
+
+    def __init__(self, principal: User | Group):
+        self.principal = principal
+        model, column = GRANT_TABLES["group" if isinstance(principal, Group) else "user"]
+        self._grants = _with_facts(model).filter(**{column: principal.pk})
+
+    def __len__(self) -> int:
+        return self._entities().count()
+
+    def __getitem__(self, place: slice | int) -> list[Holding] | Holding:
+        if isinstance(place, slice):
+            return self._page(list(self._entities()[place]))
+        return self._page([self._entities()[place]])[0]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    def _entities(self) -> QuerySet[Entity]:
+        return sorted_by_address(Entity.objects.filter(pk__in=self._grants.values("content_object_id")))
+
+    def _page(self, entities: list[Entity]) -> list[Holding]:
+        page = {entity.pk: Holding(entity) for entity in entities}
+        for chunk in chunks(page):
+            for grant in self._grants.filter(content_object_id__in=chunk):
+                page[grant.content_object_id].grants[grant.privilege] = grant
+        return list(page.values())
+
+
+def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", action: str = "", since: datetime | None = None,
+                  until: datetime | None = None) -> QuerySet[JournalLine]:
+    """The lines of which all of this is true, newest first. since: inclusive; until: exclusive."""
+    asked = {"principal": principal, "entity": entity, "actor": actor, "action": action, "at__gte": since, "at__lt": until}
+    return JournalLine.objects.filter(**{name: value for name, value in asked.items() if value}).order_by("-revision")
+
+
+def _distinct(grants: QuerySet, place: int, name: str, principal: str) -> QuerySet:
+    return grants.order_by().values(place=Value(place, IntegerField()), name=Collate(F(name), _byte_order()),
+                                    principal=F(principal))
+
+
+def _byte_order() -> str:
+    """Names sort by their bytes, as addresses do; the collation's name differs."""
+    return "C" if connection.vendor == "postgresql" else "BINARY"
+
+
+def _with_facts(model: type[UserGrant | GroupGrant]) -> QuerySet:
+    """With who granted it, in the order of the privileges."""
+    return model.objects.select_related("granted_by").order_by("permission_id")

@@ -1,0 +1,87 @@
+"""Imports a tenant document, all or nothing.
+
+INVARIANT: reading what is there, writing what changes and its journal lines are one transaction under the journal's lock;
+a document that is imported again changes nothing and adds no line.
+"""
+
+from collections.abc import Callable
+from itertools import starmap
+
+from django.db import transaction
+
+from grants.authority import administering
+from grants.bulk import chunks, insert_rows, now_as_stored
+from grants.journal import Author, Change, journal_append
+from grants.models import permission_ids
+from grants.selectors import GRANT_TABLES
+from grants.tenant.lines import GrantLine
+from grants.tenant.people import unknown_principals, write_groups, write_members, write_users
+from grants.tenant.places import write_places
+from grants.tenant.reading import Document, read_document
+from grants.tenant.report import GRANTS_ADDED, ImportReport
+
+
+def tenant_import(*, stream, author: Author, dry_run: bool = False) -> ImportReport:
+    """Import the document that the binary `stream` holds; with `dry_run` report what that would change.
+
+    Raises BadTenantDocument, with nothing written, where any line is bad; NotAdministrator.
+    """
+    document = read_document(stream)
+    with administering(author) as head:
+        document.faults.refuse_with(unknown_principals(document))
+        report = ImportReport(lines=document.lines, dry_run=dry_run)
+
+        def record(changes: list[Change]) -> None:
+            if changes and not dry_run:
+                journal_append(head, changes, author=author)
+
+        _write(document, report, record, author)
+        report.changes = +report.changes
+        report.revision = head.revision
+        if dry_run:
+            transaction.set_rollback(True)
+    return report
+
+
+def _write(document: Document, report: ImportReport, record: Callable, author: Author) -> None:
+    entities = write_places(document, report, record)
+    principals = {
+        "user": write_users(document, report, record),
+        "group": write_groups(document, report, record),
+    }
+    write_members(document, principals["user"], principals["group"], report, record)
+    for chunk in chunks(document.grants.items()):
+        for kind in GRANT_TABLES:
+            _write_grants(kind, chunk, principals[kind], entities, report, record, author)
+
+
+def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principals: dict[str, int],
+                  entities: dict[str, int], report: ImportReport, record: Callable, author: Author) -> None:
+    model, principal_column = GRANT_TABLES[kind]
+    stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
+    held = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
+    wanted = _wanted(kind, chunk, principals, entities)
+    added = {row: grant for row, grant in wanted.items() if row not in held}
+    at = now_as_stored()
+    insert_rows(model, (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at", "reason"),
+                [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
+    record(list(starmap(_change, added.values())))
+    for _, privilege in added.values():
+        report.changes[GRANTS_ADDED, str(privilege)] += 1
+    report.unchanged["grants"] += len(wanted) - len(added)
+
+
+def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int]) -> dict[tuple, tuple]:
+    """The rows (principal, entity, permission) of a chunk's lines; of two lines for the same row the first counts."""
+    permissions, wanted = permission_ids(), {}
+    for address, lines in chunk:
+        for line in lines:
+            of, name = line.principal
+            for privilege in line.privileges if of == kind else ():
+                wanted.setdefault((principals[name], entities[address], permissions[privilege]), (line, privilege))
+    return wanted
+
+
+def _change(line: GrantLine, privilege: str) -> Change:
+    return Change("grant", principal=":".join(line.principal), entity=line.address, privilege=str(privilege),
+                  reason=line.reason)

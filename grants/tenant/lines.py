@@ -1,0 +1,230 @@
+"""One line of a tenant document: which members it has and what each may hold.
+
+Every reader returns None for a member at fault and says so in the line's faults. A line without `description`, `active`,
+`email` or `members` leaves that as it is.
+"""
+
+from functools import cache
+from sys import intern
+from typing import NamedTuple
+
+from entities.address import AddressError, parse_address
+from entities.models import State
+from entities.services import instance_fault
+from entities.vocabulary import Privilege, VocabularyError, clip, privilege_named
+from grants.errors import PrincipalError
+from grants.names import name_fault, principal_parts, text_fault
+
+LONGEST_EMAIL_CHARACTERS = 254
+STATES = tuple(State.values)
+
+_ABSENT = object()
+
+
+class EntityLine(NamedTuple):
+    line: int
+    address: str
+    state: str
+    description: str | None
+
+
+class UserLine(NamedTuple):
+    line: int
+    name: str
+    active: bool | None
+    email: str | None
+
+
+class GroupLine(NamedTuple):
+    line: int
+    name: str
+    members: tuple[str, ...] | None
+
+
+class GrantLine(NamedTuple):
+    """principal: ("user" or "group", name)."""
+
+    line: int
+    principal: tuple[str, str]
+    address: str
+    privileges: tuple[Privilege, ...]
+    reason: str
+
+
+Line = EntityLine | UserLine | GroupLine | GrantLine
+
+
+class Members:
+    """The members of one line's object, read one by one; `fault(field, reason)` is told what is wrong."""
+
+    def __init__(self, body: dict, fault):
+        self.body = body
+        self.fault = fault
+
+    def only(self, *known: str) -> None:
+        if unknown := [name for name in self.body if name not in known]:
+            named = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            self.fault(clip(unknown[0], 40), f"{named} is not a member of this line; its members are {', '.join(known)}")
+
+    def text(self, field: str, *, default=_ABSENT) -> str | None:
+        """Text that a database can keep."""
+        value = self.body.get(field, _ABSENT)
+        if value is _ABSENT:
+            return self._wrong(field, "it is missing") if default is _ABSENT else default
+        if not isinstance(value, str):
+            return self._wrong(field, f"it must be text, not {_sort_of(value)}")
+        if reason := text_fault(value):
+            return self._wrong(field, reason)
+        return value
+
+    def choice(self, field: str, choices: tuple[str, ...], *, default=_ABSENT) -> str | None:
+        value = self.text(field, default=default)
+        if value is None or value in choices:
+            return value
+        return self._wrong(field, f"`{clip(value)}` is not one of {', '.join(choices)}")
+
+    def flag(self, field: str) -> bool | None:
+        value = self.body.get(field, _ABSENT)
+        if value is _ABSENT or isinstance(value, bool):
+            return None if value is _ABSENT else value
+        return self._wrong(field, f"it must be true or false, not {_sort_of(value)}")
+
+    def name(self, field: str) -> str | None:
+        value = self.text(field)
+        if value is not None and (reason := name_fault(value)):
+            return self._wrong(field, reason)
+        return value
+
+    def email(self, field: str) -> str | None:
+        value = self.text(field, default=None)
+        if value is None:
+            return None
+        if len(value) > LONGEST_EMAIL_CHARACTERS:
+            return self._wrong(field, f"it has {len(value):,} characters; {LONGEST_EMAIL_CHARACTERS} are allowed")
+        return value if value.isprintable() else self._wrong(field, "it holds a character that cannot be printed")
+
+    def names(self, field: str) -> tuple[str, ...] | None:
+        """A list of different names; None also where the line has none."""
+        value = self.body.get(field, _ABSENT)
+        if value is _ABSENT:
+            return None
+        if not isinstance(value, list):
+            return self._wrong(field, f"it must be a list of names, not {_sort_of(value)}")
+        seen = set()
+        for position, name in enumerate(value, start=1):
+            if reason := _unfit_member(name, seen):
+                return self._wrong(field, f"entry {position}: {reason}")
+            seen.add(name)
+        return tuple(map(intern, value))
+
+    def address(self, field: str) -> str | None:
+        value = self.text(field)
+        if value is None:
+            return None
+        try:
+            address = parse_address(value)
+        except AddressError as error:
+            return self._wrong(field, str(error))
+        if reason := instance_fault(address):
+            return self._wrong(field, reason)
+        return intern(str(address))
+
+    def principal(self, field: str) -> tuple[str, str] | None:
+        value = self.text(field)
+        if value is None:
+            return None
+        try:
+            kind, name = principal_parts(value)
+        except PrincipalError as error:
+            return self._wrong(field, str(error))
+        return intern(kind), intern(name)
+
+    def privileges(self, field: str) -> tuple[Privilege, ...] | None:
+        value = self.body.get(field, _ABSENT)
+        if value is _ABSENT:
+            return self._wrong(field, f"it is missing: list at least one of {', '.join(Privilege)}")
+        if not isinstance(value, list):
+            return self._wrong(field, f"it must be a list, not {_sort_of(value)}")
+        if not value:
+            return self._wrong(field, f"it is empty: list at least one of {', '.join(Privilege)}")
+        try:
+            return _in_order(frozenset(map(_privilege, value)))
+        except VocabularyError as error:
+            return self._wrong(field, str(error))
+
+    def _wrong(self, field: str, reason: str) -> None:
+        self.fault(field, reason)
+
+
+def line_from_json(number: int, body: object, fault) -> Line | None:
+    """Read one line's JSON. None where its type or what identifies it is at fault; `fault` is told of everything wrong."""
+    if not isinstance(body, dict):
+        return fault("", f"it must be a JSON object, not {_sort_of(body)}")
+    members = Members(body, fault)
+    kind = members.choice("type", tuple(_READERS))
+    return None if kind is None else _READERS[kind](number, members)
+
+
+def _entity(number: int, members: Members) -> EntityLine | None:
+    members.only("type", "id", "state", "description")
+    address = members.address("id")
+    state = members.choice("state", STATES, default=str(State.LIVE))
+    description = members.text("description", default=None)
+    return address and EntityLine(number, address, state, description)
+
+
+def _user(number: int, members: Members) -> UserLine | None:
+    members.only("type", "name", "active", "email")
+    name, active, email = members.name("name"), members.flag("active"), members.email("email")
+    return name and UserLine(number, intern(name), active, email)
+
+
+def _group(number: int, members: Members) -> GroupLine | None:
+    members.only("type", "name", "members")
+    name, listed = members.name("name"), members.names("members")
+    return name and GroupLine(number, intern(name), listed)
+
+
+def _grant(number: int, members: Members) -> GrantLine | None:
+    members.only("type", "principal", "entity", "privileges", "reason")
+    principal, address = members.principal("principal"), members.address("entity")
+    privileges, reason = members.privileges("privileges"), members.text("reason", default="")
+    if None in (principal, address, privileges, reason):
+        return None
+    return GrantLine(number, principal, address, privileges, intern(reason))
+
+
+_READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant}
+
+
+def _privilege(value: object) -> Privilege:
+    if not isinstance(value, str):
+        raise VocabularyError(f"each entry must be text, not {_sort_of(value)}")
+    return privilege_named(value)
+
+
+@cache
+def _in_order(privileges: frozenset[Privilege]) -> tuple[Privilege, ...]:
+    return tuple(privilege for privilege in Privilege if privilege in privileges)
+
+
+def _unfit_member(name: object, seen: set) -> str:
+    if not isinstance(name, str):
+        return f"a name must be text, not {_sort_of(name)}"
+    return f"`{clip(name)}` is listed twice" if name in seen else name_fault(name)
+
+
+def _sort_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

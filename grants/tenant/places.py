@@ -1,0 +1,116 @@
+"""The addresses of a tenant document: those it lists, those it grants on, and what contains them.
+
+Listed states are taken as they are. An address that is only granted on becomes planned; what contains a listed address is
+registered too, live where anything live is listed inside it. Registered addresses that are not listed stay as they are.
+"""
+
+from collections.abc import Callable
+
+from entities.address import containers, parse_address
+from entities.models import Entity, State
+from entities.vocabulary import CONTAINERS, KINDS
+from grants.bulk import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
+from grants.journal import Change
+from grants.tenant.reading import Document
+from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
+
+ACTIONS = {State.LIVE: "register", State.PLANNED: "plan", State.DELETED: "delete"}
+COLUMNS = ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "state", "description", "created_at",
+           "changed_at")
+
+
+def states_of(document: Document) -> dict[str, str]:
+    """The state of every address of the document, should it be new."""
+    states = {line.address: line.state for line in document.entities.values()}
+    for address in document.grants:
+        states.setdefault(address, State.PLANNED)
+    for address in list(states):
+        _add_containers(address, states, document.entities)
+    return states
+
+
+def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
+    is_live = states[address] == State.LIVE
+    container = parse_address(address).parent
+    while container is not None:
+        known = states.get(name := str(container))
+        # what contains a known one is known or will be; a live entity is followed up to the first live container
+        if known == State.LIVE or (known is not None and not is_live):
+            return
+        if name not in listed:
+            states[name] = State.LIVE if is_live else State.PLANNED
+        container = container.parent
+
+
+def write_places(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
+    """Register and change entities as the document says. Returns the primary key of each of its addresses."""
+    states = states_of(document)
+    by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(containers(kind)))}
+    for address in states:
+        by_kind[address.partition(":")[0]].append(address)
+    ids: dict[str, int] = {}
+    for kind, addresses in by_kind.items():
+        for chunk in chunks(addresses):
+            stored = _stored(kind, chunk)
+            ids.update((address, row[0]) for address, row in stored.items())
+            new = [address for address in chunk if address not in stored]
+            record([*_insert(new, states, document, ids, report), *_update(stored, document, report)])
+    report.warnings += _warnings(ids)
+    return ids
+
+
+def _stored(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
+    rows = Entity.objects.filter(kind=kind, key__in=[address.partition(":")[2] for address in addresses])
+    return {f"{kind}:{key}": (pk, state, description)
+            for pk, key, state, description in rows.values_list("pk", "key", "state", "description")}
+
+
+def _insert(new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport) -> list[Change]:
+    if not new:
+        return []
+    at = now_as_stored()
+    ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
+    insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
+    for address in new:
+        report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
+    return [Change(ACTIONS[states[address]], entity=address, detail=str(states[address])) for address in new]
+
+
+def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> tuple:
+    address, line = parse_address(text), document.entities.get(text)
+    contained_in = [ids.get(str(container)) for container in (address.parent, address.namespace, address.application)]
+    return (ids[text], address.kind, address.key, *contained_in, str(state), line and line.description or "", at, at)
+
+
+def _update(stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport) -> list[Change]:
+    changes, rows, at = [], [], now_as_stored()
+    for address, (pk, state, description) in stored.items():
+        if (line := document.entities.get(address)) is None:
+            continue
+        described = description if line.description is None else line.description
+        found = _changes(line, state, description, described)
+        if found:
+            rows.append((line.state, described, at, pk))
+            report.changes[ENTITIES_CHANGED, f"{line.state} {address.partition(':')[0]}"] += 1
+        else:
+            report.unchanged["entities"] += 1
+        changes += found
+    update_rows(Entity, ("state", "description", "changed_at"), rows)
+    return changes
+
+
+def _changes(line, state: str, description: str, described: str) -> list[Change]:
+    moved = [Change(ACTIONS[line.state], entity=line.address, detail=line.state)] if line.state != state else []
+    return moved + ([Change("describe", entity=line.address, detail=described)] if described != description else [])
+
+
+def _warnings(ids: dict[str, int]) -> list[str]:
+    """One line for every deleted container of this document that holds live entities."""
+    holders = [pk for address, pk in ids.items() if address.partition(":")[0] in CONTAINERS]
+    found: dict[str, int] = {}
+    for chunk in chunks(holders):
+        rows = Entity.objects.filter(parent_id__in=chunk, state=State.LIVE, parent__state=State.DELETED)
+        for kind, key in rows.values_list("parent__kind", "parent__key"):
+            found[f"{kind}:{key}"] = found.get(f"{kind}:{key}", 0) + 1
+    return [f"`{address}` is deleted and holds {count:,} live {'entity' if count == 1 else 'entities'}"
+            for address, count in sorted(found.items())]
