@@ -8,6 +8,7 @@ follows from the leaves of its expression.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from django.db import connection
 
@@ -232,38 +233,46 @@ UNION ALL
 SELECT 'total', l.no, COUNT(*), CAST(NULL AS text) {source} GROUP BY l.no"""
 
 
-def _statement(ask: _Ask) -> tuple[str, list]:
-    """The statement with only the parts that these questions need, and its parameters."""
-    ids = permission_ids()
-    relations = [_relation("subject", "no bigint, type text, name text",
-                           [(no, *subject) for subject, no in ask.subjects.items()])]
-    selects = [_KNOWN]
+def _statement(ask: _Ask) -> tuple[str, list[str]]:
+    """The statement with only the parts that these questions need, and its parameters: one JSON text a relation."""
+    relations = {"subject": [(no, *subject) for subject, no in ask.subjects.items()]}
     if ask.places:
-        relations.append(_relation("place", "no bigint, subject bigint, kind text, key text",
-                                   [(no, subject, a.kind, a.key) for (subject, a), no in ask.places.items()]))
-        selects.append(_HELD)
+        relations["place"] = [(no, subject, a.kind, a.key) for (subject, a), no in ask.places.items()]
     if ask.below:
-        relations.append(_relation("below", "no bigint, subject bigint, kind text, key text",
-                                   [(no, subject, a.kind, a.key) for (subject, a), no in ask.below.items()]))
-        selects += [_below(kind) for kind in sorted({a.kind for _, a in ask.below})]
+        relations["below"] = [(no, subject, a.kind, a.key) for (subject, a), no in ask.below.items()]
     if ask.live:
-        relations.append(_relation(
-            "live", "no bigint, subject bigint, kind text, key text, permission bigint, sort text, explained bigint",
-            [(no, subject, a.kind, a.key, ids[privilege], kind, int(no in ask.explained))
-             for (subject, a, privilege, kind), no in ask.live.items()]))
-        selects += [_live(kind, bool(ask.explained)) for kind in sorted({a.kind for _, a, _, _ in ask.live})]
-    texts, parameters = zip(*relations, strict=True)
-    heads = [texts[0], _WHO, *texts[1:]]
-    return f"WITH {', '.join(heads)}\n{' UNION ALL '.join(selects)}", [p for given in parameters for p in given]
+        ids = permission_ids()
+        relations["live"] = [(no, subject, a.kind, a.key, ids[privilege], kind, int(no in ask.explained))
+                             for (subject, a, privilege, kind), no in ask.live.items()]
+    containers = tuple(sorted({a.kind for _, a in ask.below})), tuple(sorted({a.kind for _, a, _, _ in ask.live}))
+    text = _text(connection.vendor, tuple(relations), *containers, bool(ask.explained))
+    return text, [json.dumps(rows) for rows in relations.values()]
 
 
-def _relation(name: str, columns: str, rows: list[tuple]) -> tuple[str, list]:
-    """A relation of the statement made of parameters: `name(columns)` holding `rows`."""
+_COLUMNS = {
+    "subject": "no bigint, type text, name text",
+    "place": "no bigint, subject bigint, kind text, key text",
+    "below": "no bigint, subject bigint, kind text, key text",
+    "live": "no bigint, subject bigint, kind text, key text, permission bigint, sort text, explained bigint",
+}
+
+
+@cache
+def _text(vendor: str, relations: tuple[str, ...], below: tuple[str, ...], live: tuple[str, ...], explained: bool) -> str:
+    """The statement of that shape; there are few, and the database prepares each once."""
+    selects = [_KNOWN, *([_HELD] if "place" in relations else []), *map(_below, below),
+               *(_live(kind, explained) for kind in live)]
+    first, *others = (_relation(vendor, name, _COLUMNS[name]) for name in relations)
+    return f"WITH {', '.join([first, _WHO, *others])}\n{' UNION ALL '.join(selects)}"
+
+
+def _relation(vendor: str, name: str, columns: str) -> str:
+    """`name(columns)` holding the rows of a JSON parameter."""
     named = [column.split() for column in columns.split(", ")]
-    names = ", ".join(column for column, _ in named)
-    if connection.vendor == "postgresql":
-        arrays = ", ".join(f"%s::{sql_type}[]" for _, sql_type in named)
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        return f"{name}({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))", columns
-    picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(named)))
-    return f"{name}({names}) AS MATERIALIZED (SELECT {picked} FROM json_each(%s))", [json.dumps(rows)]
+    if vendor == "postgresql":
+        source = "jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
+        picked = ", ".join(f"CAST(value ->> {place} AS {sql_type})" for place, (_, sql_type) in enumerate(named))
+    else:
+        source = "json_each(%s)"
+        picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(named)))
+    return f"{name}({', '.join(column for column, _ in named)}) AS MATERIALIZED (SELECT {picked} FROM {source})"

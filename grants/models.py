@@ -65,22 +65,26 @@ class GrantFacts(models.Model):
 
 class UserGrant(GrantFacts, UserObjectPermissionBase):
     user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
-    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants")
+    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
 
     class Meta(UserObjectPermissionBase.Meta):
         abstract = False
         unique_together = ["user", "content_object", "permission"]
         default_permissions = ()
+        # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
+        indexes = [models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity")]
 
 
 class GroupGrant(GrantFacts, GroupObjectPermissionBase):
     group = models.ForeignKey("auth.Group", models.PROTECT, related_name="grants", db_index=False)
-    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants")
+    content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants", db_index=False)
 
     class Meta(GroupObjectPermissionBase.Meta):
         abstract = False
         unique_together = ["group", "content_object", "permission"]
         default_permissions = ()
+        # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
+        indexes = [models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity")]
 
 
 @cache
