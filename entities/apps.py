@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from django.apps import AppConfig
 from django.conf import settings
 
@@ -7,5 +9,8 @@ class EntitiesConfig(AppConfig):
 
     def ready(self):
         from entities.address import name_instance
+        from entities.kinds_file import register_kinds
 
         name_instance(settings.INSTANCE_NAME)
+        if settings.KINDS_FILE:
+            register_kinds(Path(settings.KINDS_FILE))

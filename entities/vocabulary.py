@@ -40,6 +40,7 @@ class Kind:
 
     name: as written before the colon of an address. parent: the kind that contains it, None for the root.
     name_pattern: what the last part of an address may hold. operations: what can be asked of it.
+    classes: of a deployment's own kind, the class of each operation, by which a generation's general rules decide it.
     """
 
     name: str
@@ -48,6 +49,23 @@ class Kind:
     parent: str | None
     name_pattern: str
     operations: tuple[str, ...]
+    classes: tuple[tuple[str, "OperationClass"], ...] = ()
+
+    def class_of(self, operation: str) -> "OperationClass | None":
+        return dict(self.classes).get(operation)
+
+
+class OperationClass(StrEnum):
+    """What sort of operation it is, for kinds that the documents do not name."""
+
+    CREATE = "create"
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    ADMIN = "admin"
+    LIST = "list"
+    GET = "get"
+    DELETE = "delete"
 
 
 _PREFERENCES = ("set-preferences", "get-preferences")
@@ -122,9 +140,12 @@ def register_kind(kind: Kind) -> None:
     if kind.name in KINDS:
         raise VocabularyError(f"the kind `{kind.name}` exists already")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
-        raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _ only")
+        raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _, a letter first")
     if kind.parent not in CONTAINERS:
-        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINERS)}")
+        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINERS)}, not in `{clip(kind.parent)}`")
+    for operation in kind.operations:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
+            raise VocabularyError(f"`{clip(operation)}` cannot name an operation: lower-case letters, digits, _ and -")
     KINDS[kind.name] = kind
 
 

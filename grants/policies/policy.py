@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import KINDS, OperationClass, Privilege
 from grants.policies.expressions import Expression, Has
 
 
@@ -44,9 +44,18 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class GeneralRule:
+    """What a document says of a class of operations whatever the kind; None where it says nothing."""
+
+    requires: Expression | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """One complete set of rules.
 
+    general: the rule for each class of operations, for kinds that the documents do not name.
     creator_receives: privileges that registering an entity gives to whoever created it. deleting_removes_grants: whether
     the grants on an entity go with it. Both carry `lifecycle_source`.
     """
@@ -56,6 +65,7 @@ class Generation:
     summary: str
     facts: str
     policies: MappingProxyType[tuple[str, str], Policy]
+    general: MappingProxyType[OperationClass, GeneralRule]
     creator_receives: tuple[Privilege, ...]
     deleting_removes_grants: bool
     lifecycle_source: Source
@@ -64,7 +74,15 @@ class Generation:
         """The row of that operation, a bare privilege included; None where the kind has no such operation."""
         if operation in Privilege.__members__ and kind in KINDS:
             return Policy(kind, operation, Has((Privilege[operation],)), PRIVILEGE_SOURCE)
-        return self.policies.get((kind, operation))
+        return self.policies.get((kind, operation)) or self._general_policy(kind, operation)
+
+    def _general_policy(self, kind: str, operation: str) -> Policy | None:
+        """The row of an operation on a deployment's own kind, by the class of the operation."""
+        operation_class = KINDS[kind].class_of(operation) if kind in KINDS else None
+        if operation_class is None:
+            return None
+        rule = self.general[operation_class]
+        return Policy(kind, operation, rule.requires, rule.source)
 
 
 PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evaluated independently",
@@ -95,3 +113,12 @@ def no_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "")
     """Operations of `kind` for which the generation has no rule, said once with the reason."""
     source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
     return [Policy(kind, operation, None, source, advice) for operation in operations]
+
+
+def general_rules(seed: str, place: str, silence: str, **rules: tuple) -> MappingProxyType[OperationClass, GeneralRule]:
+    """The general rules of a document: for each class (requirement, row); the classes left out have no rule, for `silence`."""
+    table = {}
+    for operation_class in OperationClass:
+        requires, row = rules.get(operation_class.value, (None, "not named"))
+        table[operation_class] = GeneralRule(requires, Source(seed, place, row, "" if requires else silence))
+    return MappingProxyType(table)

@@ -6,7 +6,7 @@ EXECUTE out, as written.
 
 from entities.vocabulary import Privilege
 from grants.policies.expressions import Always, Given, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 LISTED = has(READ, WRITE, ADMIN)
@@ -144,6 +144,16 @@ KERBEROSPRINCIPAL = no_rule(
     "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
 )
 
+GENERAL = general_rules(
+    "001", "Core policies", "the core policies name no such operation",
+    create=(on(Scope.PARENT, WRITE), "Create needs a WRITE on the parent"),
+    delete=(has(ADMIN), "Delete needs an ADMIN on the entity"),
+    list=(LISTED, "List needs a READ/WRITE/ADMIN on the entity"),
+    get=(all_of(has(READ), on(Scope.PARENT, READ)), "Get needs a READ on the entity and READ on the parent"),
+    admin=(has(ADMIN), "Update needs ADMIN on the entity"),
+)
+
+
 CORE = Generation(
     name="core",
     title="Core",
@@ -151,6 +161,7 @@ CORE = Generation(
     facts="the design of 2016",
     policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
+    general=GENERAL,
     creator_receives=tuple(Privilege),
     deleting_removes_grants=True,
     lifecycle_source=Source("001", "Authorization policies", "column Resultant Privileges",

@@ -6,7 +6,7 @@ row with a single requirement holds in both columns.
 
 from entities.vocabulary import ANY, Privilege
 from grants.policies.expressions import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 READ_NAMESPACE = on(Scope.NAMESPACE, READ)
@@ -128,6 +128,9 @@ KERBEROSPRINCIPAL = no_rule(
     "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
 )
 
+GENERAL = general_rules("003", "Existing", "document 003 rules only the kinds that it names")
+
+
 EXISTING = Generation(
     name="existing",
     title="Existing",
@@ -135,6 +138,7 @@ EXISTING = Generation(
     facts="CDAP 3.5 to 4.2",
     policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
+    general=GENERAL,
     creator_receives=tuple(Privilege),
     deleting_removes_grants=True,
     lifecycle_source=Source("003", "Existing", "not named",

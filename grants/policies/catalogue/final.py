@@ -6,7 +6,7 @@ document's summary decides.
 
 from entities.vocabulary import ANY, Privilege
 from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 VISIBLE = HasAtOrBelow()
@@ -150,6 +150,19 @@ KERBEROSPRINCIPAL = table(
      "the row is cut in 000; ADMIN on the principal, as the three others"),
 ) + no_rule("kerberosprincipal", "002", UNSPOKEN, "query-as")
 
+GENERAL = general_rules(
+    "002", "Summary", UNSPOKEN,
+    create=(has(ADMIN), "create operation"),
+    read=(has(READ), "read operation"),
+    write=(has(WRITE), "write operation"),
+    execute=(has(EXECUTE), "An execute operation"),
+    admin=(has(ADMIN), SUMMARY_ADMIN),
+    list=(VISIBLE, SUMMARY_LIST),
+    get=(VISIBLE, SUMMARY_GET),
+    delete=(has(ADMIN), "delete operation"),
+)
+
+
 FINAL = Generation(
     name="final",
     title="Final",
@@ -157,6 +170,7 @@ FINAL = Generation(
     facts="CDAP 4.3 to 6.4",
     policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
+    general=GENERAL,
     creator_receives=(),
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected"),

@@ -5,7 +5,7 @@ Each entity stands alone. A blank Proposed cell beside a filled Existing one mea
 
 from entities.vocabulary import ANY, Privilege
 from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, no_rule, table
+from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
@@ -127,6 +127,9 @@ KERBEROSPRINCIPAL = table(
     ("query-as", has(EXECUTE), "Run a explore query as impersonated prinicpal"),
 )
 
+GENERAL = general_rules("003", "Proposed", "document 003 rules only the kinds that it names")
+
+
 PROPOSED = Generation(
     name="proposed",
     title="Proposed",
@@ -134,6 +137,7 @@ PROPOSED = Generation(
     facts="the migration proposal of 2017 for CDAP 4.3",
     policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
+    general=GENERAL,
     creator_receives=(),
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected",

@@ -1,0 +1,88 @@
+"""A deployment's own kinds of entity, read from a TOML file.
+
+    [[kind]]
+    name = "record"
+    parent = "instance"                # or namespace, or application
+    plural = "records"                 # the name with an s unless given
+    characters = "A-Za-z0-9_-"         # what a name may hold; this unless given
+
+    [kind.operations]                  # by class: create, read, write, execute, admin, list, get, delete
+    read = ["read"]
+    write = ["write", "annotate"]
+
+Document 001: "For new entities and entities not listed here, these core policies should be followed." Each generation decides
+such operations by the general rules of its document, where it has any.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+from entities.vocabulary import PLAIN_NAME, Kind, OperationClass, VocabularyError, clip, register_kind
+
+_MEMBERS = {"name", "title", "plural", "parent", "characters", "operations"}
+
+
+def register_kinds(path: Path) -> list[Kind]:
+    """Register every kind of the file. Raises VocabularyError naming the file and what is wrong in it."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        kinds = [_kind(table) for table in _tables(document)]
+        for kind in kinds:
+            register_kind(kind)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, VocabularyError) as error:
+        raise VocabularyError(f"the kinds in {path} cannot be read: {error}") from error
+    return kinds
+
+
+def _tables(document: dict) -> list[dict]:
+    tables = document.get("kind")
+    if set(document) != {"kind"} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise VocabularyError("it must hold [[kind]] tables and nothing else")
+    return tables
+
+
+def _kind(table: dict) -> Kind:
+    if unknown := sorted(set(table) - _MEMBERS):
+        raise VocabularyError(f"`{clip(unknown[0])}` is not a member of a kind; the members are {', '.join(sorted(_MEMBERS))}")
+    name = _text(table, "name")
+    title = _text(table, "title", default=name.replace("_", " "))
+    classes = tuple(_classes(name, table.get("operations", {})))
+    return Kind(name, title, _text(table, "plural", default=f"{title}s"), _text(table, "parent"), _pattern(table),
+                tuple(operation for operation, _ in classes), classes)
+
+
+def _classes(name: str, operations: object):
+    if not isinstance(operations, dict):
+        raise VocabularyError(f"the operations of `{name}` must be a table of classes")
+    seen = set()
+    for class_name, named in operations.items():
+        if class_name not in tuple(OperationClass):
+            raise VocabularyError(f"`{clip(class_name)}` is not a class of operations; the classes are "
+                                  f"{', '.join(OperationClass)}")
+        if not isinstance(named, list) or not all(isinstance(operation, str) for operation in named):
+            raise VocabularyError(f"`operations.{class_name}` of `{name}` must be a list of names")
+        for operation in named:
+            if operation in seen:
+                raise VocabularyError(f"`{name}` names the operation `{clip(operation)}` twice")
+            seen.add(operation)
+            yield operation, OperationClass(class_name)
+
+
+def _pattern(table: dict) -> str:
+    characters = _text(table, "characters", default="")
+    if not characters:
+        return PLAIN_NAME
+    pattern = f"[{characters}]+"
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise VocabularyError(f"`characters` is not a set of characters: {error}") from None
+    return pattern
+
+
+def _text(table: dict, member: str, *, default: str | None = None) -> str:
+    value = table.get(member, default)
+    if not isinstance(value, str) or (default is None and not value):
+        raise VocabularyError(f"each kind needs `{member}`, a text")
+    return value
