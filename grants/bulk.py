@@ -69,3 +69,10 @@ def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     assigned = ", ".join(f"{connection.ops.quote_name(column)} = %s" for column in columns)
     with connection.cursor() as cursor:
         cursor.executemany(f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assigned} WHERE id = %s", rows)
+
+
+def refresh_statistics(*written: type[models.Model]) -> None:
+    """Tell PostgreSQL's planner what is in these tables now; it would find out by itself a minute later."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written)}")

@@ -3,12 +3,17 @@
 Answers for whole lists what `grants.engine` answers one by one, from the same expressions; a test holds the two together.
 """
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from entities.address import instance_address
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.lookups import IsNull
+
+from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import CONTAINERS, KINDS, Privilege
-from grants.models import GroupGrant, User, UserGrant, permission_ids
+from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
+from grants.holders import GrantTable, tables_of_user
+from grants.models import User, permission_ids
 from grants.policies.expressions import (
     AllOf,
     Always,
@@ -22,11 +27,29 @@ from grants.policies.expressions import (
     UnknownExpression,
 )
 from grants.policies.policy import Generation
+from grants.policies.question import Question
 
 ALL, NONE = Q(pk__isnull=False), Q(pk__in=[])
 
 # the column of an entity's row that names the entity at each scope
-_COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id", Scope.APPLICATION: "application_id"}
+COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id", Scope.APPLICATION: "application_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What is listed: by whose grants, of which kinds, and what the question brings along.
+
+    row_by_row: look for the grants of each row by itself, which finds the first few of very many soonest. Otherwise the
+    database may gather all grants first, which finds all rows soonest.
+    """
+
+    tables: tuple[GrantTable, ...]
+    kinds: Sequence[str]
+    question: Question | None = None
+    row_by_row: bool = False
+
+    def exists(self, rows: QuerySet) -> Q:
+        return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
 
 def shown_to(user: User, generation: Generation, operation: str = "list") -> Q:
@@ -35,7 +58,7 @@ def shown_to(user: User, generation: Generation, operation: str = "list") -> Q:
         return NONE
     shown = NONE
     for requirement, kinds in _kinds_by_requirement(generation, operation).items():
-        shown |= Q(kind__in=kinds) & _condition(requirement, user)
+        shown |= Q(kind__in=kinds) & condition(requirement, Listed(tables_of_user(user), kinds))
     return shown
 
 
@@ -58,56 +81,89 @@ def _kinds_by_requirement(generation: Generation, operation: str) -> dict[Expres
     return grouped
 
 
-def _condition(expression: Expression, user: User) -> Q:
+def condition(expression: Expression, listed: Listed) -> Q:
+    """The rows of entities, all of the kinds that are listed, for which `expression` is met."""
     match expression:
-        case Has(privileges, Scope.INSTANCE):
-            instance = instance_address()
-            return _held_by(user, privileges, content_object__kind=instance.kind, content_object__key=instance.key)
-        case Has(privileges, scope) if scope in _COLUMNS:
-            return _held_by(user, privileges, content_object_id=OuterRef(_COLUMNS[scope]))
+        case Has(privileges, scope) if scope in COLUMNS:
+            return _held(listed, content_object_id=OuterRef(COLUMNS[scope]), **of_privileges(privileges))
+        case Has(privileges, scope):
+            place = fixed_place(scope, listed.question)
+            return NONE if place is None else _held(listed, **exactly_on(place), **of_privileges(privileges))
         case HasAtOrBelow():
-            return _held_at_or_below(user)
+            return _held_at_or_below(listed)
         case HasOnAllLive(privilege, kind):
-            return ~Q(Exists(_lacking(user, privilege, kind)))
+            return ~Q(Exists(_lacking(listed, privilege, kind)))
         case AllOf(parts):
             met = ALL
             for part in parts:
-                met &= _condition(part, user)
+                met &= condition(part, listed)
             return met
         case AnyOf(parts):
             met = NONE
             for part in parts:
-                met |= _condition(part, user)
+                met |= condition(part, listed)
             return met
-        case Given() | Always():
-            # a list is asked for without parameters
+        case Given(parameter, then):
+            return condition(then, listed) if is_given(parameter, listed.question) else ALL
+        case Always():
             return ALL
         case _:
             raise UnknownExpression(expression)
 
 
-def _held_by(user: User, privileges: tuple[Privilege, ...], **place) -> Q:
+def is_given(parameter, question: Question | None) -> bool:
+    return question is not None and question.gives(parameter)
+
+
+def fixed_place(scope: Scope, question: Question | None) -> Address | None:
+    """The address at a scope that is the same for every row: the instance, or what the question brings along."""
+    if scope == Scope.INSTANCE:
+        return instance_address()
+    return None if question is None else question.at(scope)
+
+
+def exactly_on(place: Address) -> dict:
+    return {"content_object__kind": place.kind, "content_object__key": place.key}
+
+
+def of_privileges(privileges: tuple[Privilege, ...]) -> dict:
     ids = permission_ids()
-    held = {"permission_id__in": [ids[privilege] for privilege in privileges], **place}
-    return Q(Exists(UserGrant.objects.filter(user=user, **held))) | Q(
-        Exists(GroupGrant.objects.filter(group__user=user, **held))
-    )
+    return {"permission_id__in": [ids[privilege] for privilege in privileges]}
 
 
-def _held_at_or_below(user: User) -> Q:
-    reached = NONE
-    for grants in (UserGrant.objects.filter(user=user), GroupGrant.objects.filter(group__user=user)):
-        # the instance contains everything, so any grant reaches it
-        reached |= Q(pk__in=grants.values("content_object_id")) | Q(kind="instance") & Q(Exists(grants))
-        for kind in CONTAINERS[1:]:
-            reached |= Q(kind=kind, pk__in=grants.values(f"content_object__{kind}_id"))
+def _held(listed: Listed, **where) -> Q:
+    held = NONE
+    for table in listed.tables:
+        held |= listed.exists(table.rows(**where))
+    return held
+
+
+def _held_at_or_below(listed: Listed) -> Q:
+    containers = [kind for kind in listed.kinds if kind in CONTAINERS]
+    others = [kind for kind in listed.kinds if kind not in CONTAINERS]
+    reached = Q(kind__in=others) & _held(listed, content_object_id=OuterRef("pk")) if others else NONE
+    for kind in containers:
+        reached |= Q(kind=kind) & _held_inside(listed, kind)
     return reached
 
 
-def _lacking(user: User, privilege: Privilege, kind: str | None) -> QuerySet:
+def _held_inside(listed: Listed, kind: str) -> Q:
+    if kind == "instance":
+        # it contains everything, so any grant reaches it
+        return _held(listed)
+    column = f"content_object__{kind}_id"
+    if listed.row_by_row:
+        return _held(listed, **{column: OuterRef("pk")})
+    reached = NONE
+    for table in listed.tables:
+        reached |= Q(pk__in=table.rows().values(column))
+    return reached
+
+
+def _lacking(listed: Listed, privilege: Privilege, kind: str | None) -> QuerySet:
     """Live entities inside the outer one on which the privilege is not held."""
     inside = Entity.objects.filter(Q(namespace_id=OuterRef("pk")) | Q(application_id=OuterRef("pk")), state=State.LIVE)
     inside = inside.exclude(pk=OuterRef("pk"))
     if kind is not None:
         inside = inside.filter(kind=kind)
-    return inside.exclude(_held_by(user, (privilege,), content_object_id=OuterRef("pk")))
+    return inside.exclude(_held(listed, content_object_id=OuterRef("pk"), **of_privileges((privilege,))))

@@ -83,13 +83,17 @@ class Question:
                 return self.owner is not None
 
 
-def question_from_json(body: object, *, active_generation: str) -> Question:
-    """Read one evaluation request. Raises QuestionError; members that it does not know are ignored."""
+def question_from_json(body: object, *, active_generation: str, of_kind: bool = False) -> Question:
+    """Read one evaluation request. Raises QuestionError; members that it does not know are ignored.
+
+    of_kind: it is about all entities of the resource's type: `resource.id` is ignored and the key of `target` is empty.
+    """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
     subject_type, subject = _pair(body, "subject", "type", "id")
     operation = _text(_object(body, "action"), "action", "name")
-    kind, key = _pair(body, "resource", "type", "id")
+    resource = _object(body, "resource")
+    kind, key = _text(resource, "resource", "type"), None if of_kind else _text(resource, "resource", "id")
     context = body.get("context", {})
     if not isinstance(context, dict):
         raise QuestionError("`context` must be an object")
@@ -102,8 +106,11 @@ def question_from_json(body: object, *, active_generation: str) -> Question:
                     **_parameters(context, generation, target.kind, operation))
 
 
-def _target(subject_type: str, subject: str, kind: str, key: str, operation: str) -> tuple[Address | None, str, bool]:
-    """The address asked about, or why nothing of that description is known; the flag says that it is ill-formed."""
+def _target(subject_type: str, subject: str, kind: str, key: str | None, operation: str) -> tuple[Address | None, str, bool]:
+    """The address asked about, or why nothing of that description is known; the flag says that it is ill-formed.
+
+    key: None where all entities of the kind are meant.
+    """
     if not is_storable(subject):
         return None, f"`{clip(subject)}` names no principal: it holds a character that no name can hold", False
     if subject_type not in SUBJECT_TYPES:
@@ -114,6 +121,8 @@ def _target(subject_type: str, subject: str, kind: str, key: str, operation: str
     if operation not in known.operations and operation not in Privilege.__members__:
         offered = ", ".join(known.operations) or "none"
         return None, f"`{clip(operation)}` is not an operation of {a(known.title)}; its operations are {offered}", False
+    if key is None:
+        return Address(known.name, ""), "", False
     try:
         return address_of(known.name, key), "", False
     except AddressError as error:
@@ -179,6 +188,8 @@ def _object(body: dict, member: str) -> dict:
         raise QuestionError(f"`{member}` is missing")
     if not isinstance(body[member], dict):
         raise QuestionError(f"`{member}` must be an object")
+    if not isinstance(body[member].get("properties", {}), dict):
+        raise QuestionError(f"`{member}.properties` must be an object")
     return body[member]
 
 

@@ -1,18 +1,30 @@
 """Answers on the wire: the AuthZEN Authorization API 1.0, with this console's explanation in `context`."""
 
+from collections.abc import Callable
+
 from grants.policies.decide import Facts, Held, is_permitted
 from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh
-from grants.policies.question import Question
+from grants.policies.question import Question, QuestionError
 
 
-def answer_as_json(question: Question, facts: Facts) -> dict:
+# what a reader is told of a decision
+Told = Callable[[Decision], Decision]
+
+
+def answer_as_json(question: Question, facts: Facts, told_to: Told | None = None) -> dict:
     """`decision`, and `context` when it is asked for or when there was nothing to weigh."""
     if question.explain:
-        return decision_as_json(decision(question, facts))
+        explained = decision(question, facts)
+        return decision_as_json(told_to(explained) if told_to else explained)
     if is_permitted(question, facts):
         return {"decision": True}
     reason = nothing_to_weigh(question, facts)
     return _denied(question, reason) if reason else {"decision": False}
+
+
+def malformed_as_json(error: QuestionError) -> dict:
+    """The answer in the place of a question that could not be read."""
+    return {"decision": False, "context": {"reason": str(error), "error": {"status": 400, "message": str(error)}}}
 
 
 def decision_as_json(answer: Decision) -> dict:

@@ -9,16 +9,20 @@ from itertools import starmap
 
 from django.db import transaction
 
+from entities.models import Entity
 from grants.authority import administering
-from grants.bulk import chunks, insert_rows, now_as_stored
+from grants.bulk import chunks, insert_rows, now_as_stored, refresh_statistics
 from grants.journal import Author, Change, journal_append
-from grants.models import permission_ids
+from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.selectors import GRANT_TABLES
 from grants.tenant.lines import GrantLine
 from grants.tenant.people import unknown_principals, write_groups, write_members, write_users
 from grants.tenant.places import write_places
 from grants.tenant.reading import Document, read_document
 from grants.tenant.report import GRANTS_ADDED, ImportReport
+
+# from here on other connections would notice that the planner knows the tables as they were
+MANY_CHANGES = 5_000
 
 
 def tenant_import(*, stream, author: Author, dry_run: bool = False) -> ImportReport:
@@ -40,6 +44,8 @@ def tenant_import(*, stream, author: Author, dry_run: bool = False) -> ImportRep
         report.revision = head.revision
         if dry_run:
             transaction.set_rollback(True)
+        elif report.changes.total() > MANY_CHANGES:
+            refresh_statistics(Entity, User, User.groups.through, UserGrant, GroupGrant)
     return report
 
 

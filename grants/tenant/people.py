@@ -72,14 +72,13 @@ def write_users(document: Document, report: ImportReport, record: Callable) -> d
         rows = User.objects.filter(username__in=chunk).values_list("username", "pk", "is_active", "email", "is_principal")
         stored = {name: row for name, *row in rows}
         ids.update((name, row[0]) for name, row in stored.items())
-        new = [document.users[name] for name in chunk if name not in stored]
-        record([*_insert_users(new, ids, report), *_update_users(stored, document, report)])
+        record(_update_users(stored, document, report))
+    for new in chunks([line for line in document.users.values() if line.name not in ids]):
+        record(_insert_users(new, ids, report))
     return ids
 
 
 def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[Change]:
-    if not new:
-        return []
     at = now_as_stored()
     ids.update(zip((line.name for line in new), reserve_ids(User, len(new)), strict=True))
     insert_rows(User, USER_COLUMNS, [

@@ -4,6 +4,7 @@ Listed states are taken as they are. An address that is only granted on becomes 
 registered too, live where anything live is listed inside it. Registered addresses that are not listed stay as they are.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from entities.address import containers, parse_address
@@ -48,14 +49,26 @@ def write_places(document: Document, report: ImportReport, record: Callable) -> 
     by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(containers(kind)))}
     for address in states:
         by_kind[address.partition(":")[0]].append(address)
+    # every look-up before the first new row: PostgreSQL would go on with a plan that it made for the table as it was
+    ids = _change_stored(by_kind, states, document, report, record)
+    for addresses in by_kind.values():
+        for new in chunks([address for address in addresses if address not in ids]):
+            record(_insert(new, states, document, ids, report))
+    report.warnings += _warnings({ids[address]: address for kind in CONTAINERS for address in by_kind[kind]
+                                  if states[address] == State.DELETED})
+    return ids
+
+
+def _change_stored(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
+                   record: Callable) -> dict[str, int]:
+    """Change the registered ones. Puts the state that they keep into `states`; returns their primary keys."""
     ids: dict[str, int] = {}
     for kind, addresses in by_kind.items():
         for chunk in chunks(addresses):
             stored = _stored(kind, chunk)
-            ids.update((address, row[0]) for address, row in stored.items())
-            new = [address for address in chunk if address not in stored]
-            record([*_insert(new, states, document, ids, report), *_update(stored, document, report)])
-    report.warnings += _warnings(ids)
+            ids.update((address, pk) for address, (pk, *_) in stored.items())
+            states.update((address, state) for address, (_, state, _) in stored.items() if address not in document.entities)
+            record(_update(stored, document, report))
     return ids
 
 
@@ -66,8 +79,6 @@ def _stored(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
 
 
 def _insert(new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport) -> list[Change]:
-    if not new:
-        return []
     at = now_as_stored()
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
     insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
@@ -104,13 +115,11 @@ def _changes(line, state: str, description: str, described: str) -> list[Change]
     return moved + ([Change("describe", entity=line.address, detail=described)] if described != description else [])
 
 
-def _warnings(ids: dict[str, int]) -> list[str]:
+def _warnings(deleted: dict[int, str]) -> list[str]:
     """One line for every deleted container of this document that holds live entities."""
-    holders = [pk for address, pk in ids.items() if address.partition(":")[0] in CONTAINERS]
-    found: dict[str, int] = {}
-    for chunk in chunks(holders):
-        rows = Entity.objects.filter(parent_id__in=chunk, state=State.LIVE, parent__state=State.DELETED)
-        for kind, key in rows.values_list("parent__kind", "parent__key"):
-            found[f"{kind}:{key}"] = found.get(f"{kind}:{key}", 0) + 1
+    found: Counter[str] = Counter()
+    for chunk in chunks(deleted):
+        parents = Entity.objects.filter(parent_id__in=chunk, state=State.LIVE).values_list("parent_id", flat=True)
+        found.update(deleted[parent] for parent in parents)
     return [f"`{address}` is deleted and holds {count:,} live {'entity' if count == 1 else 'entities'}"
             for address, count in sorted(found.items())]

@@ -1,0 +1,52 @@
+"""Who writes in the tests, and what the journal says of it."""
+
+from entities.address import Address, parse_address
+from entities.models import Entity
+from grants.journal import Author, current_revision
+from grants.models import GroupGrant, JournalLine, Role, User, UserGrant
+
+COMMAND = Author("a command", reason="because")
+
+
+def author_with(role: str, *, active: bool = True) -> Author:
+    name = f"{role}-{User.objects.count()}"
+    user = User.objects.create(username=name, role=role, is_active=active, is_principal=False)
+    return Author(name, reason="quarterly close", request_id="request-1", user_id=user.pk)
+
+
+def administrator() -> Author:
+    return author_with(Role.ADMINISTRATOR)
+
+
+def lines_after(revision: int) -> list[tuple]:
+    """(action, principal, entity, privilege, detail) of each later line, oldest first."""
+    rows = JournalLine.objects.filter(revision__gt=revision)
+    return list(rows.values_list("action", "principal", "entity", "privilege", "detail"))
+
+
+def everything() -> tuple:
+    """All that a refused change must leave as it was."""
+    return (
+        current_revision(),
+        sorted(Entity.objects.values_list("kind", "key", "state", "description")),
+        sorted(UserGrant.objects.values_list("user_id", "content_object_id", "permission_id", "reason")),
+        sorted(GroupGrant.objects.values_list("group_id", "content_object_id", "permission_id", "reason")),
+        sorted(User.objects.values_list("username", "is_active", "role", "is_principal")),
+        sorted(User.groups.through.objects.values_list("user__username", "group__name")),
+    )
+
+
+def states() -> dict[str, str]:
+    return {f"{kind}:{key}": state for kind, key, state in Entity.objects.values_list("kind", "key", "state")}
+
+
+def held() -> set[tuple[str, str, str]]:
+    """(principal, address, privilege) of every grant."""
+    grants = [*UserGrant.objects.select_related("user", "content_object"),
+              *GroupGrant.objects.select_related("group", "content_object")]
+    return {(f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}", str(g.content_object),
+             str(g.privilege)) for g in grants}
+
+
+def at(text: str) -> Address:
+    return parse_address(text)

@@ -1,0 +1,28 @@
+"""The console's settings, kept away from the state of a console that somebody runs in this checkout.
+
+A process that a test starts (a worker) inherits CONSOLE_TEST_STATE and so the same folder and database file.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+if "CONSOLE_TEST_STATE" not in os.environ:
+    os.environ["CONSOLE_TEST_STATE"] = tempfile.mkdtemp(prefix="console-test-")
+    atexit.register(shutil.rmtree, os.environ["CONSOLE_TEST_STATE"], ignore_errors=True)
+os.environ["STATE_DIR"] = os.environ["CONSOLE_TEST_STATE"]
+
+from authzconsole.settings import *  # noqa: F403 -- only now does STATE_DIR name the right folder
+from authzconsole.settings import DATABASES, STATE_DIR, STORAGES
+
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # a file, as in the product: threads and processes share an in-memory database differently, or not at all
+    DATABASES["default"]["TEST"] = {"NAME": str(Path(STATE_DIR) / "test.sqlite3")}
+
+# the files as they lie, without `collectstatic`
+STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
+WHITENOISE_AUTOREFRESH = True
+WHITENOISE_USE_FINDERS = True
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
