@@ -13,7 +13,7 @@ from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.candidates import searches
 from grants.facts import gather
-from grants.holders import GrantTable, tables_of
+from grants.holders import tables_of
 from grants.listing import Listed, condition
 from grants.permitted_principals import principals_permitted
 from grants.policies.catalogue import generation_named

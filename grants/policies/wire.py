@@ -6,7 +6,6 @@ from grants.policies.decide import Facts, Held, is_permitted
 from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh
 from grants.policies.question import Question, QuestionError
 
-
 # what a reader is told of a decision
 Told = Callable[[Decision], Decision]
 

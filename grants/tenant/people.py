@@ -10,6 +10,7 @@ from itertools import chain
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
+from entities.vocabulary import clip
 from grants.bulk import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
 from grants.journal import Change
 from grants.models import Role, User
@@ -41,7 +42,7 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
             yield Fault(group.line, "members", f"{_quoted(missing)} stands neither in this document nor in the console")
     for grant in chain.from_iterable(document.grants.values()):
         if grant.principal in unknown:
-            yield Fault(grant.line, "principal", f"`{':'.join(grant.principal)}` stands neither in this document nor in "
+            yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` stands neither in this document nor in "
                                                  f"the console")
 
 
@@ -62,7 +63,7 @@ def _unknown(kind: str, names: set[str]) -> set[str]:
 
 
 def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+    return ", ".join(f"`{clip(name)}`" for name in names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def write_users(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:

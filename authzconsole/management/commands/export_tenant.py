@@ -1,7 +1,6 @@
 """Writes the console's content as a tenant document."""
 
 import os
-import sys
 from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
@@ -35,7 +34,7 @@ class Command(BaseCommand):
                 binary.flush()
         except BrokenPipeError:
             # the reader has seen enough; without this Python complains once more when it closes the stream
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), binary.fileno())
 
 
 def _write_aside(path: Path) -> int:
