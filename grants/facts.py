@@ -190,7 +190,7 @@ WHERE e.kind = p.kind AND e.key = p.key AND w.no = p.subject AND g.group_id = w.
 
 def _below(kind: str) -> str:
     """One example grant at or below each container of that kind; the name of a principal may hold spaces, so it is last."""
-    inside = {"namespace": "d.namespace_id = c.id", "application": "d.application_id = c.id"}.get(kind, "1 = 1")
+    inside = {"namespace": "g.namespace_id = c.id", "application": "g.application_id = c.id"}.get(kind, "1 = 1")
     example = "CAST(g.permission_id AS text) || ' ' || d.kind || ':' || d.key || ' ' || w.principal"
     searches = [
         f"(SELECT {example} FROM who w CROSS JOIN {grants} g CROSS JOIN {_ENTITY} d "

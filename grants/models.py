@@ -10,6 +10,7 @@ from functools import cache
 
 from django.contrib.auth.models import AbstractUser, Permission
 from django.db import models
+from django.db.models import Q
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
 from entities.models import Entity
@@ -49,14 +50,23 @@ class User(AbstractUser):
 
 
 class GrantFacts(models.Model):
-    """Who granted it, when and why; guardian's own models keep none of it."""
+    """Who granted it, when and why, which guardian's own models do not keep, and what contains its entity.
+
+    INVARIANT: `namespace` and `application` are those of the entity (grants.grant_rows).
+    """
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
     granted_at = models.DateTimeField()
     reason = models.TextField(blank=True, default="")
+    namespace = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
+    application = models.ForeignKey(Entity, models.PROTECT, null=True, related_name="+", db_index=False)
 
     class Meta:
         abstract = True
+
+    def save(self, *args, **kwargs):
+        self.namespace_id, self.application_id = self.content_object.namespace_id, self.content_object.application_id
+        super().save(*args, **kwargs)
 
     @property
     def privilege(self) -> Privilege:
@@ -72,7 +82,12 @@ class UserGrant(GrantFacts, UserObjectPermissionBase):
         unique_together = ["user", "content_object", "permission"]
         default_permissions = ()
         # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
-        indexes = [models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity")]
+        indexes = [
+            models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity"),
+            models.Index(fields=["user", "namespace"], name="user_grant_in_namespace"),
+            models.Index(fields=["user", "application"], name="user_grant_in_application",
+                         condition=Q(application__isnull=False)),
+        ]
 
 
 class GroupGrant(GrantFacts, GroupObjectPermissionBase):
@@ -84,7 +99,12 @@ class GroupGrant(GrantFacts, GroupObjectPermissionBase):
         unique_together = ["group", "content_object", "permission"]
         default_permissions = ()
         # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
-        indexes = [models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity")]
+        indexes = [
+            models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity"),
+            models.Index(fields=["group", "namespace"], name="group_grant_in_namespace"),
+            models.Index(fields=["group", "application"], name="group_grant_in_application",
+                         condition=Q(application__isnull=False)),
+        ]
 
 
 @cache

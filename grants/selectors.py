@@ -17,10 +17,10 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from entities.vocabulary import Privilege
 from grants.bulk import chunks
+from grants.grant_rows import GRANT_TABLES
 from grants.models import GroupGrant, JournalLine, User, UserGrant
 from grants.names import principal_parts
 
-GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
 PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
 
 Grants = dict[Privilege, UserGrant | GroupGrant]

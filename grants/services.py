@@ -14,13 +14,14 @@ from entities.selectors import entities_at
 from entities.services import entities_ensure, instance_fault
 from entities.vocabulary import Privilege, privilege_named
 from grants.authority import administering
-from grants.bulk import as_stored, chunks, insert_rows
+from grants.bulk import as_stored, chunks
 from grants.errors import ChangeRefused, GrantError, StaleBase
+from grants.grant_rows import GRANT_TABLES, grant_rows_insert
 from grants.journal import Author, Change, journal_append
 from grants.models import JournalHead, User, permission_ids
 from grants.names import principal_written
 from grants.outcomes import ChangeOutcome, Item, Outcome
-from grants.selectors import GRANT_TABLES, principals_named
+from grants.selectors import principals_named
 
 Principal = str | User | Group
 Given = tuple[Principal, Address, Privilege]
@@ -154,10 +155,11 @@ def _delete(items: list[Item], held: Mapping[Item, int]) -> None:
 def _insert(items: list[Item], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity],
             author: Author) -> None:
     permissions, at = permission_ids(), as_stored(timezone.now())
-    for kind, (model, column) in GRANT_TABLES.items():
-        rows = [(principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege],
-                 author.user_id, at, author.reason) for item in items if _is(item, kind)]
-        insert_rows(model, (column, "content_object_id", "permission_id", "granted_by_id", "granted_at", "reason"), rows)
+    for kind in GRANT_TABLES:
+        grant_rows_insert(kind, [
+            (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege], author.user_id, at,
+             author.reason) for item in items if _is(item, kind)
+        ])
 
 
 def _become_principals(granted: list[Item], principals: Mapping[str, User | Group]) -> tuple[str, ...]:

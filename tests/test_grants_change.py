@@ -125,7 +125,7 @@ def test_as_many_statements_change_hundreds_of_items_as_a_few():
 
     few, many = names[:1], names[1:41]
     assert len(items(many)) < ROWS_AT_ONCE
-    assert statements(grant=items(few)) == statements(grant=items(many)) <= 16
+    assert statements(grant=items(few)) == statements(grant=items(many)) <= 18
     assert statements(revoke=items(few)) == statements(revoke=items(many)) <= 14
     assert first_break() is None
 

@@ -11,10 +11,10 @@ from django.db import transaction
 
 from entities.models import Entity
 from grants.authority import administering
-from grants.bulk import chunks, insert_rows, now_as_stored, refresh_statistics
+from grants.bulk import chunks, now_as_stored, refresh_statistics
+from grants.grant_rows import GRANT_TABLES, grant_rows_insert
 from grants.journal import Author, Change, journal_append
 from grants.models import GroupGrant, User, UserGrant, permission_ids
-from grants.selectors import GRANT_TABLES
 from grants.tenant.lines import GrantLine
 from grants.tenant.people import unknown_principals, write_groups, write_members, write_users
 from grants.tenant.places import write_places
@@ -69,8 +69,7 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
     wanted = _wanted(kind, chunk, principals, entities)
     added = {row: grant for row, grant in wanted.items() if row not in held}
     at = now_as_stored()
-    insert_rows(model, (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at", "reason"),
-                [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
+    grant_rows_insert(kind, [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
     record(list(starmap(_change, added.values())))
     for _, privilege in added.values():
         report.changes[GRANTS_ADDED, str(privilege)] += 1
