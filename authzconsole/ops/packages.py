@@ -19,9 +19,10 @@ def privileged() -> tuple[str, ...] | None:
     """What to put before a command so that it runs as root; None when this user may not."""
     if os.geteuid() == 0:
         return ()
-    if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
-        return ("sudo", "-n")
-    return None
+    if not shutil.which("sudo"):
+        return None
+    tried = subprocess.run(["sudo", "-n", "true"], capture_output=True, start_new_session=True)
+    return ("sudo", "-n") if tried.returncode == 0 else None
 
 
 def is_known(package: str) -> bool:
@@ -41,9 +42,15 @@ def command_for(packages: Sequence[str]) -> str:
 
 
 def _run(prefix: tuple[str, ...], *arguments: str) -> bool:
-    environment = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1"]
-    # its many lines are progress, not the answer that a caller of this program wants on its standard output
-    return subprocess.run([*environment, *APT_GET, *arguments], stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode == 0
+    command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", *APT_GET, *arguments]
+    # a session of its own, out of Ctrl-C's reach: half an installation is the machine's trouble, not only the console's
+    apt_get = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
+    try:
+        return apt_get.wait() == 0
+    except KeyboardInterrupt:
+        print("Interrupted; waiting for apt-get to leave its packages in order ...", file=sys.stderr, flush=True)
+        apt_get.wait()
+        raise
 
 
 def _keep_stopped(prefix: tuple[str, ...], service: str) -> None:

@@ -9,6 +9,7 @@ from . import ROOT, Refusal, machine
 from .environment import environment_ensure, one_at_a_time
 from .machine import Tool
 from .packages import packages_install
+from .processes import signals_interrupt
 
 JAVA_HINT = "Without Java the console runs, but no analysis does: WITHOUT_JAVA=1 make run"
 
@@ -52,6 +53,7 @@ def spark_environment() -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--for", dest="purpose", choices=("run", "test", "quick"), default="run")
+    signals_interrupt()
     try:
         setup(parser.parse_args().purpose)
     except Refusal as refusal:

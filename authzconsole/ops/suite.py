@@ -1,0 +1,99 @@
+"""Runs the tests: everything on SQLite, then again on PostgreSQL what a database can change the outcome of."""
+
+import argparse
+import contextlib
+import os
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import ROOT, VENV_PYTHON, Refusal, machine
+from .postgres import postgresql
+from .processes import command_run, signals_interrupt
+from .setup import setup, spark_environment
+
+REPORTS = ROOT / "var" / "test"
+# the tests meet neither its servers and files nor its ways
+OF_A_REAL_CONSOLE = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "KINDS_FILE",
+                     "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY", "SNAPSHOT_URI", "STATE_DIR")
+
+
+@dataclass(frozen=True)
+class Pass:
+    database: str
+    marks: str = ""
+
+    @property
+    def report(self) -> Path:
+        return REPORTS / f"{self.database}.xml"
+
+
+# Spark and the browser see the database through the same code; the worker is a second process on it, so it runs on both
+FULL = (Pass("sqlite"), Pass("postgresql", "not spark and not browser"))
+QUICK = (Pass("sqlite", "not spark and not browser and not worker"),)
+
+
+def ran_count(report: Path) -> int:
+    """How many tests of a JUnit report really ran: skipped ones did not; nor did any without a report."""
+    if not report.is_file():
+        return 0
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
+    return sum(int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) for suite in suites)
+
+
+@contextlib.contextmanager
+def database_url(database: str) -> Iterator[str]:
+    if database == "sqlite":
+        # tests/settings.py puts the file into the folder of the run
+        yield ""
+        return
+    with postgresql() as url:
+        yield url
+
+
+def _environment(url: str) -> dict[str, str]:
+    environment = {**os.environ, **spark_environment()}
+    for name in OF_A_REAL_CONSOLE:
+        environment.pop(name, None)
+    if url:
+        environment["DATABASE_URL"] = url
+    if browser := machine.chromium():
+        environment["CHROMIUM"] = str(browser)
+    return environment
+
+
+def execute(part: Pass, options: list[str]) -> bool:
+    print(f"== Tests on {part.database}{f' ({part.marks})' if part.marks else ''}", flush=True)
+    part.report.parent.mkdir(parents=True, exist_ok=True)
+    part.report.unlink(missing_ok=True)
+    command = [VENV_PYTHON, "-m", "pytest", f"--junitxml={part.report}", *options]
+    if part.marks:
+        command += ["-m", part.marks]
+    with database_url(part.database) as url:
+        code = command_run(command, cwd=ROOT, env=_environment(url))
+    if code == 0 and ran_count(part.report) == 0:
+        print(f"No test ran on {part.database}.", file=sys.stderr)
+    return code == 0 and ran_count(part.report) > 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
+    arguments, options = parser.parse_known_args()
+    signals_interrupt()
+    try:
+        setup("quick" if arguments.quick else "test")
+        # both passes run, also when the first fails: one run tells everything
+        passed = [execute(part, options) for part in (QUICK if arguments.quick else FULL)]
+    except Refusal as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

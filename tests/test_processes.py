@@ -1,0 +1,47 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from authzconsole.ops.processes import command_run, session_end, session_members
+
+RUN = "from authzconsole.ops.processes import *\nimport sys\nsignals_interrupt()\ncommand_run(sys.argv[1:])"
+
+
+def gone(pid, *, within_seconds=10):
+    deadline = time.monotonic() + within_seconds
+    while list(session_members(pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not list(session_members(pid))
+
+
+def test_what_is_left_of_a_session_ends_even_if_it_refuses_to():
+    stubborn = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo here; wait"
+    with subprocess.Popen(["sh", "-c", stubborn], start_new_session=True, stdout=subprocess.PIPE) as first:
+        first.stdout.readline()
+        assert len(list(session_members(first.pid))) >= 2
+        session_end(first.pid, patience_seconds=0.3)
+        assert gone(first.pid)
+
+
+def test_a_command_leaves_no_process_behind(tmp_path):
+    assert command_run(["sh", "-c", f"sleep 60 & echo $$ > {tmp_path}/session; exit 4"]) == 4
+    assert gone(int((tmp_path / "session").read_text()))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_command_cleans_up_first_however_often_it_is_told(tmp_path, signum, times):
+    cleaning = ("import pathlib, time\ntry: print('here', flush=True); time.sleep(60)\n"
+                f"finally: time.sleep(0.5); pathlib.Path(r'{tmp_path}/clean').touch()")
+    with subprocess.Popen([sys.executable, "-c", RUN, sys.executable, "-c", cleaning], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as running:
+        running.stdout.readline()
+        for _ in range(times):
+            os.kill(running.pid, signum)
+            time.sleep(0.1)
+        assert running.wait(20) != 0
+    assert (tmp_path / "clean").exists()

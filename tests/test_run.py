@@ -1,0 +1,144 @@
+"""Starting and stopping the console as `make run` does."""
+
+import errno
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from authzconsole.ops import ROOT, Refusal
+from authzconsole.ops.address import Listening, answer_status, free_port, listening, port_check
+from authzconsole.ops.processes import session_members
+from authzconsole.ops.run import only_console
+
+
+def test_port_moves_the_console_and_its_address():
+    assert listening({}) == Listening("127.0.0.1", 8000, "http://127.0.0.1:8000")
+    assert listening({"PORT": "8123"}).url == "http://127.0.0.1:8123"
+    assert listening({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url == "https://console.example"
+    assert listening({"HOST": "::1"}).bind == "[::1]:8000"
+    assert listening({"HOST": "0.0.0.0"}).reachable_host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "80.0", "٨٠"])
+def test_a_port_that_is_none_is_refused(port):
+    with pytest.raises(Refusal, match="must be a number from 1 to 65535"):
+        listening({"PORT": port})
+
+
+def test_a_port_in_use_is_reported_with_another_one():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"):
+            port_check(listening({"PORT": str(port)}))
+    port_check(listening({"PORT": str(port)}))
+
+
+def test_a_host_of_another_machine_is_refused():
+    with pytest.raises(Refusal, match=r"Cannot listen on 192\.0\.2\.1:8000.*HOST must be an address of this machine"):
+        port_check(listening({"HOST": "192.0.2.1"}))
+
+
+def test_a_second_console_of_one_checkout_is_refused_and_told_where_the_first_is(tmp_path):
+    lock, where = tmp_path / "run" / "console.lock", listening({"PORT": "8123"})
+    with only_console(lock, where):
+        with pytest.raises(Refusal, match=rf"runs already: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
+            with only_console(lock, listening({})):
+                pass
+    with only_console(lock, where), lock.open() as file, pytest.raises(OSError) as taken:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert taken.value.errno == errno.EWOULDBLOCK
+
+
+def test_a_port_where_nobody_listens_has_no_status():
+    assert answer_status(Listening("127.0.0.1", free_port(), "")) is None
+
+
+class Console:
+    """`make run` with a state folder and a port of its own."""
+
+    def __init__(self, folder, **environment):
+        self.port, self.output = free_port(), folder / "output"
+        wanted = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), **environment}
+        kept = {name: value for name, value in os.environ.items()
+                if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
+        with self.output.open("w") as output:
+            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole", env={**kept, **wanted},
+                                            stdout=output, stderr=output, start_new_session=True)
+
+    def wait_until_it_says(self, text):
+        deadline = time.monotonic() + 60
+        while text not in self.output.read_text():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.output.read_text()
+            time.sleep(0.1)
+
+    def supervisor(self):
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
+        return int(children.stdout)
+
+
+@pytest.fixture
+def console(tmp_path):
+    started = Console(tmp_path)
+    yield started
+    if started.process.poll() is None:
+        started.process.send_signal(signal.SIGTERM)
+        started.process.wait()
+
+
+@pytest.mark.worker
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_the_console_starts_tells_a_password_once_and_leaves_nothing_running(console, tmp_path, signum):
+    console.wait_until_it_says(f"The console is at http://127.0.0.1:{console.port}")
+    assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
+    with pytest.raises(urllib.error.HTTPError) as answer:
+        urllib.request.urlopen(f"http://127.0.0.1:{console.port}/no-such-page", timeout=10)
+    with answer.value as refused:
+        assert refused.code < 500
+    session = console.supervisor()
+    assert len(list(session_members(session))) >= 7
+    console.process.send_signal(signum)
+    console.process.wait(60)
+    deadline = time.monotonic() + 30
+    while list(session_members(session)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(session_members(session)) == []
+    port_check(listening({"PORT": str(console.port)}))
+    assert not (tmp_path / "state" / "run" / "supervisord.pid").exists()
+
+
+@pytest.mark.worker
+def test_a_program_that_crashes_is_started_again_and_a_line_says_so(console):
+    console.wait_until_it_says("The console is at")
+    web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "gunicorn"],
+                         capture_output=True, text=True).stdout
+    os.kill(int(web), signal.SIGKILL)
+    console.wait_until_it_says("web stopped (terminated by SIGKILL) and is started again")
+    where, deadline = listening({"PORT": str(console.port)}), time.monotonic() + 30
+    while answer_status(where) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.worker
+def test_a_second_start_prints_no_password(console, tmp_path):
+    console.wait_until_it_says("The console is at")
+    console.process.send_signal(signal.SIGINT)
+    assert console.process.wait(60) == 0
+    second = Console(tmp_path)
+    try:
+        second.wait_until_it_says("The console is at")
+        assert "password" not in second.output.read_text()
+    finally:
+        second.process.send_signal(signal.SIGTERM)
+        assert second.process.wait(60) == 0

@@ -1,0 +1,168 @@
+"""What setting up finds, installs and says. No test here installs anything."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from authzconsole.ops import Refusal, environment, machine, packages, setup
+
+
+@pytest.mark.parametrize("said, major", [
+    ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+    ('java version "1.8.0_402"', 8),
+    ('openjdk version "21" 2023-09-19', 21),
+    ('openjdk version "25-ea" 2025-09-16', 25),
+    ("Unable to locate a Java Runtime.", 0),
+    ("", 0),
+])
+def test_the_version_of_java_is_read_from_what_it_says(said, major):
+    assert machine.java_major(said) == major
+
+
+def test_the_versions_of_the_servers_are_read_from_what_they_say():
+    assert machine.redis_major("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64") == 7
+    assert machine.postgresql_major("initdb (PostgreSQL) 15.12 (Debian 15.12-0+deb12u2)") == 15
+    assert machine.redis_major("nonsense") == machine.postgresql_major("nonsense") == 0
+
+
+def program(folder, name, says):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def bare_machine(monkeypatch, tmp_path):
+    """Nothing is installed, and the user is nobody in particular."""
+    for name in ("JAVA_HOME", "REDIS_URL", "WITHOUT_JAVA", "CHROMIUM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in ("JVM_HOMES", "POSTGRESQL_HOMES"):
+        monkeypatch.setattr(machine, name, tmp_path / "none")
+    monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def debian(bare_machine, monkeypatch):
+    program(bare_machine / "bin", "apt-get", "it must not be called")
+    monkeypatch.setattr(packages, "is_known", lambda package: True)
+    return bare_machine
+
+
+def test_a_java_that_is_too_old_is_passed_over_for_one_that_is_not(bare_machine, monkeypatch):
+    program(bare_machine / "old" / "bin", "java", 'openjdk version "11.0.2"')
+    program(bare_machine / "jvm" / "java-17" / "bin", "java", 'openjdk version "17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(bare_machine / "old"))
+    assert machine.java_home() is None
+    monkeypatch.setattr(machine, "JVM_HOMES", bare_machine / "jvm")
+    assert machine.java_home() == bare_machine / "jvm" / "java-17"
+
+
+def test_a_redis_that_is_too_old_counts_as_missing(bare_machine):
+    path = program(bare_machine / "bin", "redis-server", "Redis server v=5.0.14 sha=0")
+    assert machine.redis_server() is None
+    program(bare_machine / "bin", "redis-server", "Redis server v=6.0.0 sha=0")
+    assert machine.redis_server() == path
+
+
+def test_who_may_not_install_gets_the_exact_command(debian):
+    with pytest.raises(Refusal) as refusal:
+        setup.tools_ensure(setup.tools_for("test"))
+    assert "Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium" in str(refusal.value)
+    assert ("sudo apt-get update && sudo apt-get install -y --no-install-recommends "
+            "openjdk-17-jre-headless redis-server postgresql chromium") in str(refusal.value)
+    assert setup.JAVA_HINT not in str(refusal.value)
+
+
+def test_where_only_java_is_missing_the_way_without_it_is_named(debian):
+    program(debian / "bin", "redis-server", "Redis server v=7.0.0 sha=0")
+    with pytest.raises(Refusal, match="WITHOUT_JAVA=1 make run"):
+        setup.tools_ensure(setup.tools_for("run"))
+
+
+def test_a_machine_without_apt_get_is_told_what_to_install(bare_machine):
+    with pytest.raises(Refusal, match=r"Missing: Java 17 or newer, redis-server 6 or newer\. This machine has no apt-get"):
+        setup.tools_ensure(setup.tools_for("run"))
+
+
+def test_another_java_package_is_taken_where_17_is_not_offered(monkeypatch):
+    monkeypatch.setattr(packages, "is_known", lambda package: package == "default-jre-headless")
+    assert packages.packages_for([machine.JAVA, machine.REDIS]) == ["default-jre-headless", "redis-server"]
+
+
+def test_a_package_that_does_not_bring_its_program_is_reported(debian, monkeypatch):
+    monkeypatch.setattr(setup, "packages_install", lambda tools: None)
+    with pytest.raises(Refusal, match="still not found: Java 17 or newer, redis-server 6 or newer"):
+        setup.tools_ensure(setup.tools_for("run"))
+
+
+def test_a_shared_redis_and_no_java_ask_for_no_program_at_all(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://elsewhere:6379/0")
+    assert setup.tools_for("run") == [machine.JAVA]
+    monkeypatch.setenv("WITHOUT_JAVA", "1")
+    assert setup.tools_for("run") == []
+    # the tests bring up servers of their own
+    assert machine.REDIS in setup.tools_for("test")
+
+
+@pytest.fixture
+def some_environment(tmp_path, monkeypatch):
+    locks = (tmp_path / "build.lock", tmp_path / "all.lock")
+    for lock in locks:
+        lock.write_text("nothing==1\n")
+    monkeypatch.setattr(environment, "LOCKS", locks)
+    monkeypatch.setattr(environment, "STAMP", tmp_path / "installed")
+    monkeypatch.setattr(environment, "VENV_PYTHON", sys.executable)
+    return tmp_path
+
+
+def test_an_environment_without_a_stamp_is_not_complete(some_environment):
+    assert not environment.is_complete()
+
+
+def test_a_changed_lock_or_interpreter_asks_for_a_new_environment(some_environment, monkeypatch):
+    environment.STAMP.write_text(environment._fingerprint())
+    assert environment.is_complete()
+    environment.LOCKS[1].write_text("nothing==2\n")
+    assert not environment.is_complete()
+    environment.STAMP.write_text(environment._fingerprint())
+    assert environment.is_complete()
+    monkeypatch.setattr(environment, "VENV_PYTHON", os.devnull)
+    assert not environment.is_complete()
+
+
+def test_an_installation_that_fails_leaves_no_stamp(some_environment, monkeypatch):
+    environment.STAMP.write_text("of an older lock")
+    monkeypatch.setattr(environment, "VENV", some_environment / "venv")
+    monkeypatch.setattr(environment, "_interpreter", lambda: "/bin/true")
+    monkeypatch.setattr(environment, "_pip_install", lambda lock, *options: lock == environment.LOCKS[0])
+    with pytest.raises(Refusal, match="pip could not install the locked versions"):
+        environment.environment_ensure()
+    assert not environment.STAMP.exists()
+
+
+def test_two_setups_of_one_checkout_take_turns(tmp_path):
+    lock = tmp_path / "setup.lock"
+    waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import one_at_a_time\n"
+               "with one_at_a_time(pathlib.Path(sys.argv[1])): print('second', flush=True)")
+    with environment.one_at_a_time(lock):
+        second = subprocess.Popen([sys.executable, "-c", waiting, lock], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True)
+        assert "waiting for it" in second.stderr.readline()
+        assert second.poll() is None
+    with second:
+        assert second.communicate()[0] == "second\n"
+
+
+def test_an_old_python_gets_a_sentence():
+    old = "import sys; sys.version_info = (3, 9); sys.path.insert(0, 'authzconsole'); import ops"
+    said = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True)
+    assert said.returncode == 1
+    assert said.stderr.startswith("The console needs Python 3.11 or newer")
