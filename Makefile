@@ -15,7 +15,7 @@ run:  ## set up what is missing and start the console at http://127.0.0.1:8000 (
 test:  ## set up what is missing and run every test, on SQLite and on PostgreSQL
 	@$(OPS).suite
 
-test-quick:  ## run the tests that need neither Spark, a browser nor a worker, on SQLite
+test-quick:  ## run in a minute what needs neither Spark, a browser nor a worker, on SQLite
 	@$(OPS).suite --quick
 
 setup:  ## only set up what is missing; then `.venv/bin/python manage.py ...` works

@@ -12,11 +12,22 @@ class RunState(models.TextChoices):
     CANCELLED = "cancelled"
 
 
+class RunStage(models.TextChoices):
+    """What a running run is at, in this order."""
+
+    SNAPSHOT = "snapshot", "Taking a snapshot"
+    SPARK = "spark", "Starting Spark"
+    COMPUTING = "computing", "Computing"
+    WRITING = "writing", "Writing the report"
+
+
 class AnalysisRun(models.Model):
     """One run. A run is claimed by moving it from waiting to running in one statement, so it executes once.
 
-    options: {"generation": …, "to_generation": …, "namespace": …}, only those that the analysis takes.
-    summary: small figures for the head of the report, written when the run is done.
+    options: the options that the analysis takes, each with a text; an empty namespace is all of them.
+    claim: known only to the process that executes the run; what carries another one changes nothing.
+    attempt: how often it was started. sent_at: when the worker was last told; null when nobody could be told.
+    summary: small figures for the head of the report. result_folder: below SNAPSHOT_URI. Both of a run that is done.
     """
 
     analysis = models.CharField(max_length=40)
@@ -24,17 +35,20 @@ class AnalysisRun(models.Model):
     state = models.CharField(max_length=9, choices=RunState.choices, default=RunState.WAITING)
     requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     requested_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     heartbeat_at = models.DateTimeField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    claim = models.CharField(max_length=32, blank=True, default="")
     attempt = models.PositiveIntegerField(default=0)
     revision = models.BigIntegerField(null=True)
-    stage = models.CharField(max_length=80, blank=True, default="")
+    stage = models.CharField(max_length=9, choices=RunStage.choices, blank=True, default="")
     tasks_done = models.PositiveIntegerField(default=0)
     tasks_total = models.PositiveIntegerField(default=0)
     error = models.TextField(blank=True, default="")
     summary = models.JSONField(default=dict)
-    result_uri = models.TextField(blank=True, default="")
+    result_folder = models.CharField(max_length=200, blank=True, default="")
 
     class Meta:
         default_permissions = ()

@@ -12,7 +12,7 @@ env = environ.Env()
 
 # everything that the console writes on this machine
 STATE_DIR = Path(env.str("STATE_DIR", default=str(BASE_DIR / "var")))
-STATE_DIR.mkdir(parents=True, exist_ok=True)
+STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _kept_secret() -> str:
@@ -97,7 +97,9 @@ else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
     # PostgreSQL plans the statement behind a decision once and not at every question: five times as many answers a second
-    DATABASES["default"]["OPTIONS"] = {"server_side_binding": True, "prepare_threshold": 5}
+    DATABASES["default"].setdefault("OPTIONS", {}).update(server_side_binding=True, prepare_threshold=5)
+    # its statements take milliseconds, compiling them to machine code takes hundreds
+    DATABASES["default"]["OPTIONS"].setdefault("options", "-c jit=off")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "grants.User"
@@ -117,6 +119,8 @@ ANONYMOUS_USER_NAME = None
 GUARDIAN_MONKEY_PATCH_USER = False
 GUARDIAN_AUTO_PREFETCH = False
 
+# a deployment's own kinds of entity, see entities/kinds_file.py
+KINDS_FILE = env.str("KINDS_FILE", default="")
 INSTANCE_NAME = env.str("INSTANCE_NAME", default="cdap")
 DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 
@@ -131,8 +135,20 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "visibility_timeout": 43_200}
 
+CELERY_BEAT_SCHEDULE = {
+    # a sweep that waited behind a long run is worth nothing: the next one sees the same
+    "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expires": 5}},
+}
+
 SPARK_MASTER = env.str("SPARK_MASTER", default="local[*]")
+SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")
 SNAPSHOT_URI = env.str("SNAPSHOT_URI", default=str(STATE_DIR / "snapshots"))
+SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
+# a running run that has been silent for so long was killed; it is taken up again, but not for ever
+RUN_LOST_AFTER_SECONDS = env.int("RUN_LOST_AFTER_SECONDS", default=60)
+RUN_ATTEMPTS_MOST = env.int("RUN_ATTEMPTS_MOST", default=3)
+# the pairs behind a report are users times entities at worst; a larger detail is left to the command
+RUN_DETAIL_ROWS_MOST = env.int("RUN_DETAIL_ROWS_MOST", default=5_000_000)
 
 STATIC_URL = "static/"
 STATIC_ROOT = STATE_DIR / "static"
@@ -176,4 +192,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
+    # it tells of every connection to Java that it opens and closes
+    "loggers": {"py4j": {"level": "WARNING"}},
 }

@@ -8,14 +8,13 @@ follows from the leaves of its expression.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from django.db import connection
 
 from entities.address import Address
-from entities.models import Entity, State
 from entities.vocabulary import CONTAINERS, KINDS, Privilege
-from grants.models import GroupGrant, User, UserGrant, permission_ids, privilege_of
+from grants.facts_statement import statement
+from grants.models import permission_ids, privilege_of
 from grants.policies.decide import Held, Lacking
 from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
@@ -152,127 +151,24 @@ def _address_order(address: Address) -> tuple[int, str]:
 
 _KIND_ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
-_ENTITY, _USER = Entity._meta.db_table, User._meta.db_table
-_USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
-_MEMBER = User.groups.through._meta.db_table
-
-# CROSS JOIN with the conditions in WHERE: PostgreSQL plans it as any join, SQLite keeps the order as written, which starts
-# from the few rows that are asked about
-_WHO = f"""
-who(no, user_id, group_id, principal) AS MATERIALIZED (
-  SELECT s.no, u.id, CAST(NULL AS integer), 'user:' || u.username
-  FROM subject s CROSS JOIN {_USER} u
-  WHERE s.type = 'user' AND u.username = s.name AND u.is_active AND u.is_principal
-  UNION ALL
-  SELECT s.no, NULL, g.id, 'group:' || g.name
-  FROM subject s CROSS JOIN {_USER} u CROSS JOIN {_MEMBER} m CROSS JOIN auth_group g
-  WHERE s.type = 'user' AND u.username = s.name AND u.is_active AND u.is_principal AND m.user_id = u.id AND g.id = m.group_id
-  UNION ALL
-  SELECT s.no, NULL, g.id, 'group:' || g.name
-  FROM subject s CROSS JOIN auth_group g
-  WHERE s.type = 'group' AND g.name = s.name
-)"""
-
-_KNOWN = """
-SELECT 'known', s.no, CAST(NULL AS bigint), CAST(NULL AS text)
-FROM subject s CROSS JOIN who w
-WHERE w.no = s.no AND (s.type = 'group' OR w.user_id IS NOT NULL)"""
-
-_HELD = f"""
-SELECT 'held', p.no, g.permission_id, w.principal
-FROM place p CROSS JOIN {_ENTITY} e CROSS JOIN who w CROSS JOIN {_USER_GRANT} g
-WHERE e.kind = p.kind AND e.key = p.key AND w.no = p.subject AND g.user_id = w.user_id AND g.content_object_id = e.id
-UNION ALL
-SELECT 'held', p.no, g.permission_id, w.principal
-FROM place p CROSS JOIN {_ENTITY} e CROSS JOIN who w CROSS JOIN {_GROUP_GRANT} g
-WHERE e.kind = p.kind AND e.key = p.key AND w.no = p.subject AND g.group_id = w.group_id AND g.content_object_id = e.id"""
-
-
-def _below(kind: str) -> str:
-    """One example grant at or below each container of that kind; the name of a principal may hold spaces, so it is last."""
-    inside = {"namespace": "g.namespace_id = c.id", "application": "g.application_id = c.id"}.get(kind, "1 = 1")
-    example = "CAST(g.permission_id AS text) || ' ' || d.kind || ':' || d.key || ' ' || w.principal"
-    searches = [
-        f"(SELECT {example} FROM who w CROSS JOIN {grants} g CROSS JOIN {_ENTITY} d "
-        f"WHERE w.no = b.subject AND g.{principal} = w.{principal} AND d.id = g.content_object_id AND {inside} LIMIT 1)"
-        for grants, principal in ((_USER_GRANT, "user_id"), (_GROUP_GRANT, "group_id"))
-    ]
-    return f"""
-SELECT 'below', f.no, CAST(NULL AS bigint), f.example FROM (
-  SELECT b.no AS no, COALESCE({', '.join(searches)}) AS example
-  FROM below b CROSS JOIN {_ENTITY} c WHERE b.kind = '{kind}' AND c.kind = b.kind AND c.key = b.key) f
-WHERE f.example IS NOT NULL"""
-
-
-def _inside(kind: str) -> str:
-    column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
-    return (f"l.kind = '{kind}' AND c.kind = l.kind AND c.key = l.key AND {column} = c.id AND d.id <> c.id "
-            f"AND d.state = '{State.LIVE}' AND (l.sort = '' OR d.kind = l.sort)")
-
-
-def _not_held() -> str:
-    return " AND ".join(
-        f"NOT EXISTS (SELECT 1 FROM who w CROSS JOIN {grants} g WHERE w.no = l.subject AND g.{principal} = w.{principal} "
-        f"AND g.content_object_id = d.id AND g.permission_id = l.permission)"
-        for grants, principal in ((_USER_GRANT, "user_id"), (_GROUP_GRANT, "group_id"))
-    )
-
-
-def _live(kind: str, explained: bool) -> str:
-    source = f"FROM live l CROSS JOIN {_ENTITY} c CROSS JOIN {_ENTITY} d WHERE l.explained = 1 AND {_inside(kind)}"
-    lacks = f"""
-SELECT 'lacks', l.no, CAST(NULL AS bigint), CAST(NULL AS text) FROM live l CROSS JOIN {_ENTITY} c
-WHERE l.explained = 0 AND c.kind = l.kind AND c.key = l.key
-  AND EXISTS (SELECT 1 FROM {_ENTITY} d WHERE {_inside(kind)} AND {_not_held()})"""
-    if not explained:
-        return lacks
-    return f"""{lacks}
-UNION ALL
-SELECT 'lacks', l.no, CAST(NULL AS bigint), d.kind || ':' || d.key {source} AND {_not_held()}
-UNION ALL
-SELECT 'total', l.no, COUNT(*), CAST(NULL AS text) {source} GROUP BY l.no"""
-
 
 def _statement(ask: _Ask) -> tuple[str, list[str]]:
     """The statement with only the parts that these questions need, and its parameters: one JSON text a relation."""
-    relations = {"subject": [(no, *subject) for subject, no in ask.subjects.items()]}
-    if ask.places:
-        relations["place"] = [(no, subject, a.kind, a.key) for (subject, a), no in ask.places.items()]
-    if ask.below:
-        relations["below"] = [(no, subject, a.kind, a.key) for (subject, a), no in ask.below.items()]
-    if ask.live:
-        ids = permission_ids()
-        relations["live"] = [(no, subject, a.kind, a.key, ids[privilege], kind, int(no in ask.explained))
-                             for (subject, a, privilege, kind), no in ask.live.items()]
-    containers = tuple(sorted({a.kind for _, a in ask.below})), tuple(sorted({a.kind for _, a, _, _ in ask.live}))
-    text = _text(connection.vendor, tuple(relations), *containers, bool(ask.explained))
+    subjects, ids = list(ask.subjects), permission_ids()
+    relations: dict[tuple[str, str], list[tuple]] = {}
+
+    def add(what: str, no: int, subject: int, *rest) -> None:
+        subject_type, name = subjects[subject]
+        relations.setdefault((subject_type, what), []).append((no, name, *rest))
+
+    for no in ask.subjects.values():
+        add("known", no, no)
+    for (subject, place), no in ask.places.items():
+        add("held", no, subject, place.kind, place.key)
+    for (subject, place), no in ask.below.items():
+        add("below", no, subject, place.kind, place.key)
+    for (subject, place, privilege, kind), no in ask.live.items():
+        add("live", no, subject, place.kind, place.key, ids[privilege], kind, int(no in ask.explained))
+    below, live = {place.kind for _, place in ask.below}, {place.kind for _, place, _, _ in ask.live}
+    text = statement(connection.vendor, tuple(relations), tuple(sorted(below)), tuple(sorted(live)), bool(ask.explained))
     return text, [json.dumps(rows) for rows in relations.values()]
-
-
-_COLUMNS = {
-    "subject": "no bigint, type text, name text",
-    "place": "no bigint, subject bigint, kind text, key text",
-    "below": "no bigint, subject bigint, kind text, key text",
-    "live": "no bigint, subject bigint, kind text, key text, permission bigint, sort text, explained bigint",
-}
-
-
-@cache
-def _text(vendor: str, relations: tuple[str, ...], below: tuple[str, ...], live: tuple[str, ...], explained: bool) -> str:
-    """The statement of that shape; there are few, and the database prepares each once."""
-    selects = [_KNOWN, *([_HELD] if "place" in relations else []), *map(_below, below),
-               *(_live(kind, explained) for kind in live)]
-    first, *others = (_relation(vendor, name, _COLUMNS[name]) for name in relations)
-    return f"WITH {', '.join([first, _WHO, *others])}\n{' UNION ALL '.join(selects)}"
-
-
-def _relation(vendor: str, name: str, columns: str) -> str:
-    """`name(columns)` holding the rows of a JSON parameter."""
-    named = [column.split() for column in columns.split(", ")]
-    if vendor == "postgresql":
-        source = "jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
-        picked = ", ".join(f"CAST(value ->> {place} AS {sql_type})" for place, (_, sql_type) in enumerate(named))
-    else:
-        source = "json_each(%s)"
-        picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(named)))
-    return f"{name}({', '.join(column for column, _ in named)}) AS MATERIALIZED (SELECT {picked} FROM {source})"

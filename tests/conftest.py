@@ -4,8 +4,10 @@ import time
 import pytest
 import redis
 
+from authzconsole.celery import app
 from authzconsole.ops import machine
 from authzconsole.ops.address import free_port
+from tests.workers import celery_worker
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +47,23 @@ def spark():
 
     yield spark_session(master="local[2]", memory="1g")
     spark_stop()
+
+
+@pytest.fixture(scope="module")
+def worker_place(tmp_path_factory):
+    return tmp_path_factory.mktemp("worker")
+
+
+@pytest.fixture(scope="module")
+def worker(redis_server, django_db_setup, worker_place):
+    """The process of a Celery worker on the test database."""
+    with celery_worker(worker_place, redis_server) as process:
+        yield process
+
+
+@pytest.fixture
+def worker_console(worker, redis_server, settings, worker_place, monkeypatch):
+    """This process asks the worker's Redis and reads the worker's folder, as the web process would."""
+    settings.REDIS_URL = redis_server
+    settings.SNAPSHOT_URI = str(worker_place / "snapshots")
+    monkeypatch.setattr(app.conf, "broker_url", redis_server)

@@ -1,0 +1,35 @@
+"""Why a run failed, in one sentence that says what happened and what to do. The log has the traceback."""
+
+import errno
+
+from django.conf import settings
+
+from analytics.analyses import AnalysisError
+from analytics.spark.session import SparkUnavailable, first_line, session_has_died
+from analytics.storage import REMEDIES, StorageError, storage_sentence
+
+MOST_CHARACTERS = 500
+OWN = (AnalysisError, StorageError, SparkUnavailable)
+
+
+def failure_sentence(error: BaseException, *, details: str = "the worker's log says more") -> str:
+    """details: where to find more, for what nobody foresaw."""
+    if isinstance(error, OWN):
+        return str(error)
+    if session_has_died():
+        return java_lost_sentence(1)
+    text = str(error)
+    if "No space left on device" in text:
+        return storage_sentence(OSError(errno.ENOSPC, "full"))
+    if "OutOfMemoryError" in text:
+        return (f"Spark ran out of memory with SPARK_DRIVER_MEMORY {settings.SPARK_DRIVER_MEMORY}: give it more, "
+                f"or point SPARK_MASTER at a cluster.")
+    if isinstance(error, OSError) and error.errno in REMEDIES:
+        return storage_sentence(error)
+    return f"{type(error).__name__}: {first_line(error)[:MOST_CHARACTERS]} ({details})"
+
+
+def java_lost_sentence(attempts: int) -> str:
+    often = f", {attempts} times in a row" if attempts > 1 else ""
+    return (f"Spark's Java process ended during the run{often}; the usual reason is that the machine ran out of memory. "
+            f"Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster.")

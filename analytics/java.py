@@ -1,0 +1,37 @@
+"""Whether this machine can run Spark: it needs Java 17 or newer."""
+
+import os
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+OLDEST_JAVA = 17
+REMEDY = "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
+
+
+def java_problem() -> str:
+    """Why Spark cannot start here, with what to do about it; empty when it can."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        return f"Java is missing, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+    if not os.access(java, os.X_OK):
+        return f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+    version = _java_version(str(java), os.stat(java).st_mtime_ns)
+    if version < OLDEST_JAVA:
+        found = f"has version {version}" if version else "does not say its version"
+        return f"The Java at {java} {found}, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+    return ""
+
+
+@lru_cache(maxsize=8)
+def _java_version(java: str, changed_at: int) -> int:
+    """The major version; 0 where it cannot be told. changed_at makes a replaced binary a new question."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else 0

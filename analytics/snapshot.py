@@ -1,0 +1,191 @@
+"""Database to Parquet, at one consistent revision.
+
+A snapshot is a folder `<database>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of
+the journal's hash at that revision, so that a database whose history was replaced is not mistaken for what it was.
+INVARIANT: `_COMPLETE` is written last, nothing without it is ever read, and a snapshot does not change afterwards. One that
+is in use holds a lease file, and is not removed while it does.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import connection, transaction
+from pyarrow.fs import FileSelector, FileSystem
+
+from analytics.storage import (
+    StorageError,
+    database_identity,
+    folder_names,
+    is_file,
+    path_discard,
+    spark_uri,
+    storage_root,
+    storage_sentence,
+)
+from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, ColumnType, Table
+from entities.models import Entity
+from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
+
+ROWS_A_GROUP = 100_000
+ROWS_A_FILE = 500_000
+# a lease or an unfinished snapshot that is older belongs to a process that was killed
+ABANDONED_AFTER = timedelta(hours=24)
+
+_ARROW = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.FLAG: pa.bool_()}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """path: of its folder within the storage."""
+
+    path: str
+    revision: int
+
+    @property
+    def uri(self) -> str:
+        """As Spark reads it."""
+        return spark_uri(self.path)
+
+
+@contextmanager
+def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """A snapshot of the newest revision, written unless there is one, and kept until the block ends.
+
+    check: called between chunks of rows; whatever it raises ends the writing. Raises StorageError.
+    """
+    filesystem, root = storage_root()
+    folder = f"{root}/{database_identity()}"
+    try:
+        snapshot = _newest_snapshot(filesystem, folder, check)
+        lease = f"{snapshot.path}/_LEASE-{secrets.token_hex(4)}"
+        filesystem.open_output_stream(lease).close()
+        snapshots_clean(filesystem, folder)
+    except OSError as error:
+        raise StorageError(storage_sentence(error)) from error
+    try:
+        yield snapshot
+    finally:
+        filesystem.delete_file(lease)
+
+
+def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> Snapshot:
+    with _reading_one_revision():
+        head = JournalHead.objects.filter(pk=1).first() or JournalHead()
+        stem = f"revision={head.revision:020}-{head.hash[:12]}"
+        for name in folder_names(filesystem, folder):
+            if name.startswith(stem) and is_file(filesystem, f"{folder}/{name}/_COMPLETE"):
+                return Snapshot(f"{folder}/{name}", head.revision)
+        path = f"{folder}/{stem}-{secrets.token_hex(4)}"
+        _snapshot_write(filesystem, path, check)
+    return Snapshot(path, head.revision)
+
+
+@contextmanager
+def _reading_one_revision() -> Iterator[None]:
+    """A transaction that sees one state of the database throughout and keeps no writer waiting."""
+    if connection.vendor == "sqlite":
+        connection.ensure_connection()
+        # the settings ask for BEGIN IMMEDIATE, which takes the write lock; a deferred one reads its snapshot from the WAL
+        mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
+        try:
+            with transaction.atomic(durable=True):
+                yield
+        finally:
+            connection.transaction_mode = mode
+        return
+    with transaction.atomic(durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def _snapshot_write(filesystem: FileSystem, path: str, check: Callable[[], None]) -> None:
+    try:
+        for table, batches in _contents():
+            filesystem.create_dir(f"{path}/{table.name}")
+            _table_write(filesystem, f"{path}/{table.name}", table, batches, check)
+        filesystem.open_output_stream(f"{path}/_COMPLETE").close()
+    except BaseException:
+        path_discard(filesystem, path)
+        raise
+
+
+def _contents() -> Iterator[tuple[Table, Iterator[tuple]]]:
+    """Each table with its rows in batches of columns."""
+    active = User.objects.filter(is_active=True, is_principal=True)
+    members = User.groups.through.objects.filter(user__is_active=True, user__is_principal=True)
+    yield ENTITIES, _batches(Entity.objects.values_list(*ENTITIES.column_names))
+    yield USERS, _batches(active.values_list("id", "username"))
+    yield GROUPS, _batches(Group.objects.values_list("id", "name"))
+    yield MEMBERSHIPS, _batches(members.values_list("user_id", "group_id"))
+    yield GRANTS, _grant_batches()
+
+
+def _batches(queryset) -> Iterator[tuple]:
+    rows = queryset.iterator(chunk_size=ROWS_A_GROUP // 10)
+    while batch := list(islice(rows, ROWS_A_GROUP)):
+        yield tuple(zip(*batch, strict=True))
+
+
+def _grant_batches() -> Iterator[tuple]:
+    privileges = {pk: privilege.value for privilege, pk in permission_ids().items()}
+    for kind, model in (("user", UserGrant), ("group", GroupGrant)):
+        columns = (f"{kind}_id", "content_object_id", "permission_id", "reason")
+        for principals, places, permissions, reasons in _batches(model.objects.values_list(*columns)):
+            yield [kind] * len(places), principals, places, [privileges[pk] for pk in permissions], reasons
+
+
+def _table_write(filesystem: FileSystem, folder: str, table: Table, batches: Iterator[tuple], check) -> None:
+    """Several files, so that Spark reads them side by side; one without rows where the table has none."""
+    schema = arrow_schema(table)
+    writer, rows_written, files = None, 0, 0
+    try:
+        for columns in batches:
+            check()
+            if writer is None or rows_written >= ROWS_A_FILE:
+                if writer is not None:
+                    writer.close()
+                writer, rows_written, files = _writer(filesystem, folder, files, schema), 0, files + 1
+            record = pa.record_batch([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+            writer.write_batch(record)
+            rows_written += record.num_rows
+        writer = writer or _writer(filesystem, folder, files, schema)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(f"{folder}/part-{number:05}.parquet", schema, filesystem=filesystem, compression="zstd")
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in table.columns])
+
+
+def snapshots_clean(filesystem: FileSystem, folder: str) -> None:
+    """Remove all but the SNAPSHOTS_KEPT that were written last, those in use, and those that are being written."""
+    names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
+    finished = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])
+    # by time, not by revision: a database that was restored or emptied starts again at a lower one
+    written_at = {n: f.mtime or datetime.now(UTC) for n, f in zip(names, finished, strict=True) if f.is_file}
+    kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
+    for name in names:
+        if name not in kept and not _is_at_work(filesystem, f"{folder}/{name}", finished=name in written_at):
+            path_discard(filesystem, f"{folder}/{name}")
+
+
+def _is_at_work(filesystem: FileSystem, path: str, *, finished: bool) -> bool:
+    """Whether somebody reads it, or still writes it."""
+    files = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    oldest = datetime.now(UTC) - ABANDONED_AFTER
+    marks = [f for f in files if f.base_name.startswith("_LEASE-")] if finished else files
+    return any(f.mtime is None or f.mtime > oldest for f in marks)

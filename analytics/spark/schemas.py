@@ -1,0 +1,43 @@
+"""Spark's schemas of the tables, and reading and writing them as Parquet."""
+
+from dataclasses import dataclass, fields
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from analytics.tables import SNAPSHOT_TABLES, ColumnType, Table
+
+_TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """One revision of the tenant; each frame as in analytics.tables."""
+
+    entities: DataFrame
+    users: DataFrame
+    groups: DataFrame
+    memberships: DataFrame
+    grants: DataFrame
+
+
+def schema_of(table: Table) -> StructType:
+    return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in table.columns])
+
+
+def table_read(spark: SparkSession, table: Table, uri: str) -> DataFrame:
+    # the schema is given, so an empty folder of a table without rows reads as a table without rows
+    return spark.read.schema(schema_of(table)).parquet(uri)
+
+
+def snapshot_read(spark: SparkSession, uri: str) -> Tables:
+    """uri: the folder that holds one folder per table."""
+    frames = {table.name: table_read(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
+    return Tables(**{field.name: frames[field.name] for field in fields(Tables)})
+
+
+def table_write(frame: DataFrame, table: Table, uri: str) -> None:
+    """Write sorted by the table's key; file names follow that order. Replaces what is there."""
+    chosen = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
+    chosen.orderBy(*table.key).write.mode("overwrite").parquet(uri)

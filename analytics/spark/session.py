@@ -1,0 +1,145 @@
+"""The one Spark session of this process: built when first needed, kept warm, rebuilt when its Java process has died.
+
+INVARIANT: never built before a fork. A Java handle does not survive one; a session of another process is dropped here,
+not stopped, because it is that process's to stop.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+PATIENCE_SECONDS = 30
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
+
+_owner_pid: int | None = None
+_session: SparkSession | None = None
+# what Spark writes beside its results; gone with the session
+_scratch = ""
+
+
+class SparkUnavailable(Exception):
+    """Spark did not start; the message says where and why."""
+
+
+def spark_session(*, master: str, memory: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The warm session, or a new one. memory: of the driver, as Spark writes it (`2g`). settings: further Spark settings.
+
+    Raises SparkUnavailable.
+    """
+    global _session, _owner_pid
+    if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
+        return _session
+    _forget()
+    _owner_pid = os.getpid()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        _session = _build(master, memory, settings or {})
+    except Exception as error:
+        reason = first_line(error)
+        _forget()
+        raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
+    return _session
+
+
+def spark_stop() -> None:
+    """Stop this process's session, if it has one, and its Java process."""
+    if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
+        _session.stop()
+    _forget()
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether the session's Java process still answers and its context is not stopped."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return False
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
+
+
+def session_has_died() -> bool:
+    """Whether this process had a session whose Java process has ended since."""
+    return _session is not None and not is_alive(_session)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception says; of a Java exception its own message."""
+    try:
+        text = str(error.java_exception.toString()) if hasattr(error, "java_exception") else str(error)
+    except (Py4JError, OSError):
+        text = "Spark's Java process ended"
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
+    global _scratch
+    _scratch = tempfile.mkdtemp(prefix="authzconsole-spark-")
+    builder = SparkSession.builder.appName("authzconsole").master(master)
+    for name, value in {**_defaults(master, memory, _scratch), **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
+    common = {
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={LOG_SETTINGS}",
+        # a row may be a whole block of entities with its users
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
+    }
+    if not master.startswith("local"):
+        return common
+    cores = os.cpu_count() or 1
+    return common | {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": scratch,
+        "spark.sql.shuffle.partitions": str(max(8, 4 * cores)),
+    }
+
+
+def _forget() -> None:
+    """Let PySpark launch a new Java process: it keeps the old one's handles in class attributes."""
+    global _session, _owner_pid, _scratch
+    if _owner_pid == os.getpid():
+        if SparkContext._gateway is not None:
+            _gateway_end(SparkContext._gateway)
+        if _scratch:
+            shutil.rmtree(_scratch, ignore_errors=True)
+    _session = _owner_pid = None
+    _scratch = ""
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _gateway_end(gateway) -> None:
+    """The Java process ends when the pipe to its standard input closes."""
+    process = gateway.proc
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    if process is not None:
+        process.stdin.close()
+        try:
+            process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,78 @@
+"""The columns of every Parquet table that passes between the database, Spark and the pages; pure data."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ColumnType(StrEnum):
+    """Named as both Spark's and Arrow's type parsers read them."""
+
+    LONG = "long"
+    TEXT = "string"
+    FLAG = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: ColumnType
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """key: the columns that tell rows apart; rows are written sorted by them, bytewise."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+def _long(name: str, nullable: bool = False) -> Column:
+    return Column(name, ColumnType.LONG, nullable)
+
+
+def _text(name: str, nullable: bool = False) -> Column:
+    return Column(name, ColumnType.TEXT, nullable)
+
+
+def _flag(name: str) -> Column:
+    return Column(name, ColumnType.FLAG)
+
+
+ENTITIES = Table(
+    "entities",
+    (_long("id"), _text("kind"), _text("key"), _long("parent_id", True), _long("namespace_id", True),
+     _long("application_id", True), _text("state")),
+    ("id",),
+)
+# active principals only
+USERS = Table("users", (_long("id"), _text("name")), ("id",))
+GROUPS = Table("groups", (_long("id"), _text("name")), ("id",))
+MEMBERSHIPS = Table("memberships", (_long("user_id"), _long("group_id")), ("user_id", "group_id"))
+# of every principal, inactive users included; principal_type is `user` or `group`
+GRANTS = Table(
+    "grants",
+    (_text("principal_type"), _long("principal_id"), _long("entity_id"), _text("privilege"), _text("reason")),
+    ("principal_type", "principal_id", "entity_id", "privilege"),
+)
+
+SNAPSHOT_TABLES = (ENTITIES, USERS, GROUPS, MEMBERSHIPS, GRANTS)
+
+READINESS = Table(
+    "rows",
+    (_text("namespace"), _text("user"), _long("required"), _long("held"), _long("missing"), _flag("ready")),
+    ("namespace", "user"),
+)
+# users: of the rows of that namespace; fewest_missing and nearest_user are null where the namespace has no row
+READINESS_NAMESPACES = Table(
+    "namespaces",
+    (_text("namespace"), _long("required"), _long("users"), _long("users_ready"), _long("fewest_missing", True),
+     _text("nearest_user", True), _flag("nobody_can_delete")),
+    ("namespace",),
+)
+READINESS_DETAIL = Table("detail", (_text("namespace"), _text("user"), _text("entity")), ("namespace", "user", "entity"))

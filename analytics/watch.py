@@ -1,0 +1,95 @@
+"""Beside a run: a thread that keeps it alive in the database, counts Spark's tasks, and sees when it is to end."""
+
+import logging
+import threading
+
+from django.db import Error, connections
+from django.utils import timezone
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from analytics.models import AnalysisRun, RunStage, RunState
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+
+
+class RunCancelled(Exception):
+    """Somebody asked for the run's end."""
+
+
+class RunLost(Exception):
+    """The run is no longer this process's: it was given up for dead and taken up elsewhere."""
+
+
+class RunWatch:
+    """A context manager around the execution of a claimed run; a `computation.Progress`."""
+
+    def __init__(self, run: AnalysisRun):
+        self._mine = AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
+        self._group = f"run-{run.pk}-{run.attempt}-{run.claim}"
+        self._name = str(run)
+        self._context: SparkContext | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._poll_until_over, name=f"watch of {run}", daemon=True)
+        self.ending: Exception | None = None
+
+    def __enter__(self) -> "RunWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def stage(self, stage: RunStage) -> None:
+        self._mine.update(stage=stage, heartbeat_at=timezone.now())
+        self.check()
+
+    def check(self) -> None:
+        if self.ending is not None:
+            raise self.ending
+
+    def watch(self, context: SparkContext) -> None:
+        context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+        self._context = context
+
+    def _poll_until_over(self) -> None:
+        try:
+            while not self._over.wait(POLL_SECONDS):
+                self._poll()
+        finally:
+            connections.close_all()
+
+    def _poll(self) -> None:
+        try:
+            self._beat()
+            if self.ending is not None and self._context is not None:
+                # again at every poll: a query may have started its next job since
+                self._context.cancelJobGroup(self._group)
+        except (Error, Py4JError, OSError) as error:
+            # a busy database or a dead Java process ends the run where it is executed, not here
+            logger.warning("The watch of %s skipped a beat: %s", self._name, error)
+
+    def _beat(self) -> None:
+        done, total = self._tasks()
+        if not self._mine.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
+            self.ending = RunLost(f"{self._name} was taken up elsewhere")
+        elif self._mine.filter(cancel_requested_at__isnull=False).exists():
+            self.ending = RunCancelled(f"{self._name} was cancelled")
+
+    def _tasks(self) -> tuple[int, int]:
+        """Of all jobs so far: tasks finished and tasks known of. Spark finds out about later ones as it goes."""
+        if self._context is None:
+            return 0, 0
+        tracker = self._context.statusTracker()
+        done = total = 0
+        for job_id in tracker.getJobIdsForGroup(self._group):
+            job = tracker.getJobInfo(job_id)
+            stages = [tracker.getStageInfo(stage_id) for stage_id in job.stageIds] if job else []
+            finished = sum(stage.numCompletedTasks for stage in stages if stage)
+            done += finished
+            # stages of a finished job that never ran had their work done by an earlier one
+            total += finished if job and job.status == "SUCCEEDED" else sum(s.numTasks for s in stages if s)
+        return done, total

@@ -1,0 +1,130 @@
+"""Delete-readiness on tiny frames: no database, no settings."""
+
+import pytest
+
+from analytics.spark import blocks, readiness
+
+pytestmark = pytest.mark.spark
+
+SALES = (
+    (1, "instance", "cdap", None, "live"),
+    (2, "namespace", "sales", 2, "live"),
+    (3, "dataset", "sales.orders", 2, "live"),
+    (4, "application", "sales.app", 2, "live"),
+    (5, "program", "sales.app.workflow.daily", 2, "live"),
+    (6, "dataset", "sales.planned", 2, "planned"),
+    (7, "dataset", "sales.gone", 2, "deleted"),
+    (8, "namespace", "closed", 8, "deleted"),
+    (9, "dataset", "closed.left", 8, "live"),
+)
+USERS = ((1, "alice"), (2, "bob"), (3, "Zoe"))
+
+
+def found(frame):
+    return [tuple(row) for row in frame.collect()]
+
+
+def rows(recipe):
+    return sorted(found(readiness.rows(recipe)))
+
+
+def with_rows(recipe):
+    recipe.earlier["rows"] = readiness.rows(recipe)
+    return recipe
+
+
+def test_the_namespace_and_every_live_address_in_it_count_at_any_depth(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, entity) for entity in (2, 3, 4, 5)])
+    assert rows(recipe) == [("sales", "alice", 4, 4, 0, True)]
+
+
+def test_where_the_namespace_alone_counts_nothing_inside_it_is_asked(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 2), ("user", 2, 3)], generation="core")
+    assert rows(recipe) == [("sales", "alice", 1, 1, 0, True), ("sales", "bob", 1, 0, 1, False)]
+
+
+def test_a_grant_on_a_planned_or_deleted_address_makes_a_candidate_and_counts_for_nothing(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 6), ("user", 2, 7)])
+    assert rows(recipe) == [("sales", "alice", 4, 0, 4, False), ("sales", "bob", 4, 0, 4, False)]
+
+
+def test_what_is_held_directly_and_through_two_groups_counts_once(tenant_of):
+    recipe = tenant_of(
+        entities=SALES, users=USERS, groups=[(1, "a"), (2, "b")], memberships=[(1, 1), (1, 2)],
+        admin=[("user", 1, 3), ("group", 1, 3), ("group", 2, 3), ("group", 2, 4)],
+    )
+    assert rows(recipe) == [("sales", "alice", 4, 2, 2, False)]
+
+
+def test_a_user_and_a_group_of_the_same_number_are_different_principals(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, groups=[(1, "a")], memberships=[(2, 1)],
+                       admin=[("user", 1, 3), ("group", 1, 4), ("group", 1, 5)])
+    assert rows(recipe) == [("sales", "alice", 4, 1, 3, False), ("sales", "bob", 4, 2, 2, False)]
+
+
+def test_other_privileges_and_principals_without_an_active_user_give_no_row(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, groups=[(1, "empty"), (2, "of the inactive")], memberships=[(99, 2)],
+                       admin=[("user", 99, 3), ("group", 1, 3), ("group", 2, 3)], other=[("user", 1, 3)])
+    assert rows(recipe) == []
+
+
+def test_a_namespace_that_is_not_live_has_no_row(tenant_of):
+    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 8), ("user", 1, 9), ("user", 1, 1)])
+    assert rows(recipe) == []
+
+
+def test_one_namespace_can_be_asked_alone(tenant_of):
+    entities = [*SALES, (10, "namespace", "sales2", 10, "live")]
+    admin = [("user", 1, 2), ("user", 1, 10)]
+    assert rows(tenant_of(entities=entities, users=USERS, admin=admin, namespace="sales2")) == [
+        ("sales2", "alice", 1, 1, 0, True)]
+
+
+def test_an_empty_tenant_gives_empty_tables(tenant_of):
+    recipe = with_rows(tenant_of())
+    assert rows(recipe) == found(readiness.namespaces(recipe)) == found(readiness.detail(recipe)) == []
+
+
+def test_the_overview_names_the_nearest_user_and_also_namespaces_nobody_holds_anything_in(tenant_of):
+    entities = [*SALES, (10, "namespace", "bare", 10, "live")]
+    admin = [("user", 2, 2), ("user", 1, 2), ("user", 3, 3), ("user", 3, 4)]
+    recipe = with_rows(tenant_of(entities=entities, users=USERS, admin=admin))
+    assert sorted(found(readiness.namespaces(recipe))) == [
+        ("bare", 1, 0, 0, None, None, True),
+        ("sales", 4, 3, 0, 2, "Zoe", True),
+    ]
+
+
+def test_the_overview_counts_who_is_ready(tenant_of):
+    admin = [("user", user, entity) for user in (1, 2) for entity in (2, 3, 4, 5)] + [("user", 3, 2)]
+    recipe = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
+    assert found(readiness.namespaces(recipe)) == [("sales", 4, 3, 2, 0, "alice", False)]
+
+
+def test_the_detail_lists_each_missing_entity_by_its_address(tenant_of):
+    admin = [("user", 1, 2), ("user", 1, 5), ("user", 2, 6)] + [("user", 3, entity) for entity in (2, 3, 4, 5)]
+    recipe = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
+    assert sorted(found(readiness.detail(recipe))) == [
+        ("sales", "alice", "application:sales.app"),
+        ("sales", "alice", "dataset:sales.orders"),
+        ("sales", "bob", "application:sales.app"),
+        ("sales", "bob", "dataset:sales.orders"),
+        ("sales", "bob", "namespace:sales"),
+        ("sales", "bob", "program:sales.app.workflow.daily"),
+    ]
+
+
+def test_a_namespace_that_spans_several_blocks_is_counted_across_them(spark, tenant_of):
+    most = 2 * blocks.BLOCK_ENTITIES + 70
+    recipe = tenant_of(entities=[(1, "namespace", "huge", 1, "live")], users=USERS, groups=[(1, "all")], memberships=[(1, 1)],
+                       admin=[("user", 2, 1), ("user", 1, most)])
+    inside = spark.range(2, most + 1).selectExpr(
+        "id", "'dataset' as kind", "concat('huge.d', id) as key", "1L as parent_id", "1L as namespace_id",
+        "cast(null as long) as application_id", "'live' as state")
+    through_group = spark.range(1, most).selectExpr("'group'", "1L", "id", "'ADMIN'", "''")
+    tables = recipe.tables
+    wide = type(tables)(tables.entities.union(inside), tables.users, tables.groups, tables.memberships,
+                        tables.grants.union(through_group))
+    recipe = with_rows(type(recipe)(wide, "final"))
+    assert rows(recipe) == [("huge", "alice", most, most, 0, True), ("huge", "bob", most, 1, most - 1, False)]
+    assert readiness.detail(recipe).count() == most - 1

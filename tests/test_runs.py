@@ -1,0 +1,371 @@
+"""Runs from request to end, without Spark: claims, sweeps, failures, and what is said while one waits."""
+
+from datetime import timedelta
+
+import celery
+import kombu.exceptions
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from analytics import selectors, services
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.computation import Outcome
+from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.presence import KEY, redis_client
+from analytics.watch import RunCancelled, RunLost, RunWatch
+from authzconsole.ops.address import free_port
+from entities.models import Entity, State
+from grants.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The runs that the worker is told of."""
+    told = []
+    monkeypatch.setattr("analytics.services.redis_problem", lambda: "")
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: told.append((name, *args)))
+    return told
+
+
+@pytest.fixture
+def computes(monkeypatch):
+    """Stands for Spark: counts, and does what the test says."""
+    calls = []
+
+    def stand_in(act=lambda progress: None):
+        def report_compute(*, progress, folder, **asked):
+            calls.append(folder)
+            progress.stage(RunStage.COMPUTING)
+            act(progress)
+            return Outcome(7, {"pairs": 1})
+
+        monkeypatch.setattr("analytics.execution.report_compute", report_compute)
+        return calls
+
+    return stand_in
+
+
+def waiting(**facts):
+    return AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, **facts)
+
+
+def running(**facts):
+    now = timezone.now()
+    return waiting(**{"state": RunState.RUNNING, "claim": "c1", "attempt": 1, "started_at": now, "heartbeat_at": now} | facts)
+
+
+def fresh(run):
+    return AnalysisRun.objects.get(pk=run.pk)
+
+
+def test_a_request_is_sent_when_it_is_committed_and_not_before(sent):
+    with transaction.atomic():
+        run = services.run_request(analysis="delete-readiness", options={}, requested_by=None)
+        assert sent == []
+    assert sent == [("analytics.run_execute", run.pk)]
+    assert fresh(run).state == RunState.WAITING and fresh(run).sent_at is not None
+
+
+def test_a_request_keeps_every_option_with_its_default(sent):
+    ada = User.objects.create(username="ada")
+    Entity.objects.create(kind="namespace", key="sales")
+    run = services.run_request(analysis="delete-readiness", options={"namespace": "namespace:sales"}, requested_by=ada)
+    assert run.options == {"generation": "final", "namespace": "sales"} and run.requested_by == ada
+
+
+@pytest.mark.parametrize(("analysis", "options", "says"), [
+    ("nothing", {}, "`nothing` is not an analysis; there is delete-readiness"),
+    ("delete-readiness", {"generation": "newest"}, "`newest` is not a generation of rules; the generations are core, existing"),
+    ("delete-readiness", {"to_generation": "core"}, "takes no to_generation; it takes generation, namespace"),
+    ("delete-readiness", {"namespace": "sales.orders"}, "holds a character"),
+    ("delete-readiness", {"namespace": "absent"}, "namespace:absent is not registered; the live namespaces are sales"),
+    ("delete-readiness", {"namespace": "old"}, "namespace:old is deleted, not live; the live namespaces are sales"),
+])
+def test_what_cannot_be_run_is_refused_with_what_can_and_nothing_is_kept(sent, analysis, options, says):
+    Entity.objects.create(kind="namespace", key="sales")
+    Entity.objects.create(kind="namespace", key="old", state=State.DELETED)
+    with pytest.raises(AnalysisError) as refused:
+        services.run_request(analysis=analysis, options=options, requested_by=None)
+    assert says in str(refused.value)
+    assert sent == [] and not AnalysisRun.objects.exists()
+
+
+def test_what_redis_refused_waits_and_the_next_sweep_sends_it(monkeypatch, sent):
+    def fail(name, args):
+        raise kombu.exceptions.OperationalError("refused")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(celery.current_app, "send_task", fail)
+        run = services.run_request(analysis="delete-readiness", options={}, requested_by=None)
+    assert fresh(run).state == RunState.WAITING and fresh(run).sent_at is None
+    services.runs_sweep()
+    assert sent == [("analytics.run_execute", run.pk)]
+
+
+def test_a_run_is_done_with_its_figures_and_where_its_report_lies(computes):
+    computes()
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    run = fresh(run)
+    assert (run.state, run.revision, run.summary, run.attempt) == (RunState.DONE, 7, {"pairs": 1}, 1)
+    assert run.result_folder.endswith(f"/run-{run.pk}-1") and run.finished_at is not None
+
+
+def test_a_message_that_arrives_twice_executes_once(computes):
+    calls = computes()
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    services.run_execute(run_id=run.pk)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("state", set(RunState) - {RunState.WAITING})
+def test_only_a_waiting_run_is_executed(computes, state):
+    calls = computes()
+    services.run_execute(run_id=waiting(state=state).pk)
+    services.run_execute(run_id=12_345)
+    assert calls == []
+
+
+def test_two_claims_at_once_have_one_winner():
+    run = waiting()
+    claims = [services._claimed(run.pk), services._claimed(run.pk)]
+    assert [claim is not None for claim in claims] == [True, False]
+
+
+def test_a_failure_is_one_sentence_and_no_traceback(computes):
+    def fail(progress):
+        raise ValueError("the thing broke\n\tat Some.java:12\n\tat Other.java:13")
+
+    computes(fail)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    run = fresh(run)
+    assert run.state == RunState.FAILED
+    assert run.error == "ValueError: the thing broke (the worker's log says more)"
+
+
+@pytest.mark.parametrize(("error", "says"), [
+    (OSError(28, "No space left on device"), "is full: free some space, or point SNAPSHOT_URI"),
+    (OSError(30, "Read-only file system"), "is read-only, or point SNAPSHOT_URI"),
+    (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), "ran out of memory with SPARK_DRIVER_MEMORY"),
+    (RuntimeError("java.io.IOException: No space left on device"), "is full: free some space"),
+])
+def test_the_usual_failures_say_what_to_do(computes, error, says):
+    def fail(progress):
+        raise error
+
+    computes(fail)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert says in fresh(run).error
+
+
+def test_without_java_the_run_fails_saying_what_to_install(monkeypatch, folder):
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert fresh(run).state == RunState.FAILED
+    assert "Java is missing" in fresh(run).error and "openjdk-17-jre-headless" in fresh(run).error
+
+
+def test_a_dead_java_process_is_tried_again_and_then_reported(computes, monkeypatch, settings):
+    def fail(progress):
+        raise ConnectionRefusedError
+
+    computes(fail)
+    monkeypatch.setattr("analytics.execution.session_has_died", lambda: True)
+    run = waiting()
+    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
+        assert fresh(run).state == RunState.WAITING
+        services.run_execute(run_id=run.pk)
+        assert fresh(run).attempt == attempt
+    assert fresh(run).state == RunState.FAILED and "Java process ended during the run, 3 times" in fresh(run).error
+
+
+def test_what_an_unfinished_run_wrote_is_removed(computes, folder):
+    def write_and_fail(progress):
+        (folder / calls[-1]).mkdir(parents=True)
+        (folder / calls[-1] / "half").write_text("")
+        raise ValueError
+
+    calls = computes(write_and_fail)
+    services.run_execute(run_id=waiting().pk)
+    assert calls and not (folder / calls[-1]).exists()
+
+
+def test_a_waiting_run_is_cancelled_at_once(computes):
+    calls = computes()
+    run = waiting()
+    assert services.run_cancel(run=run)
+    services.run_execute(run_id=run.pk)
+    assert fresh(run).state == RunState.CANCELLED and calls == []
+
+
+def test_a_running_run_is_cancelled_at_its_next_step(computes):
+    def cancel_meanwhile(progress):
+        assert services.run_cancel(run=run)
+        progress._poll()
+        progress.check()
+
+    computes(cancel_meanwhile)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert fresh(run).state == RunState.CANCELLED and fresh(run).error == ""
+
+
+def test_a_cancelled_run_ends_cancelled_whatever_spark_says_about_it(computes):
+    def cancel_and_break(progress):
+        services.run_cancel(run=run)
+        progress._poll()
+        raise RuntimeError("Job 3 cancelled part of cancelled job group")
+
+    computes(cancel_and_break)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert fresh(run).state == RunState.CANCELLED
+
+
+def test_a_run_that_is_over_cannot_be_cancelled():
+    assert not services.run_cancel(run=waiting(state=RunState.DONE))
+
+
+def silent(settings, **facts):
+    return running(heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **facts)
+
+
+def test_a_run_whose_process_fell_silent_waits_again_and_is_sent(settings, sent):
+    run = silent(settings)
+    services.runs_sweep()
+    assert (fresh(run).state, fresh(run).claim) == (RunState.WAITING, "")
+    assert sent == [("analytics.run_execute", run.pk)]
+
+
+def test_a_run_whose_process_speaks_is_left_alone(sent):
+    run = running()
+    services.runs_sweep()
+    assert fresh(run).state == RunState.RUNNING and sent == []
+
+
+def test_after_three_silent_attempts_a_run_failed_with_the_reason(settings, sent):
+    run = silent(settings, attempt=3)
+    services.runs_sweep()
+    assert fresh(run).state == RunState.FAILED and "ended during the run, 3 times" in fresh(run).error
+
+
+def test_a_silent_run_that_was_to_be_cancelled_is_cancelled(settings, sent):
+    run = silent(settings, cancel_requested_at=timezone.now())
+    services.runs_sweep()
+    assert fresh(run).state == RunState.CANCELLED
+
+
+def test_a_heartbeat_between_looking_and_acting_saves_the_run(settings):
+    run = silent(settings)
+    AnalysisRun.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+    services.run_give_back(run, silent_since=run.heartbeat_at)
+    assert fresh(run).state == RunState.RUNNING
+
+
+def test_what_was_sent_a_moment_ago_is_not_sent_again(sent):
+    waiting(sent_at=timezone.now())
+    waiting(sent_at=timezone.now() - 2 * services.RESEND_AFTER)
+    services.runs_sweep()
+    assert len(sent) == 1
+
+
+def test_a_process_that_was_given_up_for_dead_changes_nothing(computes):
+    def taken_up_elsewhere(progress):
+        AnalysisRun.objects.filter(pk=run.pk).update(claim="another", attempt=2)
+        progress._poll()
+        progress.check()
+
+    computes(taken_up_elsewhere)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert (fresh(run).state, fresh(run).claim, fresh(run).summary) == (RunState.RUNNING, "another", {})
+
+
+def test_the_watch_beats_and_tells_why_it_ends():
+    run = running(heartbeat_at=timezone.now() - timedelta(hours=1))
+    watch = RunWatch(run)
+    watch._poll()
+    assert timezone.now() - fresh(run).heartbeat_at < timedelta(minutes=1) and watch.ending is None
+    services.run_cancel(run=run)
+    watch._poll()
+    assert isinstance(watch.ending, RunCancelled)
+    AnalysisRun.objects.filter(pk=run.pk).update(claim="another")
+    watch._poll()
+    assert isinstance(watch.ending, RunLost)
+
+
+def test_the_watch_s_thread_beats_by_itself_and_ends_with_the_run(monkeypatch):
+    monkeypatch.setattr("analytics.watch.POLL_SECONDS", 0.05)
+    run = running(heartbeat_at=timezone.now() - timedelta(hours=1))
+    with RunWatch(run) as watch:
+        for _ in range(100):
+            watch._over.wait(0.05)
+            if timezone.now() - fresh(run).heartbeat_at < timedelta(minutes=1):
+                break
+    assert timezone.now() - fresh(run).heartbeat_at < timedelta(minutes=1)
+    assert not watch._thread.is_alive()
+
+
+def test_it_says_that_redis_does_not_answer_and_where_but_not_the_password(settings):
+    port = free_port()
+    settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+    reason = selectors.run_waiting_reason(waiting())
+    assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "geheim" not in reason
+
+
+def test_it_says_that_no_worker_runs_then_who_keeps_it_busy_then_nothing(settings, redis_server):
+    settings.REDIS_URL = redis_server
+    run = waiting()
+    with redis_client() as client:
+        client.delete(KEY)
+        assert "No worker is running" in selectors.run_waiting_reason(run)
+        client.set(KEY, "1", ex=10)
+        busy = running()
+        assert f"busy with run {busy.pk}" in selectors.run_waiting_reason(run)
+        AnalysisRun.objects.filter(pk=busy.pk).update(state=RunState.DONE)
+        assert selectors.run_waiting_reason(run) == "It starts within seconds."
+        client.delete(KEY)
+    assert selectors.run_waiting_reason(busy) == ""
+
+
+def test_a_request_without_redis_is_kept_and_keeps_nobody_waiting(settings):
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    started = timezone.now()
+    run = services.run_request(analysis="delete-readiness", options={}, requested_by=None)
+    assert timezone.now() - started < timedelta(seconds=2)
+    assert fresh(run).state == RunState.WAITING and fresh(run).sent_at is None
+
+
+def test_the_latest_run_of_a_namespace_may_be_one_of_all():
+    def done(namespace):
+        return AnalysisRun.objects.create(analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE)
+
+    everywhere, sales, eng = done(""), done("sales"), done("eng")
+    waiting()
+    assert selectors.latest_run("delete-readiness") == eng
+    assert selectors.latest_run("delete-readiness", "sales") == sales
+    assert selectors.latest_run("delete-readiness", "hr") == everywhere
+    assert selectors.latest_run("visibility") is None
+
+
+def test_every_analysis_on_offer_can_be_built():
+    from importlib import import_module
+
+    for analysis in ANALYSES.values():
+        for output in (*analysis.outputs, analysis.detail):
+            module, _, function = output.build.partition(":")
+            assert callable(getattr(import_module(module), function))

@@ -1,0 +1,100 @@
+"""A real Redis, a real Celery worker and a real Spark, from request to report; and what happens when they are killed."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from analytics import selectors, services
+from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.presence import KEY, redis_client
+from analytics.results import ResultFilter, result_page
+from tests.random_tenants import random_tenant, store
+from tests.workers import descendants
+
+pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+PATIENCE_SECONDS = 240
+
+
+@pytest.fixture(autouse=True)
+def console(worker_console):
+    """Every test here asks the worker's Redis and reads the worker's folder."""
+
+
+def request():
+    return services.run_request(analysis="delete-readiness", options={"generation": "final"}, requested_by=None)
+
+
+def wait_until(claim, what):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := claim()):
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+def run_in(run, *states, stage=None):
+    def claim():
+        now = AnalysisRun.objects.get(pk=run.pk)
+        assert now.state != RunState.FAILED or RunState.FAILED in states, now.error
+        return now if now.state in states and stage in (None, now.stage) else None
+
+    return wait_until(claim, f"{run} in {states}, stage {stage}")
+
+
+def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(worker):
+    store(random_tenant(3))
+    run = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
+    assert selectors.run_waiting_reason(run) == ""
+    java = next(pid for pid, name in descendants(worker.pid) if name == "java")
+    executing = int(Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(executing, signal.SIGKILL)
+    run = run_in(run, RunState.DONE)
+    assert run.attempt == 2 and run.result_folder.endswith("-2")
+    assert result_page(run).total_rows == run.summary["pairs"] > 0
+    wait_until(lambda: not Path(f"/proc/{java}").exists(), "the killed process's Java process has ended")
+
+
+def test_from_request_to_report(worker):
+    store(random_tenant(3))
+    run = run_in(request(), RunState.DONE)
+    assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
+    assert selectors.latest_run("delete-readiness").pk == run.pk
+    page = result_page(run, sort="missing", descending=True, most_rows=3)
+    assert page.total_rows == run.summary["pairs"] and len(page.rows) == 3
+    assert page.rows[0]["missing"] == max(row["missing"] for row in page.rows)
+    ready = result_page(run, where=ResultFilter(equal={"ready": True}))
+    assert ready.total_rows == run.summary["pairs_ready"] and all(row["missing"] == 0 for row in ready.rows)
+    assert result_page(run, "detail").total_rows == run.summary["detail_rows"]
+    assert result_page(run, "namespaces").total_rows == run.summary["namespaces"]
+
+
+def test_the_session_stays_warm_between_runs(worker):
+    run_in(request(), RunState.DONE)
+    java = [pid for pid, name in descendants(worker.pid) if name == "java"]
+    run_in(request(), RunState.DONE)
+    assert [pid for pid, name in descendants(worker.pid) if name == "java"] == java
+
+
+def test_a_java_process_that_died_between_two_runs_is_replaced(worker):
+    run_in(request(), RunState.DONE)
+    for pid, name in descendants(worker.pid):
+        if name == "java":
+            os.kill(pid, signal.SIGKILL)
+    assert run_in(request(), RunState.DONE).attempt == 1
+
+
+def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
+    run = run_in(request(), RunState.RUNNING)
+    services.run_cancel(run=run)
+    assert run_in(run, RunState.CANCELLED).error == ""
+    run_in(request(), RunState.DONE)
+
+
+def test_the_worker_says_that_it_is_there(worker):
+    with redis_client() as client:
+        wait_until(lambda: client.exists(KEY), "the worker's presence in Redis")
+        assert 0 < client.ttl(KEY) <= 10
