@@ -1,1 +1,35 @@
-urlpatterns = []
+from django.contrib.auth.views import LogoutView
+from django.urls import include, path
+
+from authzconsole.web.accounts import Password, SignIn, healthz
+from authzconsole.web.analyses import analyses, analysis, analysis_cancel, analysis_start
+from authzconsole.web.changes import grant, revoke
+from authzconsole.web.entity import entity_page
+from authzconsole.web.finding import search_page, suggest_principals
+from authzconsole.web.home import home
+from authzconsole.web.lifecycle import describe, lifecycle, lifecycle_new
+from authzconsole.web.report_pages import missing, rows_csv
+
+# an address comes last: the name of a kerberos principal may hold slashes
+urlpatterns = [
+    path("", home, name="home"),
+    path("", include("authzconsole.api.urls")),
+    path("healthz", healthz, name="healthz"),
+    path("sign-in", SignIn.as_view(), name="sign-in"),
+    path("sign-out", LogoutView.as_view(), name="sign-out"),
+    path("password", Password.as_view(), name="password"),
+    path("search", search_page, name="search"),
+    path("suggest/principals", suggest_principals, name="suggest-principals"),
+    path("entities/<path:address>", entity_page, name="entity"),
+    path("grant/<path:address>", grant, name="grant"),
+    path("revoke/<path:address>", revoke, name="revoke"),
+    path("register", lifecycle_new, name="lifecycle-new"),
+    path("lifecycle/<slug:verb>/<path:address>", lifecycle, name="lifecycle"),
+    path("describe/<path:address>", describe, name="lifecycle-describe"),
+    path("analyses/", analyses, name="analyses"),
+    path("analyses/start", analysis_start, name="analysis-start"),
+    path("analyses/<int:pk>/", analysis, name="analysis"),
+    path("analyses/<int:pk>/cancel", analysis_cancel, name="analysis-cancel"),
+    path("analyses/<int:pk>/rows.csv", rows_csv, name="analysis-rows-csv"),
+    path("analyses/<int:pk>/missing", missing, name="analysis-missing"),
+]

@@ -8,7 +8,7 @@ from django.db.models import Q, QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY, CONTAINERS, KINDS
-from grants.listing import COLUMNS, Listed, condition, is_given, of_privileges
+from grants.listing import ALL, COLUMNS, Listed, condition, is_given, of_privileges
 from grants.policies.expressions import AllOf, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope
 
 
@@ -21,15 +21,25 @@ def searches(requires: Expression, listed: Listed) -> list[QuerySet] | None:
     cover = _cover(requires, listed)
     if cover is None:
         return None
-    rows = Entity.objects.filter(condition(requires, listed), kind=kind).order_by()
+    rows = Entity.objects.filter(ALL if _is_exact(requires) else condition(requires, listed), kind=kind).order_by()
     return [rows.filter(search).values_list("key", flat=True) for search in cover]
+
+
+def _is_exact(expression: Expression) -> bool:
+    """Whether all that its cover finds is permitted."""
+    match expression:
+        case Has() | HasAtOrBelow():
+            return True
+        case AnyOf(parts):
+            return all(map(_is_exact, parts))
+        case _:
+            return False
 
 
 def _holding_inside(kind: str, listed: Listed) -> list[QuerySet] | None:
     if kind == "instance":
         return None
-    return [table.rows(**{f"content_object__{kind}__isnull": False}).order_by()
-            .values_list(f"content_object__{kind}__key", flat=True) for table in listed.tables]
+    return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True) for table in listed.tables]
 
 
 def _cover(expression: Expression, listed: Listed) -> list[Q] | None:

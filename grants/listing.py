@@ -11,7 +11,7 @@ from django.db.models.lookups import IsNull
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
+from entities.vocabulary import CONTAINERS, KINDS, Privilege
 from grants.holders import GrantTable, tables_of_user
 from grants.models import User, permission_ids
 from grants.policies.expressions import (
@@ -143,20 +143,9 @@ def _held_at_or_below(listed: Listed) -> Q:
     others = [kind for kind in listed.kinds if kind not in CONTAINERS]
     reached = Q(kind__in=others) & _held(listed, content_object_id=OuterRef("pk")) if others else NONE
     for kind in containers:
-        reached |= Q(kind=kind) & _held_inside(listed, kind)
-    return reached
-
-
-def _held_inside(listed: Listed, kind: str) -> Q:
-    if kind == "instance":
-        # it contains everything, so any grant reaches it
-        return _held(listed)
-    column = f"content_object__{kind}_id"
-    if listed.row_by_row:
-        return _held(listed, **{column: OuterRef("pk")})
-    reached = NONE
-    for table in listed.tables:
-        reached |= Q(pk__in=table.rows().values(column))
+        # the instance contains everything, so any grant reaches it
+        inside = {} if kind == "instance" else {f"{kind}_id": OuterRef("pk")}
+        reached |= Q(kind=kind) & _held(listed, **inside)
     return reached
 
 

@@ -5,9 +5,7 @@ INVARIANT: what is found here is exactly what `grants.engine` permits; both read
 
 from dataclasses import dataclass
 
-from django.db import connection
-from django.db.models import F, QuerySet
-from django.db.models.functions import Collate
+from django.db.models import QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY
@@ -27,7 +25,7 @@ CANDIDATES_AT_MOST = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One page: ids in the order of their bytes. has_more: whether others follow. total: of all pages, where it is known."""
+    """One page of ids in their order. has_more: whether others follow. total: of all pages, where it is known."""
 
     ids: list[str]
     has_more: bool
@@ -77,7 +75,8 @@ def _collected(requires: Expression, listed: Listed) -> set[str] | None:
 
 
 def principals_found(question: Question, *, after: str, most_rows: int) -> Found:
-    """The names after `after` of active principals of `question.subject_type` to whom it is permitted. One query."""
+    """The names after `after`, as the database sorts them, of active principals of `question.subject_type` to whom it is
+    permitted. At most three queries."""
     policy = question.policy
     if policy is None or policy.requires is None:
         return NOTHING
@@ -85,10 +84,7 @@ def principals_found(question: Question, *, after: str, most_rows: int) -> Found
     if not most_rows:
         total = rows.count()
         return Found([], total > 0, total)
-    # names sort by their bytes, as addresses do; the collation's name differs
-    rows = rows.annotate(id_in_bytes=Collate(F(name), "C" if connection.vendor == "postgresql" else "BINARY"))
-    rows = rows.filter(id_in_bytes__gt=after).order_by("id_in_bytes")
-    return _first(rows.values_list("id_in_bytes", flat=True), after, most_rows)
+    return _first(rows.filter(**{f"{name}__gt": after}).order_by(name).values_list(name, flat=True), after, most_rows)
 
 
 def operations_found(questions: list[Question], *, after: str, most_rows: int) -> Found:

@@ -2,16 +2,15 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from django.core.management.base import BaseCommand, CommandError
-from grants.active import active_generation
 
-from grants.engine import QUESTIONS_AT_ONCE
-from grants.facts import gather
+from authzconsole.strict_json import MalformedJson, json_from_bytes
+from grants.active import active_generation
+from grants.engine import QUESTIONS_AT_ONCE, answers
 from grants.policies.question import Question, QuestionError, question_from_json
-from grants.policies.wire import answer_as_json
 
 LONGEST_LINE_BYTES = 1_000_000
 
@@ -50,31 +49,22 @@ def lines_of(stream) -> Iterator[bytes | None]:
         yield None
 
 
-def read_question(line: bytes | None, generation: str) -> Question | str:
+def read_question(line: bytes | None, generation: str) -> Question | QuestionError:
     """The question of a line, or what is wrong with it."""
     if line is None:
-        return f"the line is longer than {LONGEST_LINE_BYTES:,} bytes"
+        return QuestionError(f"the line is longer than {LONGEST_LINE_BYTES:,} bytes")
     try:
-        return question_from_json(json.loads(line.decode("utf-8")), active_generation=generation)
-    except UnicodeDecodeError as error:
-        return f"the line is not UTF-8: byte {error.start + 1} cannot be read"
-    except json.JSONDecodeError as error:
-        return f"the line is not JSON: {error.msg} at column {error.colno}"
-    except RecursionError:
-        return "the line is nested too deeply"
-    except (QuestionError, ValueError) as error:
-        return str(error)
+        return question_from_json(json_from_bytes(line, what="the line"), active_generation=generation)
+    except MalformedJson as error:
+        return QuestionError(str(error))
+    except QuestionError as error:
+        return error
 
 
-def answer_batch(batch: Iterable[Question | str]) -> Iterator[dict]:
-    """One answer for each item, in order. One query."""
-    batch = list(batch)
-    facts = iter(gather([item for item in batch if isinstance(item, Question)]))
-    for item in batch:
-        if isinstance(item, str):
-            yield {"error": item}
-            continue
-        answer = answer_as_json(item, next(facts))
-        if item.broken:
-            answer = {"error": item.unknown} | answer
-        yield answer
+def answer_batch(batch: list[Question | QuestionError]) -> Iterator[dict]:
+    """One answer for each item, in order. One query for `QUESTIONS_AT_ONCE`."""
+    for item, answer in zip(batch, answers(batch), strict=True):
+        if isinstance(item, QuestionError):
+            yield {"error": str(item)}
+        else:
+            yield {"error": item.unknown} | answer if item.broken else answer

@@ -1,0 +1,66 @@
+"""AuthZEN: Subject, Resource and Action Search. Each result is permitted, and all that is permitted is found."""
+
+from authzconsole.api.callers import Caller
+from authzconsole.api.endpoint import endpoint
+from authzconsole.api.page_tokens import PageAsked, page_asked
+from authzconsole.api.refusal import Refused
+from authzconsole.models import TokenScope
+from entities.vocabulary import KINDS, Privilege
+from grants.active import active_generation
+from grants.policies.question import Question, question_from_json
+from grants.searching import NOTHING, entities_found, operations_found, principals_found
+
+MEMBERS = ("subject", "action", "resource", "context")
+# a privilege is asked of every kind of entity
+ANY_ACTION = {"name": Privilege.READ.value}
+
+
+@endpoint(TokenScope.DECIDE)
+def subject_search(caller: Caller, body: dict) -> dict:
+    if not caller.asks_about_all:
+        raise Refused(403, "your account may ask about itself only: who else may do something is not told")
+    body = _with(body, "subject", id="")
+    question = question_from_json(body, active_generation=active_generation().name)
+    page = _page(body, "subject", question)
+    found = NOTHING if question.unknown else principals_found(question, after=page.after, most_rows=page.most_rows)
+    return page.answered(found, [{"type": question.subject_type, "id": name} for name in found.ids])
+
+
+@endpoint(TokenScope.DECIDE)
+def resource_search(caller: Caller, body: dict) -> dict:
+    active = active_generation().name
+    body = _with(body, "resource", id="")
+    question = question_from_json(body, active_generation=active, of_kind=True)
+    caller.check_may_ask(question)
+    page = _page(body, "resource", question)
+    found = NOTHING if question.unknown else entities_found(
+        question, after=page.after, most_rows=page.most_rows, seen_only_in=None if caller.asks_about_all else active)
+    return page.answered(found, [{"type": question.target.kind, "id": key} for key in found.ids])
+
+
+@endpoint(TokenScope.DECIDE)
+def action_search(caller: Caller, body: dict) -> dict:
+    active = active_generation().name
+    body = body | {"action": ANY_ACTION}
+    question = question_from_json(body, active_generation=active)
+    caller.check_may_ask(question)
+    page = _page(body, "action", question)
+    found = NOTHING if question.unknown else operations_found(
+        _questions(body, question.target.kind, active), after=page.after, most_rows=page.most_rows)
+    return page.answered(found, [{"name": operation} for operation in found.ids])
+
+
+def _questions(body: dict, kind: str, active: str) -> list[Question]:
+    """Every operation of the kind, then the bare privileges."""
+    return [question_from_json(body | {"action": {"name": str(name)}}, active_generation=active)
+            for name in (*KINDS[kind].operations, *Privilege)]
+
+
+def _with(body: dict, member: str, **parts) -> dict:
+    """The body with other parts of one member; a member that is no object is left for the question to refuse."""
+    return body | {member: body[member] | parts} if isinstance(body.get(member), dict) else body
+
+
+def _page(body: dict, searched: str, question: Question) -> PageAsked:
+    asked = [body.get(member) for member in MEMBERS]
+    return page_asked(body, search=[searched, question.generation, *asked])

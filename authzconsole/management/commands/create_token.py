@@ -1,0 +1,30 @@
+"""Makes an API token and prints it: once, for it is kept nowhere."""
+
+from django.core.management.base import BaseCommand, CommandError
+
+from authzconsole.models import TokenScope
+from authzconsole.tokens import TokenError, token_create
+from grants.errors import GrantError
+from grants.journal import Author
+
+
+class Command(BaseCommand):
+    help = "Makes an API token of an account and prints it. It is not shown again."
+
+    def add_arguments(self, parser):
+        parser.add_argument("user", metavar="USER", help="the account that the token belongs to")
+        parser.add_argument("--scope", action="append", choices=TokenScope.values, required=True, dest="scopes",
+                            help="what it is good for; may be given more than once")
+        parser.add_argument("--days", type=int, default=90, help="how long it lives (default: %(default)s)")
+        parser.add_argument("--name", default="", help="what it is for, to tell it from others")
+
+    def handle(self, *, user, scopes, days, name, **options):
+        author = Author("create_token")
+        try:
+            issued = token_create(author=author, owner=user, name=name or " and ".join(scopes), scopes=scopes, days=days)
+        except (TokenError, GrantError) as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(issued.secret)
+        self.stderr.write(f"Token number {issued.token.pk} of {issued.token.owner}, until "
+                          f"{issued.token.expires_at:%Y-%m-%d %H:%M} UTC. It is not shown again; "
+                          f"`manage.py revoke_token {issued.token.pk}` ends it.")

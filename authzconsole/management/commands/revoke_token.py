@@ -1,0 +1,21 @@
+"""Ends an API token at once."""
+
+from django.core.management.base import BaseCommand, CommandError
+
+from authzconsole.tokens import TokenError, token_revoke
+from grants.errors import GrantError
+from grants.journal import Author
+
+
+class Command(BaseCommand):
+    help = "Revokes an API token: from now on it is good for nothing."
+
+    def add_arguments(self, parser):
+        parser.add_argument("number", metavar="NUMBER", type=int, help="the number that `create_token` gave")
+
+    def handle(self, *, number, **options):
+        try:
+            outcome = token_revoke(author=Author("revoke_token"), number=number)
+        except (TokenError, GrantError) as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(outcome.sentence)

@@ -1,0 +1,40 @@
+"""API tokens: what a service shows instead of a session."""
+
+from django.db import models
+
+from grants.models import User
+
+
+class TokenScope(models.TextChoices):
+    """What a token is good for."""
+
+    DECIDE = "decide", "Ask for decisions about any subject"
+    READ = "read", "Read what its owner may see"
+    ADMINISTER = "administer", "Change what its owner may change"
+
+
+class ApiToken(models.Model):
+    """One token, known only by its SHA-256: it is 256 random bits, so there is nothing to guess and nothing to salt.
+
+    scopes: values of TokenScope in their order, with a space between them.
+    """
+
+    name = models.CharField(max_length=100)
+    owner = models.ForeignKey(User, models.PROTECT, related_name="api_tokens")
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = models.CharField(max_length=40)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+        indexes = [models.Index(fields=["owner", "-created_at"], name="api_token_of_owner")]
+
+    def __str__(self):
+        return f"`{self.name}` (number {self.pk})"
+
+    @property
+    def scope_set(self) -> frozenset[str]:
+        return frozenset(self.scopes.split())

@@ -1,0 +1,72 @@
+"""What templates print: marks, numbers and times. Nothing here decides what may be shown."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+# kinds that a deployment registers have no mark of their own
+_DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "marks.svg").read_text()))
+_LEVEL_MARKS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
+_STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (1_000, "year"))
+
+
+@register.simple_tag
+def mark(name: str) -> SafeString:
+    """A picture from marks.svg; decoration beside words, so hidden from a screen reader."""
+    drawn = name if name in _DRAWN else "entity"
+    return format_html('<svg class="mark" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+                       static("marks.svg"), drawn)
+
+
+@register.filter
+def level_mark(level: str) -> str:
+    return _LEVEL_MARKS.get(level, "info")
+
+
+@register.filter
+def number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+@register.filter
+def counted(value: int, words: str) -> str:
+    """`3 entities`; words: `entity,entities`."""
+    one, many = words.split(",")
+    return f"{value:,} {one if value == 1 else many}"
+
+
+@register.filter
+def ago(at: datetime | None) -> SafeString | str:
+    """How long ago, with the exact time on hover."""
+    if at is None:
+        return ""
+    exactly = f"{at:%d %B %Y, %H:%M:%S} UTC"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exactly, _ago(at))
+
+
+def _ago(at: datetime) -> str:
+    figure = (timezone.now() - at).total_seconds()
+    if figure < 5:
+        return "just now"
+    for size, unit in _STEPS:
+        if figure < size:
+            return f"{int(figure)} {unit}{'' if int(figure) == 1 else 's'} ago"
+        figure /= size
+    return "long ago"
+
+
+@register.filter
+def lasting(seconds: float | None) -> str:
+    """`42 s` or `3 min 5 s`."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:,} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,84 @@
+"""Runs of analyses: start one, watch it, cancel it, read its report."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.java import java_problem
+from analytics.models import AnalysisRun, RunState
+from analytics.services import run_cancel, run_request
+from authzconsole.web.guard import administrators_only, overseers_only
+from authzconsole.web.paging import page_of_sequence
+from authzconsole.web.rendering import render_page, see_other, target_part
+from authzconsole.web.reports import report_parts
+from authzconsole.web.runs import listed_run, run_or_404, shown_run
+from grants.active import active_generation
+from grants.policies.catalogue import GENERATIONS
+
+RUNS_A_PAGE = 20
+
+
+@require_safe
+@overseers_only
+def analyses(request: HttpRequest) -> HttpResponse:
+    return _list_page(request, {name: request.GET.get(name, "") for name in ("generation", "namespace")})
+
+
+def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    runs = _Runs()
+    page = page_of_sequence(request, runs, most_rows=RUNS_A_PAGE, name="page")
+    return render_page(request, "analyses/list.html", {
+        "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
+        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
+        "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
+        "java_problem": java_problem(),
+    }, status=status)
+
+
+class _Runs:
+    """All runs, newest first, as something that can be counted and sliced."""
+
+    def __len__(self) -> int:
+        return AnalysisRun.objects.count()
+
+    def __getitem__(self, place: slice) -> list[AnalysisRun]:
+        return list(AnalysisRun.objects.select_related("requested_by").order_by("-requested_at", "-pk")[place])
+
+
+@require_POST
+@administrators_only
+def analysis_start(request: HttpRequest) -> HttpResponse:
+    given = {name: request.POST.get(name, "").strip() for name in ("generation", "namespace")}
+    try:
+        run = run_request(analysis=request.POST.get("analysis", ""), options={k: v for k, v in given.items() if v},
+                          requested_by=request.user)
+    except AnalysisError as error:
+        return _list_page(request, given, fault=str(error), status=400)
+    return see_other(reverse("analysis", args=[run.pk]))
+
+
+@require_safe
+@overseers_only
+def analysis(request: HttpRequest, pk: int) -> HttpResponse:
+    run = run_or_404(pk)
+    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer, "url": request.path,
+               "can_change": request.user.may_administer}
+    part = target_part(request)
+    if run.state == RunState.DONE:
+        context |= report_parts(request, run, part)
+    if part in ("rows", "namespaces") and run.state == RunState.DONE:
+        return render_page(request, f"analyses/_{part}.html", context)
+    return render_page(request, "analyses/_run.html" if part == "run" else "analyses/run.html", context)
+
+
+@require_POST
+@administrators_only
+def analysis_cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    run = run_or_404(pk)
+    if run_cancel(run=run):
+        messages.info(request, f"Run {run.pk} is being cancelled.")
+    else:
+        messages.info(request, f"Run {run.pk} was over already: nothing changed.")
+    return see_other(reverse("analysis", args=[run.pk]))

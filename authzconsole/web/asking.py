@@ -1,0 +1,81 @@
+"""May X do Y here, and why: the question from the URL, the answer with its tree."""
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+from authzconsole.web.answers import Answer, answer_of
+from entities.address import Address
+from entities.vocabulary import KINDS, Privilege, clip
+from grants.engine import check
+from grants.errors import PrincipalError
+from grants.names import principal_parts
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import Generation
+from grants.policies.question import Question, QuestionError, members_read, question_from_json
+
+FIELDS = ("subject", "operation", "generation", "artifact", "artifact_is_new", "dataset_type", "owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A further field that the chosen operation's rule reads."""
+
+    name: str
+    label: str
+    placeholder: str
+    value: str
+    is_flag: bool = False
+
+
+_LABELS = {
+    "artifact": ("From the artifact", "artifact:NAMESPACE.NAME"),
+    "artifact_is_new": ("The artifact is new", ""),
+    "dataset_type": ("With the custom dataset type", "dataset_type:NAMESPACE.NAME"),
+    "owner": ("Owned by the kerberos principal", "kerberosprincipal:NAME"),
+}
+
+
+def ask_section(request: HttpRequest, address: Address, generation: Generation) -> dict:
+    """The form as it was filled in, and the answer once a subject and an operation are chosen."""
+    given = {name: request.GET.get(name, "").strip() for name in FIELDS}
+    if not request.user.may_see_all:
+        given["subject"] = f"user:{request.user.username}"
+    chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
+    answer, fault = None, ""
+    if given["subject"] and given["operation"]:
+        try:
+            answer = _answered(request, address, given, generation)
+        except (QuestionError, PrincipalError) as error:
+            fault = str(error)
+    return {
+        "subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
+        "operations": KINDS[address.kind].operations, "privileges": list(Privilege), "generation": chosen,
+        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
+        "members": _members(chosen, address.kind, given), "answer": answer, "fault": fault,
+        "asked_url": request.build_absolute_uri() if answer else "",
+    }
+
+
+def _answered(request, address: Address, given: dict, generation: Generation) -> Answer:
+    question = question_of(address, given, generation)
+    return answer_of(check(question), request.user)
+
+
+def question_of(address: Address, given: dict, generation: Generation) -> Question:
+    """Raises QuestionError or PrincipalError naming the field at fault. A subject without a type is a user."""
+    subject = given["subject"] if ":" in given["subject"] else f"user:{given['subject']}"
+    type_, name = principal_parts(subject)
+    context = {member: given[member] for member in FIELDS[2:] if given.get(member)}
+    if "artifact_is_new" in context:
+        context["artifact_is_new"] = True
+    return question_from_json(
+        {"subject": {"type": type_, "id": name}, "action": {"name": given["operation"]}, "context": context,
+         "resource": {"type": address.kind, "id": address.key}},
+        active_generation=generation.name,
+    )
+
+
+def _members(generation: str, kind: str, given: dict) -> list[Member]:
+    return [Member(name, *_LABELS[name], clip(given[name], 600), name == "artifact_is_new")
+            for name in members_read(generation, kind, given["operation"])]

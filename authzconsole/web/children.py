@@ -1,0 +1,81 @@
+"""What lies directly in an entity: by kind and state, found by name, one page at a time."""
+
+from django.db.models import Count, F, QuerySet, Value
+from django.db.models.functions import Length, Substr
+from django.http import HttpRequest
+
+from authzconsole.web.cells import held_by, held_cells
+from authzconsole.web.counts import principals_by
+from authzconsole.web.paging import page_of_entities, url_with
+from authzconsole.web.places import place_of
+from entities.models import Entity, State
+from entities.selectors import children_of
+from entities.vocabulary import KINDS, child_kinds
+from grants.listing import shown_to
+from grants.policies.policy import Generation
+
+ROWS_A_PAGE = 25
+PARAMETERS = ("kind", "state", "find", "after", "before")
+
+
+def children_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """None for a kind that contains nothing."""
+    if not child_kinds(entity.kind):
+        return None
+    rows = children_of(entity)
+    if not request.user.may_see_all:
+        rows = rows.filter(shown_to(request.user, generation))
+    totals = list(rows.order_by().values_list("kind", "state").annotate(total=Count("pk")))
+    kind, state = request.GET.get("kind", ""), request.GET.get("state", "")
+    find = request.GET.get("find", "").strip()[:200]
+    page = _page(request, entity, rows, totals, kind, state, find)
+    return {
+        "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
+        "kind": kind, "state": state, "kinds": _kind_chips(request, totals, kind, state), "states": _states(totals, kind),
+        "is_filtered": bool(kind or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
+    }
+
+
+def _page(request, entity: Entity, rows: QuerySet, totals: list, kind: str, state: str, find: str):
+    if kind:
+        rows = rows.filter(kind=kind)
+    if state in State.values:
+        rows = rows.filter(state=state)
+    total = sum(n for k, s, n in totals if kind in ("", k) and (s == state or state not in State.values))
+    if find and "\0" not in find:
+        rows = _named(rows, entity, find)
+        total = rows.count()
+    return page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
+
+
+def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
+    """By the child's own name: the part of the key that the parent's key does not already say."""
+    if entity.kind == "instance":
+        return rows.filter(key__icontains=find)
+    beginning = Length(Value(entity.key)) + 2
+    return rows.annotate(own_name=Substr(F("key"), beginning)).filter(own_name__icontains=find)
+
+
+def _rows(request, entities: list[Entity]) -> list[dict]:
+    ids = [entity.pk for entity in entities]
+    if request.user.may_see_all:
+        principals = principals_by("id", ids)
+        return [{"place": place_of(e), "entity": e, "principals": sum(principals.get(e.pk, {}).values())} for e in entities]
+    held = held_by(request.user, ids)
+    return [{"place": place_of(e), "entity": e, "cells": held_cells(held[e.pk], e.state)} for e in entities]
+
+
+def _kind_chips(request, totals: list, kind: str, state: str) -> list[dict]:
+    by_kind: dict[str, int] = {}
+    for name, of, total in totals:
+        if of == state or state not in State.values:
+            by_kind[name] = by_kind.get(name, 0) + total
+    fresh = {"after": None, "before": None}
+    chips = [{"kind": "", "title": "All", "total": sum(by_kind.values()), "url": url_with(request, kind=None, **fresh)}]
+    chips += [{"kind": name, "title": KINDS[name].plural, "total": by_kind[name], "url": url_with(request, kind=name, **fresh)}
+              for name in KINDS if name in by_kind]
+    return [{**chip, "is_current": chip["kind"] == kind} for chip in chips]
+
+
+def _states(totals: list, kind: str) -> list[tuple[str, int]]:
+    return [(value, sum(n for k, s, n in totals if s == value and kind in ("", k))) for value in State.values]

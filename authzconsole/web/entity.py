@@ -1,0 +1,113 @@
+"""The page of one entity, made of parts that htmx can ask for one by one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.asking import ask_section
+from authzconsole.web.children import children_section
+from authzconsole.web.guard import address_or_404, entity_or_404
+from authzconsole.web.history import history_section
+from authzconsole.web.holders import holders_section
+from authzconsole.web.places import address_url, place_of
+from authzconsole.web.readiness import readiness_section
+from authzconsole.web.rendering import render_page, target_part
+from authzconsole.web.trail import trail_of
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import entity_at
+from entities.vocabulary import KINDS, child_kinds
+from grants.active import active_generation
+from grants.models import GroupGrant, UserGrant
+from grants.policies.policy import Generation
+
+Section = Callable[[HttpRequest, Entity, Generation], dict | None]
+
+
+def _asked(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    return ask_section(request, entity.address, generation)
+
+
+# by the id of the part; the template of each is entities/_<id>.html
+SECTIONS: dict[str, Section] = {
+    "children": children_section,
+    "holders": holders_section,
+    "ask": _asked,
+    "readiness": readiness_section,
+    "history": history_section,
+}
+
+VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: ("delete", "Delete"), State.DELETED: ("recreate", "Recreate")}
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What the state of an address that is not live means for its grants."""
+
+    level: str
+    text: str
+
+
+@require_safe
+def entity_page(request: HttpRequest, address: str) -> HttpResponse:
+    asked = address_or_404(address)
+    if request.user.may_see_all and entity_at(asked) is None:
+        return _unregistered(request, asked)
+    generation = active_generation()
+    entity = entity_or_404(request, address)
+    part = target_part(request)
+    if part in SECTIONS:
+        context = _part_context(request, entity, generation, part)
+        if context[part] is None:
+            raise Http404("there is no such part")
+        return render_page(request, f"entities/_{part}.html", context)
+    return render_page(request, "entities/page.html", _page_context(request, entity, generation))
+
+
+def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:
+    return {"entity": entity, "url": request.path, "can_change": request.user.may_administer,
+            "grant_url": address_url("grant", entity), part: SECTIONS[part](request, entity, generation)}
+
+
+def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
+    verb = VERBS[entity.state] if request.user.may_administer and entity.kind != "instance" else None
+    return context | {
+        "entity": entity, "place": place_of(entity), "trail": trail_of(entity, request.user, generation),
+        "title_place": place_of(entity, linked=False), "grant_url": address_url("grant", entity),
+        "describe_url": address_url("lifecycle-describe", entity),
+        "verb_url": address_url("lifecycle", entity, verb[0]) if verb else "", "url": request.path,
+        "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity), "verb": verb,
+        "can_change": request.user.may_administer, "generation": generation,
+        "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],
+    }
+
+
+def _hint(entity: Entity) -> Hint | None:
+    if entity.is_live:
+        return None
+    grants = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
+    one = grants == 1
+    if entity.state == State.PLANNED:
+        waiting = f"{grants:,} grant{' waits' if one else 's wait'} for it." if grants else "No grant waits for it."
+        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {waiting}")
+    if not grants:
+        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and no grant on it is left.")
+    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if one else 's'} "
+                           f"outlived it. If it is recreated, {'it applies' if one else 'they apply'} again at once.")
+
+
+def _own_hint(entity: Entity) -> Hint | None:
+    words = {State.PLANNED: ("planned", "does not exist yet"), State.DELETED: ("info", "no longer exists")}.get(entity.state)
+    return Hint(words[0], f"This {entity.kind_title} {words[1]}.") if words else None
+
+
+def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
+    """Who sees everything is told that the address is free, and how to begin with it."""
+    return render_page(request, "entities/unregistered.html", {
+        "place": place_of(address, linked=False), "address": address, "kind": KINDS[address.kind],
+        "can_change": request.user.may_administer and address.kind != "instance",
+        "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
+    }, status=404)

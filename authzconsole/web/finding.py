@@ -1,0 +1,49 @@
+"""Finding addresses and principals by a part of their names."""
+
+from django.contrib.auth.models import Group
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.guard import overseers_only
+from authzconsole.web.places import place_of
+from authzconsole.web.rendering import render_page
+from entities.selectors import search
+from grants.active import active_generation
+from grants.listing import visible_to
+from grants.models import User
+
+MOST_FOUND = 50
+MOST_SUGGESTED = 10
+FIELDS = ("principal", "subject", "deleter", "creator")
+
+
+@require_safe
+def search_page(request: HttpRequest) -> HttpResponse:
+    text = request.GET.get("q", "").strip()[:600]
+    rows = search(text)
+    if not request.user.may_see_all:
+        rows = rows.filter(visible_to(request.user, active_generation()))
+    found = list(rows[: MOST_FOUND + 1])
+    return render_page(request, "search.html", {
+        "searched": text, "rows": [{"place": place_of(entity), "entity": entity} for entity in found[:MOST_FOUND]],
+        "is_cut": len(found) > MOST_FOUND, "most": MOST_FOUND,
+    })
+
+
+@require_safe
+@overseers_only
+def suggest_principals(request: HttpRequest) -> HttpResponse:
+    """Options for a field that names a principal. Ordinary accounts get no lists of names."""
+    text = next((request.GET[name] for name in FIELDS if name in request.GET), "").strip()[:150].replace("\0", "")
+    type_, colon, name = text.partition(":")
+    wanted = {type_} if colon and type_ in ("user", "group") else {"user"} if "deleter" in request.GET else {"user", "group"}
+    names = _names(wanted, name if colon and type_ in ("user", "group") else text)
+    plain = "deleter" in request.GET
+    return render_page(request, "_pieces/options.html", {"options": [n.split(":", 1)[1] if plain else n for n in names]})
+
+
+def _names(types: set[str], text: str) -> list[str]:
+    users = User.objects.filter(username__icontains=text).order_by("username") if "user" in types else User.objects.none()
+    groups = Group.objects.filter(name__icontains=text).order_by("name") if "group" in types else Group.objects.none()
+    found = [f"user:{name}" for name in users.values_list("username", flat=True)[:MOST_SUGGESTED]]
+    return found + [f"group:{name}" for name in groups.values_list("name", flat=True)[:MOST_SUGGESTED]]

@@ -1,0 +1,21 @@
+"""The latest journal lines of one entity, for administrators and auditors."""
+
+from django.http import HttpRequest
+
+from authzconsole.web.places import principal_named
+from entities.models import Entity
+from grants.models import JournalLine
+from grants.policies.policy import Generation
+from grants.selectors import journal_lines
+
+MOST_LINES = 8
+
+
+def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    if not request.user.may_see_all:
+        return None
+    return {"lines": [_shown(line) for line in journal_lines(entity=str(entity))[:MOST_LINES]]}
+
+
+def _shown(line: JournalLine) -> dict:
+    return {"line": line, "principal": principal_named(line.principal) if line.principal else None}

@@ -1,0 +1,37 @@
+"""Who holds what on exactly one entity; for an ordinary account only what it holds itself."""
+
+from django.http import HttpRequest
+
+from authzconsole.web.cells import Held, group_privileges, held_by, held_cells, holder_cells
+from authzconsole.web.paging import page_of_sequence
+from authzconsole.web.places import principal_of
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.policies.policy import Generation
+from grants.selectors import Holder, holders_of
+
+ROWS_A_PAGE = 20
+
+
+def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    if not request.user.may_see_all:
+        return {"own": _own(request.user, entity)}
+    page = page_of_sequence(request, holders_of(entity), most_rows=ROWS_A_PAGE, name="holders")
+    through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
+    rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
+    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege)}
+
+
+def _row(holder: Holder, entity: Entity, through: dict, changeable: bool) -> dict:
+    groups = through.get(holder.principal.pk, {}) if holder.kind == "user" else {}
+    latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
+    return {
+        "principal": principal_of(holder), "latest": latest,
+        "cells": holder_cells(entity, str(holder), holder.grants, groups, changeable=changeable),
+    }
+
+
+def _own(user, entity: Entity) -> dict:
+    held: Held = held_by(user, [entity.pk])[entity.pk]
+    groups = sorted({name for names in dict(held.groups).values() for name in names})
+    return {"cells": held_cells(held, entity.state), "holds": bool(held.direct or groups), "groups": groups}

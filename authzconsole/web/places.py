@@ -1,0 +1,62 @@
+"""How an address and a principal are shown: what the pieces `address.html` and `principal.html` need."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from django.urls import reverse
+
+from entities.address import Address
+from entities.models import Entity
+from grants.selectors import Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address with its last part apart. url is empty where this account may not look."""
+
+    kind: str
+    lead: str
+    last: str
+    state: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.lead}{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPrincipal:
+    type: str
+    name: str
+    inactive: bool = False
+    members: int | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+def place_of(what: Entity | Address, *, linked: bool = True) -> Place:
+    address = what.address if isinstance(what, Entity) else what
+    text, last = str(address), address.name
+    url = entity_url(address) if linked else ""
+    return Place(address.kind, text[: len(text) - len(last)], last, getattr(what, "state", ""), url)
+
+
+def entity_url(address: Address | Entity) -> str:
+    return address_url("entity", address)
+
+
+def address_url(url_name: str, address: Address | Entity | str, *before: str) -> str:
+    """Addresses stand in URLs as they are written: `:`, `@` and `/` need no escape there."""
+    return reverse(url_name, args=[*before, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
+
+
+def principal_of(holder: Holder) -> ShownPrincipal:
+    return ShownPrincipal(holder.kind, holder.name, not holder.is_active, holder.members)
+
+
+def principal_named(text: str) -> ShownPrincipal:
+    """`user:alice`, for showing only."""
+    type_, _, name = text.partition(":")
+    return ShownPrincipal(type_, name)

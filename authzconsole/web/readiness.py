@@ -1,0 +1,55 @@
+"""Can this namespace be deleted: the immediate answer for one person, and what Spark last found for everybody."""
+
+from django.http import HttpRequest
+
+from analytics.selectors import latest_run
+from authzconsole.web.answers import MOST_GAPS, shown_gap
+from authzconsole.web.reports import namespace_summaries
+from entities.models import Entity
+from grants.journal import current_revision
+from grants.models import User
+from grants.policies.policy import Generation
+from grants.readiness import Readiness, readiness_of
+
+ANALYSIS = "delete-readiness"
+
+
+def readiness_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
+    if entity.kind != "namespace" or not entity.is_live or not request.user.may_see_all:
+        return None
+    name = request.GET.get("deleter", "").strip().removeprefix("user:")
+    user = User.objects.filter(username=name).first() if name and "\0" not in name else None
+    return {
+        "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
+        "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
+        "namespace": entity.key, "latest": latest_of(entity.key), "can_start": request.user.may_administer,
+    }
+
+
+def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
+    readiness = readiness_of(entity.address, user, generation)
+    principal = f"user:{user.username}"
+    return {
+        "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
+        "missing": [shown_gap(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
+        "missing_more": max(0, len(readiness.missing) - MOST_GAPS), "missing_total": len(readiness.missing),
+    }
+
+
+def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
+    if not user.is_active:
+        return f"{user.username} cannot delete it: the account is inactive, and denied everything."
+    verdict = "can delete it" if readiness.ready else "cannot delete it yet"
+    entities = "entity" if readiness.required == 1 else "entities"
+    return (f"{user.username} {verdict}: by the rules of `{generation.name}` this asks for ADMIN on {readiness.required:,} "
+            f"{entities}, and {readiness.held:,} {'is' if readiness.held == 1 else 'are'} held.")
+
+
+def latest_of(namespace: str) -> dict | None:
+    """The newest report that speaks of the namespace, what it says, and how many changes came after it."""
+    run = latest_run(ANALYSIS, namespace=namespace)
+    if run is None:
+        return None
+    return {"run": run, "summary": namespace_summaries(run, [namespace]).get(namespace),
+            "changes_since": max(0, current_revision() - (run.revision or 0))}

@@ -1,0 +1,125 @@
+"""Reading finished delete-readiness reports: figures, namespaces, and one row per namespace and user."""
+
+from collections.abc import Iterable
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from analytics.analyses import AnalysisError
+from analytics.models import AnalysisRun
+from analytics.results import ResultFilter, ResultPage, result_page
+from analytics.storage import StorageError
+from authzconsole.web.paging import numbered_page, page_number, url_with
+from authzconsole.web.places import entity_url
+from entities.address import Address
+
+ROWS_A_PAGE = 50
+NAMESPACES_A_PAGE = 25
+NAMES_SHOWN = 3
+FLAGS = {"yes": True, "no": False}
+
+COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"), ("held", "Held"), ("missing", "Missing"),
+           ("ready", "Can delete it"))
+
+
+def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> dict[str, dict]:
+    """The row of each of these namespaces; those that the report does not name are left out, all where its files are gone."""
+    names = list(names)
+    if run is None or not names:
+        return {}
+    try:
+        page = result_page(run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
+    except (AnalysisError, StorageError):
+        return {}
+    return {row["namespace"]: row for row in page.rows}
+
+
+def report_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
+    """What the page shows of a report; only `part` where htmx asks for one."""
+    try:
+        parts = {"figures": run.summary} if part not in ("rows", "namespaces") else {}
+        if part != "rows":
+            parts["namespaces"] = _namespaces(request, run)
+        if part != "namespaces":
+            parts["rows"] = _rows(request, run)
+    except (AnalysisError, StorageError) as error:
+        return {"report_fault": str(error)}
+    return parts
+
+
+def numbered_rows(run: AnalysisRun, table: str, *, number: int, most_rows: int, **asked) -> tuple[ResultPage, int]:
+    """The page of that number, or the last one there is, and its number."""
+    found = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **asked)
+    if found.rows or not found.total_rows:
+        return found, number if found.rows else 1
+    last = -(-found.total_rows // most_rows)
+    return result_page(run, table, first_row=(last - 1) * most_rows, most_rows=most_rows, **asked), last
+
+
+def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
+    found, number = numbered_rows(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
+                                  sort="nobody_can_delete", descending=True)
+    names = _ready_names(run, [row["namespace"] for row in found.rows if row["users_ready"]])
+    rows = [{**row, "names": names.get(row["namespace"], [])[:NAMES_SHOWN], "url": namespace_url(row["namespace"]),
+             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held(row),
+             "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
+            for row in found.rows]
+    page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=NAMESPACES_A_PAGE, name="namespaces")
+    return {"page": page, "rows": rows}
+
+
+def _held(row: dict) -> int:
+    return row["required"] - row["fewest_missing"] if row["fewest_missing"] is not None else 0
+
+
+def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]]:
+    """Who can delete each of these namespaces, by name; no more than a page could show."""
+    if not namespaces:
+        return {}
+    where = ResultFilter(equal={"ready": True}, among={"namespace": namespaces})
+    names: dict[str, list[str]] = {}
+    for row in result_page(run, where=where, most_rows=1_000).rows:
+        names.setdefault(row["namespace"], []).append(row["user"])
+    return names
+
+
+def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
+    given = {name: request.GET.get(name, "").strip() for name in ("namespace", "user", "ready", "sort")}
+    sort = given["sort"].removeprefix("-")
+    sort = sort if sort in dict(COLUMNS) else ""
+    found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
+                                  where=_where(run, given), descending=given["sort"].startswith("-"))
+    rows = [{**row, "namespace_url": namespace_url(row["namespace"]), "missing_url": _missing_url(run, row)}
+            for row in found.rows]
+    return {"page": numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page"),
+            "rows": rows, "given": given, "columns": _columns(request, sort, given["sort"]),
+            "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
+            "is_filtered": any(given[name] for name in ("namespace", "user", "ready")), "total": found.total_rows}
+
+
+def _where(run: AnalysisRun, given: dict) -> ResultFilter:
+    equal = {"ready": FLAGS[given["ready"]]} if given["ready"] in FLAGS else {}
+    containing = {"user": given["user"]} if given["user"] else {}
+    if name := given["namespace"].removeprefix("namespace:"):
+        # a whole name means that namespace, and not those whose names hold it
+        (equal if namespace_summaries(run, [name]) else containing)["namespace"] = name
+    return ResultFilter(equal=equal, containing=containing)
+
+
+def _columns(request: HttpRequest, sort: str, asked: str) -> list[dict]:
+    """Each head with the URL that sorts by it; a second click turns the order around."""
+    return [{"name": name, "title": title, "is_number": name in ("required", "held", "missing"),
+             "order": ("descending" if asked.startswith("-") else "ascending") if name == sort else "",
+             "url": url_with(request, sort=f"-{name}" if asked == name else name, page=None)} for name, title in COLUMNS]
+
+
+def namespace_url(name: str) -> str:
+    return entity_url(Address("namespace", name))
+
+
+def _missing_url(run: AnalysisRun, row: dict) -> str:
+    if not row["missing"]:
+        return ""
+    query = urlencode({"namespace": row["namespace"], "user": row["user"]})
+    return f"{reverse('analysis-missing', args=[run.pk])}?{query}"

@@ -1,0 +1,92 @@
+"""A client that calls as a service does, and a small platform of two people to ask about."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from authzconsole.tokens import token_create
+from entities.address import parse_address
+from entities.services import entity_ensure
+from entities.vocabulary import Privilege
+from grants.journal import Author
+from grants.models import Role, User
+from grants.principals import group_add, member_add, user_add
+from grants.services import grants_change
+
+OPERATOR = Author("test")
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class Api:
+    """POSTs JSON, or bytes as they are, with the headers of one caller."""
+
+    client: object
+    headers: dict
+
+    def post(self, path, body, *, content_type="application/json", **headers):
+        data = body if isinstance(body, bytes | str) else json.dumps(body)
+        # named again: the test client sends no content type with an empty body
+        headers = self.headers | {"Content-Type": content_type} | headers
+        return self.client.post(path, data, content_type=content_type, headers=headers)
+
+    def evaluate(self, body):
+        return self.post("/access/v1/evaluation", body)
+
+    def evaluate_all(self, body):
+        return self.post("/access/v1/evaluations", body)
+
+    def search(self, what, body):
+        return self.post(f"/access/v1/search/{what}", body)
+
+
+@pytest.fixture
+def service(db):
+    user_add(author=OPERATOR, name="service", is_principal=False)
+    return User.objects.get(username="service")
+
+
+@pytest.fixture
+def secret(service):
+    return token_create(author=OPERATOR, owner="service", name="a service", scopes=["decide"], days=1).secret
+
+
+@pytest.fixture
+def api(client, secret):
+    return Api(client, {"Authorization": f"Bearer {secret}"})
+
+
+@pytest.fixture
+def people(db):
+    """Alice may read and write the first dataset, Bob reads it through a group; nobody is told of the second."""
+    for name in ("alice", "bob"):
+        user_add(author=OPERATOR, name=name)
+    group_add(author=OPERATOR, name="readers")
+    member_add(author=OPERATOR, user="bob", group="readers")
+    for key in ("dataset:lab.record-1", "dataset:lab.record-2"):
+        entity_ensure(address=parse_address(key), state="live")
+    first = parse_address("dataset:lab.record-1")
+    grants_change(author=OPERATOR, grant=[
+        ("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE), ("group:readers", first, Privilege.READ),
+    ])
+
+
+@pytest.fixture
+def account(db):
+    """Makes an account of that role that can sign in."""
+    def made(name, role=Role.ORDINARY):
+        if not User.objects.filter(username=name).exists():
+            user_add(author=OPERATOR, name=name)
+        user = User.objects.get(username=name)
+        user.role = role
+        user.set_password(PASSWORD)
+        user.save()
+        return user
+
+    return made
+
+
+def request(subject="alice", operation="read", resource="lab.record-1", kind="dataset", subject_type="user", **members):
+    return {"subject": {"type": subject_type, "id": subject}, "action": {"name": operation},
+            "resource": {"type": kind, "id": resource}} | members

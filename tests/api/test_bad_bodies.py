@@ -1,0 +1,181 @@
+"""What is not a request: refused with one sentence, before any question is weighed."""
+
+import json
+
+import pytest
+
+from authzconsole.api.bodies import LONGEST_BODY_BYTES
+from authzconsole.api.evaluation import MOST_EVALUATIONS
+from authzconsole.strict_json import DEEPEST_NESTING, MalformedJson, json_from_bytes
+from tests.api.conftest import request
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
+
+ENDPOINTS = ["evaluation", "evaluations", "search/subject", "search/resource", "search/action"]
+WHOLE = json.dumps(request()).encode()
+BODIES = {
+    "empty": (b"", "the body is empty: send a JSON object"),
+    "white space": (b" \n", "the body is empty: send a JSON object"),
+    "broken": (b'{"subject":', "the body is not JSON: Expecting value at line 1, column 12"),
+    "an array": (b"[]", "the body must be a JSON object"),
+    "a string": (b'"alice"', "the body must be a JSON object"),
+    "null": (b"null", "the body must be a JSON object"),
+    "not a number": (WHOLE[:-1] + b', "context": {"a": NaN}}', "the body is not acceptable JSON: NaN is not a number in JSON"),
+    "infinity": (WHOLE[:-1] + b', "a": -Infinity}', "the body is not acceptable JSON: -Infinity is not a number in JSON"),
+    "twice": (WHOLE[:-1] + b', "subject": {"type": "user", "id": "bob"}}',
+              "the body is not acceptable JSON: `subject` stands more than once in one object"),
+    "twice, inside": (b'{"subject": {"type": "user", "id": "alice", "id": "bob"}}',
+                      "the body is not acceptable JSON: `id` stands more than once in one object"),
+    "1,000 deep": (b'{"context":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "the body is nested too deeply: 64 levels are allowed"),
+    "100,000 deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "the body is nested too deeply: 64 levels are allowed"),
+    "not UTF-8": (b'{"a": "\xff"}', "the body is not UTF-8: byte 8 cannot be read"),
+    "UTF-16": ('{"a": 1}'.encode("utf-16"), "the body is not UTF-8: byte 1 cannot be read"),
+    "a long number": (b'{"a": ' + b"1" * 5_000 + b"}", "the body is not acceptable JSON"),
+    "something after it": (WHOLE + b"{}", "the body is not JSON: Extra data"),
+}
+
+
+@pytest.mark.parametrize(("raw", "message"), BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_what_is_no_json_object_is_refused_with_a_sentence(api, endpoint, raw, message):
+    answer = api.post(f"/access/v1/{endpoint}", raw)
+    assert answer.status_code == 400 and answer["Content-Type"] == "application/json"
+    assert answer.json().startswith(message)
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx",
+                                          "multipart/form-data; boundary=x", "application/xml"])
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_another_content_type_is_refused_with_400(api, endpoint, content_type):
+    answer = api.post(f"/access/v1/{endpoint}", WHOLE, content_type=content_type)
+    assert (answer.status_code, answer.json()) == (400, "the Content-Type must be application/json")
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_the_content_type_of_json_may_carry_parameters(api, content_type):
+    assert api.post("/access/v1/evaluation", WHOLE, content_type=content_type).json() == {"decision": True}
+
+
+ERRORS = [
+    ({"subject": ...}, "`subject` is missing"),
+    ({"action": ...}, "`action` is missing"),
+    ({"resource": ...}, "`resource` is missing"),
+    ({"subject": {"id": "alice"}}, "`subject.type` is missing"),
+    ({"subject": {"type": "user"}}, "`subject.id` is missing"),
+    ({"action": {}}, "`action.name` is missing"),
+    ({"resource": {"id": "lab.record-1"}}, "`resource.type` is missing"),
+    ({"resource": {"type": "dataset"}}, "`resource.id` is missing"),
+    ({"subject": "alice"}, "`subject` must be an object"),
+    ({"subject": None}, "`subject` must be an object"),
+    ({"subject": ["user", "alice"]}, "`subject` must be an object"),
+    ({"action": "read"}, "`action` must be an object"),
+    ({"action": {"name": 123}}, "`action.name` must be a string"),
+    ({"action": {"name": None}}, "`action.name` must be a string"),
+    ({"subject": {"type": "user", "id": 7}}, "`subject.id` must be a string"),
+    ({"subject": {"type": True, "id": "alice"}}, "`subject.type` must be a string"),
+    ({"resource": {"type": "dataset", "id": ["lab.record-1"]}}, "`resource.id` must be a string"),
+    ({"subject": {"type": "user", "id": "alice", "properties": "x"}}, "`subject.properties` must be an object"),
+    ({"context": "now"}, "`context` must be an object"),
+    ({"context": []}, "`context` must be an object"),
+    ({"context": {"explain": "true"}}, "`context.explain` must be true or false"),
+    ({"context": {"generation": "newest"}}, "`context.generation`: `newest` is not a generation of rules"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), ERRORS)
+@pytest.mark.parametrize("endpoint", ["evaluation", "evaluations"])
+def test_a_malformed_evaluation_is_refused_with_the_member_at_fault(api, endpoint, changes, message):
+    body = {name: value for name, value in (request() | changes).items() if value is not ...}
+    answer = api.post(f"/access/v1/{endpoint}", body)
+    assert answer.status_code == 400 and answer.json().startswith(message)
+
+
+@pytest.mark.parametrize("text", [" alice", "alice ", "Alice", "ALICE", "alice\t", "user:alice"])
+def test_names_are_taken_as_they_are_sent(api, text):
+    assert api.evaluate(request(text)).json()["decision"] is False
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ({"evaluations": {}}, "`evaluations` must be an array"),
+    ({"evaluations": None}, "`evaluations` must be an array"),
+    ({"evaluations": "x"}, "`evaluations` must be an array"),
+    ({"evaluations": [{}], "options": []}, "`options` must be an object"),
+    ({"evaluations": [{}], "options": {"evaluations_semantic": "any"}}, "`options.evaluations_semantic` must be one of"),
+    ({"evaluations": [{}], "options": {"evaluations_semantic": []}}, "`options.evaluations_semantic` must be one of"),
+    ({"evaluations": [{}], "subject": "alice"}, "`subject` must be an object"),
+    ({"evaluations": [{}], "action": {"name": 123}}, "`action.name` must be a string"),
+    ({"evaluations": [{}], "context": 1}, "`context` must be an object"),
+    ({"evaluations": [{}] * (MOST_EVALUATIONS + 1)}, "`evaluations` holds 1,001 items; 1,000 are allowed in one request"),
+])
+def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
+    answer = api.evaluate_all(request() | body)
+    assert answer.status_code == 400 and answer.json().startswith(message)
+
+
+def test_a_batch_may_be_as_long_as_the_limit(api):
+    answer = api.evaluate_all(request() | {"evaluations": [{}] * MOST_EVALUATIONS})
+    assert answer.json()["evaluations"] == [{"decision": True}] * MOST_EVALUATIONS
+
+
+def test_a_body_over_the_limit_is_refused_with_413_and_the_limit(api):
+    long = request(context={"filler": "x" * LONGEST_BODY_BYTES})
+    answer = api.evaluate(long)
+    assert (answer.status_code, answer.json()) == (413, "the body is longer than 1,000,000 bytes, which is the limit")
+
+
+def test_a_body_of_exactly_the_limit_is_read(api):
+    raw = json.dumps(request(context={"filler": ""})).encode()
+    assert api.post("/access/v1/evaluation", raw + b" " * (LONGEST_BODY_BYTES - len(raw))).json() == {"decision": True}
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete", "patch", "options", "head"])
+def test_another_method_is_refused_with_405(client, method):
+    answer = getattr(client, method)("/access/v1/evaluation")
+    assert answer.status_code == 405 and answer["Allow"] == "POST"
+
+
+def test_the_metadata_are_for_reading(client):
+    assert client.head("/.well-known/authzen-configuration").status_code == 200
+    answer = client.post("/.well-known/authzen-configuration")
+    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["/access/v1/evaluation/", "/access/v1/evaluations/", "/access/v1/search/subject/",
+                                  "/.well-known/authzen-configuration/"])
+def test_paths_end_without_a_slash_and_are_not_redirected(api, path):
+    assert api.post(path, request()).status_code == 404
+
+
+def test_a_failure_of_the_console_itself_is_a_sentence_too(api, monkeypatch):
+    def fails(*args, **kwargs):
+        raise RuntimeError("the disk is on fire")
+
+    monkeypatch.setattr("authzconsole.api.evaluation.active_generation", fails)
+    api.client.raise_request_exception = False
+    answer = api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "r-7"})
+    assert answer.status_code == 500
+    assert answer.json() == "the console failed to answer; its log says why, at the request r-7"
+
+
+def test_brackets_inside_strings_are_no_nesting():
+    text = "[{" * 500 + '\\"' * 200
+    assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), what="it") == {"a": [text, {"b": text}]}
+
+
+def test_the_deepest_nesting_is_the_limit():
+    deepest = b"[" * DEEPEST_NESTING + b"]" * DEEPEST_NESTING
+    assert json_from_bytes(deepest, what="it")
+    with pytest.raises(MalformedJson, match="too deeply"):
+        json_from_bytes(b"[" + deepest + b"]", what="it")
+
+
+@pytest.mark.parametrize("raw", [b'"' + b'\\"' * 400_000, b'"\\' * 300_000, b'{"a' * 300_000, b"[" * 63 + b'"' * 500_000])
+def test_a_hostile_text_is_refused_in_time_that_grows_with_its_length(raw):
+    with pytest.raises(MalformedJson):
+        json_from_bytes(raw + b"[{" * 100, what="it")
+
+
+def test_many_members_that_stand_twice_are_refused_at_once():
+    members = ",".join(f'"{number}":1' for number in range(60_000))
+    with pytest.raises(MalformedJson, match="`7` stands more than once"):
+        json_from_bytes(f'{{{members},"7":2}}'.encode(), what="it")

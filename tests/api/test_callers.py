@@ -1,0 +1,183 @@
+"""Who may ask what: services by token, people by session, nobody else; and nobody learns what they may not see."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from authzconsole.models import ApiToken
+from authzconsole.tokens import token_create
+from entities.address import Address, parse_address
+from entities.services import entities_ensure, entity_ensure
+from entities.vocabulary import Privilege
+from grants.models import Role, User
+from grants.principals import user_set_active
+from grants.services import grants_change
+from tests.api.conftest import OPERATOR, PASSWORD, Api, request
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
+
+SUBJECT_SEARCH = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": {"type": "dataset", "id": "lab.record-1"}}
+RESOURCE_SEARCH = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
+PATHS = ["evaluation", "evaluations", "search/subject", "search/resource", "search/action"]
+
+
+def by_session(name):
+    client = Client()
+    assert client.login(username=name, password=PASSWORD)
+    return Api(client, {})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_is_told_to_authenticate_whatever_was_sent(client, path):
+    for body in (request(), {}, request(resource="lab.unregistered")):
+        answer = Api(client, {}).post(f"/access/v1/{path}", body)
+        assert answer.status_code == 401
+        assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
+        assert answer.json() == "sign in, or send an API token as `Authorization: Bearer TOKEN`"
+
+
+@pytest.mark.parametrize("header", ["Basic YWRhOnB3", "Token x", "Bearer", "Bearer ", "bearer nonsense", "Bearer a b", "Bearer é",
+                                    ""])
+def test_a_header_that_carries_no_known_token_is_refused_even_beside_a_session(account, header):
+    account("alice")
+    session = by_session("alice")
+    answer = Api(session.client, {"Authorization": header}).evaluate(request())
+    assert answer.status_code == 401 and answer["WWW-Authenticate"].startswith("Bearer ")
+
+
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"expires_at": timezone.now() - timedelta(seconds=1)}, "the token has expired"),
+    ({"revoked_at": timezone.now()}, "the token was revoked"),
+    ({"digest": "0" * 64}, "the token is not known here"),
+])
+def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, changes, reason):
+    ApiToken.objects.update(**changes)
+    answer = api.evaluate(request())
+    assert (answer.status_code, answer.json()) == (401, reason)
+    assert answer["WWW-Authenticate"] == (
+        f'Bearer realm="authorization console", error="invalid_token", error_description="{reason}"')
+
+
+def test_a_token_ends_with_the_account_that_owns_it(api):
+    user_set_active(author=OPERATOR, name="service", active=False)
+    assert api.evaluate(request()).json() == "the account of the token is inactive"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
+    secret = token_create(author=OPERATOR, owner="service", name="x", scopes=["read"], days=1).secret
+    answer = Api(client, {"Authorization": f"Bearer {secret}"}).post(f"/access/v1/{path}", request())
+    assert (answer.status_code, answer.json()) == (403, "the token lacks the scope `decide`")
+    assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
+
+
+def test_a_token_asks_about_anybody(api):
+    assert api.evaluate(request("bob")).json() == {"decision": True}
+    assert api.evaluate(request("readers", subject_type="group")).json() == {"decision": True}
+
+
+def test_an_ordinary_account_asks_about_itself_only(account):
+    account("bob")
+    bob = by_session("bob")
+    assert bob.evaluate(request("bob")).json() == {"decision": True}
+    others = [("alice", "user"), ("zoe", "user"), ("readers", "group"), ("bob", "robot")]
+    for body in (request(name, subject_type=subject_type) for name, subject_type in others):
+        answer = bob.evaluate(body)
+        assert answer.status_code == 403
+        assert answer.json() == "your account may ask about itself only, which is the subject user bob"
+
+
+def test_one_item_about_somebody_else_refuses_the_whole_batch(account):
+    account("bob")
+    answer = by_session("bob").evaluate_all({"evaluations": [request("bob"), request("alice")]})
+    assert answer.status_code == 403 and isinstance(answer.json(), str)
+
+
+def test_an_ordinary_account_searches_for_itself_only(account):
+    account("alice")
+    alice = by_session("alice")
+    assert alice.search("resource", RESOURCE_SEARCH).json()["results"] == [{"type": "dataset", "id": "lab.record-1"}]
+    assert alice.search("action", request()).status_code == 200
+    assert alice.search("subject", SUBJECT_SEARCH).status_code == 403
+    for what in ("resource", "action"):
+        assert alice.search(what, request("bob")).status_code == 403
+
+
+@pytest.mark.parametrize("role", [Role.ADMINISTRATOR, Role.AUDITOR])
+def test_administrators_and_auditors_ask_about_anybody(account, role):
+    account("olga", role)
+    session = by_session("olga")
+    assert session.evaluate(request("bob")).json() == {"decision": True}
+    assert len(session.search("subject", SUBJECT_SEARCH).json()["results"]) == 2
+
+
+def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(account, secret):
+    account("alice")
+    client = Client(enforce_csrf_checks=True)
+    assert client.login(username="alice", password=PASSWORD)
+    refused = Api(client, {}).evaluate(request())
+    assert refused.status_code == 403 and "no proof that this console made it" in refused.json()
+    client.cookies["csrftoken"] = "a" * 32
+    assert Api(client, {"X-CSRFToken": "a" * 32}).evaluate(request()).json() == {"decision": True}
+    assert Api(client, {"Authorization": f"Bearer {secret}"}).evaluate(request()).json() == {"decision": True}
+
+
+def test_a_superuser_is_nobody_in_a_decision(api):
+    User.objects.filter(username="bob").update(is_superuser=True, is_staff=True)
+    assert api.evaluate(request("bob", "write")).json() == {"decision": False}
+
+
+def test_a_revoke_is_seen_by_the_next_question(api):
+    assert api.evaluate(request()).json() == {"decision": True}
+    grants_change(author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)])
+    assert api.evaluate(request()).json() == {"decision": False}
+    assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
+
+
+def test_an_answer_is_kept_by_no_cache(api):
+    assert api.evaluate(request())["Cache-Control"] == "no-store"
+
+
+NAMESPACE = {"subject": {"type": "user", "id": "alice"}, "resource": {"type": "namespace", "id": "lab"}}
+
+
+@pytest.fixture
+def namespaces(db):
+    entities_ensure(states={Address("namespace", name): "live" for name in ("hidden", "shown")})
+    grants_change(author=OPERATOR, grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
+
+
+def test_a_search_does_not_tell_of_addresses_that_its_caller_does_not_see(account, api, namespaces):
+    """Whoever is allowed something everywhere is still told only of what they see."""
+    account("alice")
+    body = NAMESPACE | {"action": {"name": "delete-all-streams"}}
+    everywhere = {"hidden", "shown", "lab"}
+    assert {result["id"] for result in api.search("resource", body).json()["results"]} == everywhere
+    seen = {result["id"] for result in by_session("alice").search("resource", body).json()["results"]}
+    assert seen == everywhere - {"hidden"}
+
+
+def test_what_an_ordinary_account_sees_of_a_search_is_what_it_may_do_and_see(account, api, namespaces):
+    account("alice")
+    for operation in ("list", "get", "READ", "delete", "search"):
+        body = NAMESPACE | {"action": {"name": operation}}
+        assert by_session("alice").search("resource", body).json() == api.search("resource", body).json()
+
+
+def test_an_explanation_names_to_an_ordinary_account_nothing_that_the_question_did_not_name(account, api):
+    account("alice")
+    for number in range(3):
+        entity_ensure(address=parse_address(f"stream:lab.secret{number}"), state="live")
+    body = request(kind="namespace", resource="lab", operation="delete", context={"explain": True})
+    told, whole = by_session("alice").evaluate(body), api.evaluate(body)
+    assert told.json()["decision"] is whole.json()["decision"] is False
+    assert b"secret" in whole.content and b"secret" not in told.content
+    assert "missing" not in told.json()["context"]
+
+
+def test_an_explanation_without_hidden_addresses_is_told_whole(account, api):
+    account("bob")
+    body = request("bob", "write", context={"explain": True})
+    assert by_session("bob").evaluate(body).json() == api.evaluate(body).json()

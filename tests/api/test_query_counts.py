@@ -1,0 +1,73 @@
+"""A fixed number of queries for each endpoint, however much there is to look at."""
+
+import pytest
+
+from authzconsole.models import ApiToken
+from entities.address import Address
+from entities.services import entities_ensure
+from entities.vocabulary import Privilege
+from grants import permitted_principals, searching
+from grants.services import grants_change
+from tests.api.conftest import OPERATOR, PASSWORD, request
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
+
+TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALONG_THE_ENTITIES, CONTAINER, CROWD = [1] * 8
+
+
+@pytest.fixture(autouse=True)
+def many(people, api):
+    addresses = [Address("dataset", f"lab.d{number}") for number in range(50)]
+    entities_ensure(states=dict.fromkeys(addresses, "live"))
+    grants_change(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
+    # the first use of a token is noted, and the numbers of the permissions are read once
+    api.evaluate(request())
+    assert ApiToken.objects.get().last_used_at is not None
+
+
+@pytest.mark.parametrize(("path", "body", "expected"), [
+    ("evaluation", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("evaluation", request(context={"explain": True}), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("evaluation", request("zoe"), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("search/action", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("search/resource", request(), TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES),
+    ("search/resource", request("readers", subject_type="group"), TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES),
+    ("search/subject", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("search/subject", request(kind="namespace", resource="lab", operation="list"),
+     TOKEN + ACTIVE_GENERATION + CONTAINER + CROWD + QUESTION),
+    ("search/subject", request(kind="namespace", resource="lab", operation="delete"),
+     TOKEN + ACTIVE_GENERATION + CONTAINER + QUESTION),
+])
+def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_num_queries, path, body, expected):
+    with django_assert_num_queries(expected):
+        assert api.post(f"/access/v1/{path}", body).status_code == 200
+
+
+def test_a_subject_with_very_many_grants_takes_one_query_more(api, django_assert_num_queries, monkeypatch):
+    monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 10)
+    with django_assert_num_queries(TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES + ALONG_THE_ENTITIES):
+        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
+
+
+def test_a_crowded_namespace_takes_no_more_queries(api, django_assert_num_queries, monkeypatch):
+    monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", 10)
+    with django_assert_num_queries(TOKEN + ACTIVE_GENERATION + CONTAINER + CROWD + QUESTION):
+        answer = api.search("subject", request(kind="namespace", resource="lab", operation="list"))
+        assert len(answer.json()["results"]) == 2
+
+
+def test_a_request_by_session_takes_one_query_more(client, account, django_assert_num_queries):
+    account("alice")
+    assert client.login(username="alice", password=PASSWORD)
+    with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION):
+        assert client.post("/access/v1/evaluation", request(), content_type="application/json").json() == {"decision": True}
+
+
+def test_nobody_and_what_cannot_be_read_cost_nothing_more_than_knowing_who_calls(api, client, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert client.post("/access/v1/evaluation", request(), content_type="application/json").status_code == 401
+        assert client.get("/.well-known/authzen-configuration").status_code == 200
+        assert api.post("/access/v1/evaluation", "{", content_type="text/plain").status_code == 400
+    with django_assert_num_queries(TOKEN):
+        assert api.post("/access/v1/evaluation", "{").status_code == 400

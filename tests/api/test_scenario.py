@@ -1,0 +1,235 @@
+"""The groups of the AuthZEN certification scenario: Basic, Batch, Search and Discovery, ids only.
+
+The scenario's records are datasets here: alice reads and writes the first, bob only reads it.
+"""
+
+import pytest
+
+from entities.address import Address
+from entities.vocabulary import Privilege
+from grants.services import grants_change
+from tests.api.conftest import OPERATOR, request
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
+
+RULES = [("alice", "read", True), ("alice", "write", True), ("bob", "read", True), ("bob", "write", False)]
+EXTRAS = {
+    "context": {"context": {"time": "2026-01-01T00:00:00Z", "ip": "10.0.0.1"}},
+    "properties": {"subject": {"type": "user", "id": "alice", "properties": {"department": "x"}},
+                   "action": {"name": "read", "properties": {"method": "GET"}},
+                   "resource": {"type": "dataset", "id": "lab.record-1", "properties": {"status": "active"}}},
+    "unknown members": {"foo": "bar", "futureField": {"nested": [1, {"a": None}]}},
+}
+
+
+@pytest.mark.parametrize(("subject", "operation", "decision"), RULES)
+def test_basic_decides_as_the_fixture_says_and_answers_nothing_else(api, subject, operation, decision):
+    answer = api.evaluate(request(subject, operation))
+    assert answer.status_code == 200 and answer["Content-Type"] == "application/json"
+    assert answer.json() == {"decision": decision}
+
+
+@pytest.mark.parametrize("extra", EXTRAS.values(), ids=EXTRAS)
+def test_basic_is_not_moved_by_what_the_decision_does_not_need(api, extra):
+    assert api.evaluate(request() | extra).json() == {"decision": True}
+
+
+def test_basic_gives_the_same_decision_to_the_same_question(api):
+    assert len({api.evaluate(request("bob", "write")).content for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("changed", [{"subject": {"type": "user", "id": "zoe"}}, {"subject": {"type": "robot", "id": "alice"}},
+                                     {"resource": {"type": "spaceship", "id": "x"}}, {"action": {"name": "fly"}},
+                                     {"resource": {"type": "dataset", "id": "lab.unregistered"}},
+                                     {"resource": {"type": "dataset", "id": "not an address"}}])
+def test_basic_denies_what_it_does_not_know_with_status_200(api, changed):
+    answer = api.evaluate(request() | changed)
+    assert answer.status_code == 200 and answer.json()["decision"] is False
+
+
+def test_an_ill_formed_address_is_named_as_an_error_of_the_answer(api):
+    context = api.evaluate(request(resource="not an address")).json()["context"]
+    assert context["error"]["status"] == 400 and "`resource.id`" in context["error"]["message"]
+
+
+def test_basic_explains_only_when_asked(api):
+    answer = api.evaluate(request("bob", "write", context={"explain": True})).json()
+    assert answer["decision"] is False
+    assert answer["context"]["sentence"] == "Denied: user:bob lacks WRITE on dataset:lab.record-1."
+    assert answer["context"]["missing"] == [{"entity": "dataset:lab.record-1", "privilege": "WRITE"}]
+
+
+def test_a_generation_in_the_context_decides(api):
+    answers = {g: api.evaluate(request(context={"generation": g})).json()["decision"] for g in ("core", "proposed", "final")}
+    assert answers == {"core": False, "proposed": True, "final": True}
+
+
+DEFAULTS = {"subject": {"type": "user", "id": "bob"}, "resource": {"type": "dataset", "id": "lab.record-1"}}
+
+
+def test_batch_answers_each_item_in_order_from_the_defaults(api):
+    answer = api.evaluate_all(DEFAULTS | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]})
+    assert answer.json() == {"evaluations": [{"decision": True}, {"decision": False}]}
+
+
+def test_batch_items_may_be_complete(api):
+    answer = api.evaluate_all({"evaluations": [request("alice", "write"), request("bob", "write")]})
+    assert answer.json() == {"evaluations": [{"decision": True}, {"decision": False}]}
+
+
+def test_a_member_of_an_item_replaces_the_whole_default(api):
+    items = [{"context": {"generation": "core"}}, {"context": {"explain": True}}, {"subject": {"type": "user"}}]
+    answer = api.evaluate_all(request(context={"generation": "final", "explain": False}) | {"evaluations": [{}, *items]})
+    one, core, explained, halved = answer.json()["evaluations"]
+    assert (one, core["decision"]) == ({"decision": True}, False)
+    assert explained["decision"] and explained["context"]["generation"] == "final"
+    assert halved["decision"] is False and halved["context"]["error"]["message"] == "`subject.id` is missing"
+
+
+def test_a_batch_item_that_lacks_a_member_is_denied_in_its_place(api):
+    body = {"subject": DEFAULTS["subject"], "action": {"name": "read"}}
+    answer = api.evaluate_all(body | {"evaluations": [{"resource": DEFAULTS["resource"]}, {}, 7]})
+    assert answer.status_code == 200
+    first, second, third = answer.json()["evaluations"]
+    assert first == {"decision": True}
+    assert second["decision"] is False and second["context"]["error"] == {"status": 400, "message": "`resource` is missing"}
+    assert third["decision"] is False and third["context"]["error"]["message"] == "`evaluations[2]` must be an object"
+
+
+@pytest.mark.parametrize("evaluations", [{}, {"evaluations": []}])
+def test_without_items_a_batch_is_one_evaluation(api, evaluations):
+    assert api.evaluate_all(request() | evaluations).json() == {"decision": True}
+
+
+@pytest.mark.parametrize(("semantic", "expected"), [
+    ("execute_all", [True, False, True, False]), ("deny_on_first_deny", [True, False]), ("permit_on_first_permit", [True]),
+])
+def test_each_semantic_ends_at_its_deciding_item(api, semantic, expected):
+    items = [{"action": {"name": name}} for name in ("read", "write", "read", "write")]
+    answer = api.evaluate_all(DEFAULTS | {"evaluations": items, "options": {"evaluations_semantic": semantic}})
+    assert [one["decision"] for one in answer.json()["evaluations"]] == expected
+
+
+def test_an_item_that_cannot_be_read_counts_as_a_denial(api):
+    body = DEFAULTS | {"evaluations": [{}, {"action": {"name": "read"}}]}
+    stopping = body | {"options": {"evaluations_semantic": "deny_on_first_deny"}}
+    assert [len(api.evaluate_all(sent).json()["evaluations"]) for sent in (body, stopping)] == [2, 1]
+
+
+def ids(answer):
+    assert answer.status_code == 200
+    return [result.get("id") or result["name"] for result in answer.json()["results"]]
+
+
+SUBJECT_SEARCH = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": DEFAULTS["resource"]}
+RESOURCE_SEARCH = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
+ACTION_SEARCH = {"subject": {"type": "user", "id": "alice"}, "resource": DEFAULTS["resource"]}
+SEARCHES = {"subject": SUBJECT_SEARCH, "resource": RESOURCE_SEARCH, "action": ACTION_SEARCH}
+
+
+def test_search_finds_the_subjects_directly_and_through_groups(api):
+    answer = api.search("subject", SUBJECT_SEARCH)
+    assert answer.json() == {"results": [{"type": "user", "id": "alice"}, {"type": "user", "id": "bob"}]}
+    assert ids(api.search("subject", SUBJECT_SEARCH | {"subject": {"type": "group"}})) == ["readers"]
+
+
+def test_search_finds_the_resources(api):
+    assert api.search("resource", RESOURCE_SEARCH).json() == {"results": [{"type": "dataset", "id": "lab.record-1"}]}
+    of_group = RESOURCE_SEARCH | {"subject": {"type": "group", "id": "readers"}}
+    assert ids(api.search("resource", of_group)) == ["lab.record-1"]
+
+
+def test_search_finds_the_actions_and_each_of_them_evaluates_to_true(api):
+    found = ids(api.search("action", ACTION_SEARCH))
+    assert {"read", "write", "list", "READ", "WRITE"} <= set(found) and "drop" not in found
+    assert all(api.evaluate(request(operation=name)).json()["decision"] for name in found)
+
+
+@pytest.mark.parametrize("what", SEARCHES)
+def test_search_is_not_moved_by_a_context_that_no_rule_reads(api, what):
+    plain, other = (api.search(what, SEARCHES[what] | extra) for extra in ({}, {"context": {"time": "now"}, "foo": 1}))
+    assert plain.content == other.content
+
+
+@pytest.mark.parametrize("ignored", ["bob", "no such", "\0", 7, None])
+def test_search_ignores_the_id_of_what_it_searches(api, ignored):
+    for what in ("subject", "resource"):
+        body = SEARCHES[what] | {what: SEARCHES[what][what] | {"id": ignored}}
+        assert api.search(what, body).content == api.search(what, SEARCHES[what]).content
+    assert api.search("action", ACTION_SEARCH | {"action": ignored}).content == api.search("action", ACTION_SEARCH).content
+
+
+UNKNOWN = [{"subject": {"type": "user", "id": "zoe"}}, {"subject": {"type": "spaceship", "id": "x"}},
+           {"resource": {"type": "spaceship", "id": "x"}}, {"resource": {"type": "dataset", "id": "not an address"}},
+           {"action": {"name": "fly"}}, {"subject": {"type": "user", "id": "\ud800"}}]
+
+
+def is_searched(what, unknown):
+    """Of what is searched only the type is read."""
+    return what in unknown and unknown[what].get("type") != "spaceship"
+
+
+@pytest.mark.parametrize(("what", "unknown"), [(w, u) for w in SEARCHES for u in UNKNOWN if not is_searched(w, u)])
+def test_search_finds_nothing_for_what_it_does_not_know(api, what, unknown):
+    answer = api.search(what, SEARCHES[what] | unknown)
+    assert answer.status_code == 200 and answer.json() == {"results": []}
+
+
+@pytest.mark.parametrize(("what", "member", "value", "message"), [
+    ("subject", "action", ..., "`action` is missing"),
+    ("subject", "resource", {"type": "dataset"}, "`resource.id` is missing"),
+    ("subject", "subject", ..., "`subject` is missing"),
+    ("subject", "subject", {"id": "alice"}, "`subject.type` is missing"),
+    ("resource", "subject", ..., "`subject` is missing"),
+    ("resource", "subject", {"type": "user"}, "`subject.id` is missing"),
+    ("resource", "resource", {"id": "x"}, "`resource.type` is missing"),
+    ("resource", "action", {}, "`action.name` is missing"),
+    ("action", "resource", ..., "`resource` is missing"),
+    ("action", "resource", {"type": "dataset"}, "`resource.id` is missing"),
+    ("action", "subject", {"type": "user"}, "`subject.id` is missing"),
+])
+def test_a_search_that_lacks_a_member_is_refused(api, what, member, value, message):
+    body = {name: given for name, given in (SEARCHES[what] | {member: value}).items() if given is not ...}
+    answer = api.search(what, body)
+    assert (answer.status_code, answer.json()) == (400, message)
+
+
+def test_a_search_reads_what_the_question_brings_along(api):
+    """Creating with a custom type asks for more than creating; the search knows."""
+    body = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "create"}, "resource": {"type": "dataset"}}
+    grants_change(author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
+    owned = body | {"context": {"dataset_type": "dataset_type:lab.ours"}}
+    assert (ids(api.search("resource", body)), ids(api.search("resource", owned))) == (["lab.record-2"], [])
+    grants_change(author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
+    assert ids(api.search("resource", owned)) == ["lab.record-2"]
+
+
+def test_discovery_names_the_endpoints_by_the_setting_and_not_by_the_host(client, settings):
+    settings.PUBLIC_URL = "https://pdp.example.com"
+    settings.ALLOWED_HOSTS = ["*"]
+    answer = client.get("/.well-known/authzen-configuration", headers={"Host": "evil.example.org"})
+    assert answer.status_code == 200 and answer["Content-Type"] == "application/json"
+    assert answer.json() == {
+        "policy_decision_point": "https://pdp.example.com",
+        "access_evaluation_endpoint": "https://pdp.example.com/access/v1/evaluation",
+        "access_evaluations_endpoint": "https://pdp.example.com/access/v1/evaluations",
+        "search_subject_endpoint": "https://pdp.example.com/access/v1/search/subject",
+        "search_resource_endpoint": "https://pdp.example.com/access/v1/search/resource",
+        "search_action_endpoint": "https://pdp.example.com/access/v1/search/action",
+    }
+
+
+def test_every_endpoint_that_discovery_names_answers(api, client, settings):
+    named = client.get("/.well-known/authzen-configuration").json()
+    for name, url in named.items():
+        if name.endswith("_endpoint"):
+            assert api.post(url.removeprefix(settings.PUBLIC_URL), {}).status_code == 400
+
+
+def test_the_request_id_comes_back_on_every_answer(api, client):
+    for answer in (api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "abc-123"}),
+                   api.post("/access/v1/evaluation", "{", **{"X-Request-ID": "abc-123"}),
+                   client.post("/access/v1/evaluation", headers={"X-Request-ID": "abc-123"}),
+                   client.get("/.well-known/authzen-configuration", headers={"X-Request-ID": "abc-123"})):
+        assert answer["X-Request-ID"] == "abc-123"
+    assert api.evaluate(request())["X-Request-ID"]

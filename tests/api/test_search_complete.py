@@ -1,0 +1,126 @@
+"""Each search finds exactly what the evaluations permit: for users and groups, in every generation, whatever the page size."""
+
+import random
+
+import pytest
+
+from entities.address import Address
+from entities.vocabulary import CONTAINERS, KINDS, Privilege
+from grants import permitted_principals, searching
+from grants.facts import gather
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.decide import is_permitted
+from grants.policies.question import Question, members_read
+from grants.searching import entities_found, operations_found, principals_found
+from tests.random_tenants import _members, random_tenant, store
+
+SEEDS = range(4)
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=SEEDS)
+def tenant(request):
+    made = random_tenant(request.param)
+    store(made)
+    made.dice = random.Random(request.param)
+    return made
+
+
+@pytest.fixture(params=["collected", "one by one"])
+def way(request, monkeypatch):
+    """Both ways of looking: from the grants, and along the entities or principals."""
+    if request.param == "one by one":
+        monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 0)
+        monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", 0)
+
+
+def operations():
+    """Every operation and privilege of every kind in every generation that has a rule for it."""
+    for kind in KINDS:
+        for operation in (*KINDS[kind].operations, *map(str, Privilege)):
+            for generation in GENERATIONS.values():
+                yield kind, operation, generation.name
+
+
+def permitted(questions):
+    return [question for question, facts in zip(questions, gather(questions), strict=True) if is_permitted(question, facts)]
+
+
+def all_pages(find, question, size):
+    ids, after = [], ""
+    while True:
+        found = find(question, after=after, most_rows=size)
+        ids += found.ids
+        assert found.total in (None, len(ids) if not found.has_more else found.total)
+        if not found.has_more:
+            return ids
+        after = found.ids[-1]
+
+
+def test_a_resource_search_finds_every_registered_entity_that_the_operation_is_permitted_on(tenant, way):
+    subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups] + [("user", "nobody")]
+    met = 0
+    for kind, operation, generation in operations():
+        subject_type, subject = tenant.dice.choice(subjects)
+        given = _members(tenant, tenant.dice, members_read(generation, kind, operation))
+        asked = [Question(subject_type, subject, operation, address, generation, **given)
+                 for address in tenant.entities if address.kind == kind]
+        expected = sorted(question.target.key for question in permitted(asked))
+        whole = Question(subject_type, subject, operation, Address(kind, ""), generation, **given)
+        assert all_pages(entities_found, whole, tenant.dice.choice([1, 2, 1_000])) == expected, whole
+        met += len(expected)
+    assert met
+
+
+def test_a_subject_search_finds_every_active_principal_to_whom_the_operation_is_permitted(tenant, way):
+    met = 0
+    for kind, operation, generation in operations():
+        targets = [address for address in tenant.entities if address.kind == kind]
+        target = tenant.dice.choice([*targets, Address("namespace", "unregistered")])
+        if target.kind != kind:
+            continue
+        given = _members(tenant, tenant.dice, members_read(generation, kind, operation))
+        for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
+            asked = [Question(subject_type, name, operation, target, generation, **given) for name in names]
+            expected = {question.subject for question in permitted(asked)}
+            ids = all_pages(principals_found, Question(subject_type, "", operation, target, generation, **given), 2)
+            assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
+            met += len(expected)
+    assert met
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("operation", ["list", "delete", "delete-all-streams"])
+def test_a_subject_search_on_every_container_looks_inside_it(tenant, way, generation, operation):
+    unregistered = Address("namespace", "unregistered")
+    for target in [*(a for a in tenant.entities if a.kind in CONTAINERS), unregistered]:
+        if operation not in KINDS[target.kind].operations:
+            continue
+        asked = [Question("user", name, operation, target, generation) for name in tenant.users]
+        expected = {question.subject for question in permitted(asked)}
+        assert set(all_pages(principals_found, Question("user", "", operation, target, generation), 3)) == expected
+
+
+def test_an_action_search_finds_every_operation_and_privilege_that_is_permitted(tenant):
+    for target in tenant.entities:
+        for generation in GENERATIONS:
+            name = tenant.dice.choice(list(tenant.users))
+            asked = [Question("user", name, str(operation), target, generation)
+                     for operation in (*KINDS[target.kind].operations, *Privilege)]
+            expected = [question.operation for question in permitted(asked)]
+            for size in (1, 100):
+                assert all_pages(operations_found, asked, size) == expected
+
+
+def test_a_member_who_holds_something_everywhere_is_seen_by_each_way_alike(tenant, monkeypatch):
+    """The two ways give the same pages, not just the same sets."""
+    asked = [("dataset", "list", "final"), ("namespace", "list", "final"), ("stream", "delete", "existing"),
+             ("program", "start", "existing"), ("program", "get", "core")]
+    for kind, operation, generation in asked:
+        for subject in tenant.users:
+            question = Question("user", subject, operation, Address(kind, ""), generation)
+            monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 4_000)
+            collected = entities_found(question, after="", most_rows=3)
+            monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 0)
+            walked = entities_found(question, after="", most_rows=3)
+            assert (collected.ids, collected.has_more) == (walked.ids, walked.has_more)

@@ -1,0 +1,142 @@
+"""API tokens: shown once, kept as a digest, journaled, and noted when used without making anybody wait."""
+
+import io
+import sqlite3
+import time
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+from authzconsole.models import ApiToken
+from authzconsole.tokens import TokenError, TokenRefused, token_create, token_revoke, token_shown
+from grants.errors import NotAdministrator
+from grants.journal import Author, first_break
+from grants.models import JournalLine, Role, User
+from grants.principals import user_add, user_set_role
+from tests.api.conftest import OPERATOR
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada(db):
+    user_add(author=OPERATOR, name="ada")
+    user_set_role(author=OPERATOR, name="ada", role=Role.ADMINISTRATOR)
+    return User.objects.get(username="ada")
+
+
+def create(**changes):
+    return token_create(**{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes)
+
+
+def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
+    first, second = create(), create()
+    assert first.secret != second.secret and len(first.secret) == len("azc_") + 43
+    stored = str(list(ApiToken.objects.values())) + str(list(JournalLine.objects.values()))
+    assert first.secret not in stored and first.secret.removeprefix("azc_") not in stored
+    assert token_shown(first.secret) == first.token
+
+
+def test_scopes_stand_in_their_order_once(ada):
+    assert create(scopes=["read", "decide", "read"]).token.scopes == "decide read"
+
+
+def test_making_and_revoking_stand_in_the_journal(ada):
+    author = Author("ada", reason="ticket 7", user_id=ada.pk)
+    token = create(author=author).token
+    outcome = token_revoke(author=author, number=token.pk)
+    assert outcome.changed and not token_revoke(author=author, number=token.pk).changed
+    added, revoked = JournalLine.objects.order_by("-revision")[:2][::-1]
+    assert (added.action, added.principal, added.actor, added.reason) == ("token-add", "user:ada", "ada", "ticket 7")
+    assert added.detail.startswith(f"`ci` (number {token.pk}) for decide, until 20")
+    assert (revoked.action, revoked.detail) == ("token-revoke", f"`ci` (number {token.pk})")
+    assert first_break() is None
+
+
+def test_only_administrators_make_and_revoke_tokens(ada):
+    user_add(author=OPERATOR, name="bob")
+    bob = Author("bob", user_id=User.objects.get(username="bob").pk)
+    token = create().token
+    with pytest.raises(NotAdministrator):
+        create(author=bob)
+    with pytest.raises(NotAdministrator):
+        token_revoke(author=bob, number=token.pk)
+    assert ApiToken.objects.get().revoked_at is None
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"owner": "zoe"}, "`zoe` is no active account"), ({"owner": "a\0b"}, "is no active account"),
+    ({"name": " "}, "a token has a name of 1 to 100 characters"), ({"name": "x" * 101}, "a token has a name"),
+    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of decide, read, administer"),
+    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lives for 1 to 3,650 days"), ({"days": 3_651}, "lives for"),
+    ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary does not administer this console"),
+])
+def test_a_token_that_could_not_work_is_refused_and_nothing_is_written(ada, changes, message):
+    user_add(author=OPERATOR, name="ordinary")
+    before = JournalLine.objects.count()
+    with pytest.raises(TokenError, match=message):
+        create(**changes)
+    assert not ApiToken.objects.exists() and JournalLine.objects.count() == before
+
+
+def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
+    with pytest.raises(TokenError, match="no token with the number 7"):
+        token_revoke(author=OPERATOR, number=7)
+
+
+def test_use_is_noted_once_a_minute(ada, django_assert_num_queries):
+    secret = create().secret
+    token_shown(secret)
+    noted = ApiToken.objects.get().last_used_at
+    assert timezone.now() - noted < timedelta(seconds=5)
+    with django_assert_num_queries(1):
+        token_shown(secret)
+    assert ApiToken.objects.get().last_used_at == noted
+    ApiToken.objects.update(last_used_at=noted - timedelta(minutes=2))
+    token_shown(secret)
+    assert ApiToken.objects.get().last_used_at > noted - timedelta(minutes=1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_answer_waits_for_the_note_while_somebody_writes(ada):
+    if connection.vendor != "sqlite":
+        pytest.skip("other databases lock rows, not the whole file")
+    secret = create().secret
+    writer = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    try:
+        writer.execute("BEGIN IMMEDIATE")
+        started = time.monotonic()
+        assert token_shown(secret).last_used_at is None
+        assert time.monotonic() - started < 5
+        writer.execute("ROLLBACK")
+    finally:
+        writer.close()
+    token_shown(secret)
+    assert ApiToken.objects.get().last_used_at is not None
+
+
+def run(command, *arguments):
+    output, errors = io.StringIO(), io.StringIO()
+    call_command(command, *arguments, stdout=output, stderr=errors)
+    return output.getvalue(), errors.getvalue()
+
+
+def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
+    output, errors = run("create_token", "ada", "--scope", "decide", "--scope", "read", "--days", "9")
+    token = token_shown(output.strip())
+    assert token.scope_set == {"decide", "read"} and token.name == "decide and read"
+    assert timedelta(days=8) < token.expires_at - timezone.now() <= timedelta(days=9)
+    assert f"manage.py revoke_token {token.pk}" in errors
+    assert "is revoked" in run("revoke_token", str(token.pk))[0]
+    with pytest.raises(TokenRefused, match="was revoked"):
+        token_shown(output.strip())
+
+
+@pytest.mark.parametrize("arguments", [("create_token", "zoe", "--scope", "decide"), ("create_token", "ada"),
+                                       ("create_token", "ada", "--scope", "all"), ("revoke_token", "7")])
+def test_a_command_that_cannot_do_it_says_why(ada, arguments):
+    with pytest.raises(CommandError):
+        run(*arguments)

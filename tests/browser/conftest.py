@@ -1,0 +1,46 @@
+import pytest
+from playwright.sync_api import sync_playwright
+
+from authzconsole.ops import machine
+from tests.cast import PASSWORD
+
+OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+           "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def chromium(django_db_setup):
+    """A browser, closed after each module: while it is open a loop runs in this thread, in which Django refuses its database."""
+    program = machine.chromium()
+    if program is None:
+        pytest.fail("Chromium is missing; `make test` installs it")
+    with pytest.MonkeyPatch.context() as patched, sync_playwright() as playwright:
+        patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        browser = playwright.chromium.launch(executable_path=str(program), args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page_of(chromium, live_server):
+    """page_of("ada"): a page on which somebody of the cast has signed in. Faults of a page fail the test."""
+    contexts, faults = [], []
+
+    def sign_in(name, *, scripts=True, width=1280):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts,
+                                       base_url=live_server.url)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+        page.goto("/sign-in")
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("/")
+        return page
+
+    yield sign_in
+    for context in contexts:
+        context.close()
+    assert faults == []

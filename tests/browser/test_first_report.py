@@ -1,0 +1,65 @@
+"""One pass in a real browser: from the sign-in over a grant to the report that a real worker made with a real Spark."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.cast import house
+
+pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
+              pytest.mark.django_db(transaction=True)]
+
+REPORT_PATIENCE_MILLISECONDS = 240_000
+
+
+def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
+    house()
+    page = page_of("ada")
+
+    page.get_by_role("link", name="namespace:hr").click()
+    expect(page.get_by_role("heading", name="namespace:hr")).to_be_visible()
+    page.get_by_label("By this person, now").fill("dee")
+    page.get_by_role("button", name="Check", exact=True).click()
+    expect(page.locator("#readiness")).to_contain_text("dee cannot delete it yet")
+    expect(page.locator("#readiness")).to_contain_text("Missing 2")
+
+    page.get_by_role("link", name="dataset:hr.salaries").first.click()
+    page.get_by_label("May this person or group").fill("user:dee")
+    page.get_by_label("do this").select_option("read")
+    verdict = page.locator("#ask .verdict")
+    expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
+
+    grant = page.locator("#grant-form")
+    grant.get_by_label("Principal").fill("user:dee")
+    grant.get_by_label("READ").check()
+    grant.get_by_label("ADMIN").check()
+    grant.get_by_label("Reason, for the journal").fill("takes over the payroll")
+    grant.get_by_role("button", name="Grant").click()
+    expect(page.locator("#notices")).to_contain_text("Granted READ, ADMIN on dataset:hr.salaries to user:dee.")
+    expect(verdict).to_have_text("Allowed: user:dee holds READ on dataset:hr.salaries.")
+    expect(page.locator("#history")).to_contain_text("takes over the payroll")
+
+    page.get_by_role("link", name="Revoke READ from user:dee").click()
+    page.get_by_role("dialog").get_by_label("Reason, for the journal").fill("administers it only")
+    page.get_by_role("dialog").get_by_role("button", name="Revoke READ").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
+
+    page.locator(".trail").get_by_role("link", name="hr").click()
+    page.get_by_label("By this person, now").fill("dee")
+    page.get_by_role("button", name="Check", exact=True).click()
+    page.locator("#readiness").get_by_role("link", name="Grant ADMIN on namespace:hr").click()
+    page.get_by_role("dialog").get_by_role("button", name="Grant").click()
+    expect(page.locator("#readiness")).to_contain_text("dee can delete it")
+
+    page.get_by_role("button", name="Check with Spark who can delete it").click()
+    expect(page.get_by_role("heading", name="Delete readiness")).to_be_visible()
+    expect(page.locator("#rows")).to_be_visible(timeout=REPORT_PATIENCE_MILLISECONDS)
+    expect(page.locator(".run-bar")).to_contain_text("done")
+    row = page.locator("#rows tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_have_text(re.compile(r"namespace:hr\s*dee\s*2\s*2\s*0\s*yes"))
+
+    page.get_by_role("link", name="namespace:hr").first.click()
+    expect(page.locator("#readiness")).to_contain_text("1 person can delete it.")

@@ -1,0 +1,80 @@
+"""What the pages do where no script runs, with the keyboard, and at phone width."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.cast import house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
+         "/entities/dataset:sales.legacy", "/entities/dataset:sales.next", "/lifecycle/delete/namespace:sales", "/search?q=sales",
+         "/register?parent=namespace:sales", "/analyses/", "/password",
+         "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ"]
+
+
+def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/entities/dataset:sales.orders")
+    page.get_by_label("May this person or group").fill("user:out")
+    page.get_by_label("do this").select_option("read")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#ask .verdict")).to_have_text("Denied: user:out lacks READ on dataset:sales.orders.")
+    page.get_by_role("link", name="Grant READ on dataset:sales.orders").click()
+    expect(page.get_by_label("Principal")).to_have_value("user:out")
+    page.get_by_role("button", name="Grant").click()
+    expect(page.locator("#notices")).to_have_text("Granted READ on dataset:sales.orders to user:out.")
+    page.get_by_role("link", name="Revoke READ from user:out").click()
+    page.get_by_role("button", name="Revoke READ").click()
+    expect(page.locator("#notices")).to_have_text("Revoked READ on dataset:sales.orders from user:out.")
+    page.get_by_role("link", name="Delete dataset").click()
+    page.get_by_role("button", name="Delete dataset").click()
+    expect(page.locator("#notices")).to_contain_text("dataset:sales.orders was deleted")
+    expect(page.locator(".notice.warning")).to_contain_text("outlived it")
+
+
+def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/dataset:sales.orders")
+    page.keyboard.press("/")
+    page.keyboard.type("salaries")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="dataset:hr.salaries")).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="Revoke READ from user:dee").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("Reason, for the journal")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("link", name="Revoke READ from user:dee")).to_be_focused()
+
+
+def test_back_returns_to_what_was_shown_before(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/namespace:sales")
+    page.locator("#children").get_by_role("link", name="datasets").click()
+    expect(page.locator("#children tbody tr")).to_have_count(4)
+    page.go_back()
+    expect(page.locator("#children tbody tr")).to_have_count(6)
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_its_window(width, page_of):
+    house()
+    page = page_of("ada", width=width)
+    for url in PAGES:
+        page.goto(url)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
+
+
+def test_the_navigation_unfolds_at_phone_width(page_of):
+    house()
+    page = page_of("ada", width=390)
+    expect(page.get_by_role("link", name="Analyses")).to_be_hidden()
+    page.get_by_text("Menu", exact=True).click()
+    page.get_by_role("link", name="Analyses").click()
+    expect(page.get_by_role("heading", name="Analyses")).to_be_visible()

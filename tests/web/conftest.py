@@ -1,0 +1,27 @@
+import pytest
+from django.test import Client
+
+from tests.cast import house
+
+
+@pytest.fixture
+def cast(db):
+    return house()
+
+
+@pytest.fixture
+def browse(cast):
+    """browse("ada").get(...): a signed-in client of somebody of the cast; of nobody without a name."""
+    def client_of(name: str = "") -> Client:
+        client = Client()
+        if name:
+            client.force_login(cast[name])
+        return client
+
+    return client_of
+
+
+@pytest.fixture
+def htmx():
+    """The headers with which htmx asks for the part with that id."""
+    return lambda target: {"HX-Request": "true", "HX-Target": target}

@@ -1,0 +1,135 @@
+"""Who gets which page: unseen is 404, seen but not changeable is 403, and a stranger learns nothing."""
+
+import pytest
+
+from grants.models import JournalLine
+from tests.authors import everything
+
+ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
+PROGRAM = "/entities/program:sales.shop.workflow.daily"
+
+PAGES = [
+    # page, then the status for: ada, aud, ned, dee, grp, out
+    ("/", 200, 200, 200, 200, 200, 200),
+    ("/password", 200, 200, 200, 200, 200, 200),
+    ("/search?q=orders", 200, 200, 200, 200, 200, 200),
+    ("/entities/instance:cdap", 200, 200, 404, 404, 404, 404),
+    ("/entities/namespace:sales", 200, 200, 200, 200, 200, 404),
+    ("/entities/namespace:hr", 200, 200, 404, 404, 404, 404),
+    (ORDERS, 200, 200, 200, 200, 404, 404),
+    (SALARIES, 200, 200, 404, 404, 404, 404),
+    (PROGRAM, 200, 200, 200, 404, 200, 404),
+    ("/entities/dataset:sales.forecast", 200, 200, 404, 404, 200, 404),
+    ("/entities/dataset:sales.legacy", 200, 200, 404, 200, 404, 404),
+    (NOWHERE, 404, 404, 404, 404, 404, 404),
+    ("/entities/dataset:", 404, 404, 404, 404, 404, 404),
+    ("/entities/nonsense", 404, 404, 404, 404, 404, 404),
+    ("/entities/DATASET:sales.orders", 200, 200, 200, 200, 404, 404),
+    ("/entities/dataset:sales.b%00d", 404, 404, 404, 404, 404, 404),
+    ("/grant/dataset:sales.orders", 200, 403, 403, 403, 404, 404),
+    ("/revoke/dataset:sales.orders?principal=user:dee&privilege=READ", 200, 403, 403, 403, 404, 404),
+    ("/lifecycle/delete/dataset:sales.orders", 200, 403, 403, 403, 404, 404),
+    ("/lifecycle/explode/dataset:sales.orders", 404, 404, 404, 404, 404, 404),
+    ("/describe/dataset:sales.orders", 200, 403, 403, 403, 404, 404),
+    ("/register?parent=namespace:sales", 200, 403, 404, 404, 404, 404),
+    ("/suggest/principals?principal=n", 200, 200, 404, 404, 404, 404),
+    ("/analyses/", 200, 200, 404, 404, 404, 404),
+    ("/analyses/1/", 404, 404, 404, 404, 404, 404),
+    ("/nowhere", 404, 404, 404, 404, 404, 404),
+]
+
+WRITES = [
+    # POST, then the status for: aud, ned, dee, out
+    ("/grant/dataset:sales.orders", 403, 403, 403, 404),
+    ("/revoke/dataset:sales.orders", 403, 403, 403, 404),
+    ("/grant/dataset:hr.salaries", 403, 404, 404, 404),
+    ("/grant/dataset:sales.nothing", 403, 404, 404, 404),
+    ("/lifecycle/delete/dataset:sales.orders", 403, 403, 403, 404),
+    ("/describe/dataset:sales.orders", 403, 403, 403, 404),
+    ("/register", 403, 404, 404, 404),
+    ("/analyses/start", 403, 404, 404, 404),
+    ("/analyses/1/cancel", 403, 404, 404, 404),
+]
+
+
+@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse):
+    found = [browse(name).get(page).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
+    assert found == statuses
+
+
+@pytest.mark.parametrize("page", [page for page, *_ in PAGES if page != "/nowhere"])
+def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse):
+    response = browse().get(page)
+    assert response.status_code == 302
+    assert response.headers["Location"].startswith("/sign-in?next=/")
+
+
+@pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
+def test_nobody_but_an_administrator_writes(url, statuses, browse):
+    before = everything()
+    sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
+            "analysis": "delete-readiness", "description": "x"}
+    assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
+    assert everything() == before
+
+
+def test_an_unseen_entity_and_one_that_is_not_there_give_the_same_page(browse):
+    unseen, absent = (browse("dee").get(url).content for url in (SALARIES, NOWHERE))
+    assert unseen == absent
+
+
+def test_an_inactive_account_cannot_sign_in(browse):
+    assert browse("ina").get("/").status_code == 302
+
+
+def test_an_ordinary_account_gets_no_names_of_others(browse):
+    for url in ("/", "/entities/namespace:sales", ORDERS, f"{ORDERS}?operation=read", "/search?q=sales"):
+        text = browse("dee").get(url).content.decode()
+        for name in ("ned", "grp", "ina", "out", "operators"):
+            assert f">{name}<" not in text and f"user:{name}" not in text and f"group:{name}" not in text
+
+
+def test_an_ordinary_account_asks_only_about_itself(browse):
+    response = browse("dee").get(f"{ORDERS}?operation=read&subject=user:ned")
+    assert response.context["ask"]["answer"].decision.question.principal == "user:dee"
+
+
+def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
+    response = browse("dee").get("/entities/namespace:sales?operation=delete")
+    text = response.content.decode()
+    assert response.context["ask"]["answer"].decision.allowed is False
+    assert "customers" not in text and "etl-1.0" not in text
+    assert "entities that your account does not see" in text
+    assert response.context["ask"]["answer"].missing == []
+
+
+def test_the_same_denial_is_complete_for_an_auditor(browse):
+    response = browse("aud").get("/entities/namespace:sales?operation=delete&subject=user:dee")
+    assert {str(gap.address) for gap in response.context["ask"]["answer"].missing} >= {"dataset:sales.customers"}
+
+
+def test_counts_count_only_what_the_account_sees(browse):
+    seen = {name: browse(name).get("/entities/namespace:sales").context["children"]["total"] for name in ("ada", "dee", "grp")}
+    assert seen == {"ada": 6, "dee": 2, "grp": 2}
+    inside = browse("dee").get("/").context["namespaces"]["rows"][0]["inside"]
+    assert inside == [("dataset", "1 dataset", 1)]
+
+
+def test_readiness_is_withheld_from_ordinary_accounts(browse, htmx):
+    assert browse("ned").get("/entities/namespace:sales").context["readiness"] is None
+    assert browse("ned").get("/entities/namespace:sales", headers=htmx("readiness")).status_code == 404
+
+
+def test_an_auditor_sees_no_form_that_writes(browse):
+    for url in ("/", "/entities/namespace:sales", ORDERS, "/analyses/"):
+        text = browse("aud").get(url).content.decode().replace('action="/sign-out" method="post"', "")
+        assert 'method="post"' not in text
+        assert "/revoke/" not in text and "/grant/" not in text and "/lifecycle/" not in text
+
+
+def test_looking_writes_no_journal_line(browse):
+    before = JournalLine.objects.count()
+    for page, *_ in PAGES:
+        browse("ada").get(page)
+    assert JournalLine.objects.count() == before

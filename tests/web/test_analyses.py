@@ -1,0 +1,199 @@
+"""The pages of runs and their reports. The reports here are written by hand; Spark's own are in tests/spark."""
+
+import csv
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from django.utils import timezone
+
+from analytics.analyses import analysis_named
+from analytics.models import AnalysisRun, RunState
+from analytics.snapshot import arrow_schema
+from grants.journal import current_revision
+
+ANALYSIS = "delete-readiness"
+
+ROWS = {
+    "rows": [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales", "ned", 6, 6, 0, True),
+             ("sales", "zed", 6, 6, 0, True)],
+    "namespaces": [("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)],
+    "detail": [("hr", "dee", "dataset:hr.salaries"), ("hr", "dee", "namespace:hr"), ("sales", "dee", "application:sales.shop")],
+}
+SUMMARY = {"namespaces": 3, "namespaces_somebody_can_delete": 1, "namespaces_nobody_can_delete": 2, "pairs": 4, "pairs_ready": 2,
+           "detail_rows": 3, "detail_is_written": True}
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch, settings, tmp_path):
+    """No worker is told of anything, and reports lie in a folder of the test's own."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    told = []
+    monkeypatch.setattr("analytics.services._send", told.append)
+    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "")
+    monkeypatch.setattr("analytics.selectors.worker_is_present", lambda: True)
+    return told
+
+
+@pytest.fixture
+def report(cast, tmp_path):
+    run = AnalysisRun.objects.create(
+        analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state=RunState.DONE, summary=SUMMARY,
+        revision=current_revision(), result_folder="results/by-hand", started_at=timezone.now(), finished_at=timezone.now(),
+        requested_by=cast["ada"])
+    for name, rows in ROWS.items():
+        table = analysis_named(ANALYSIS).table(name)
+        folder = tmp_path / run.result_folder / name
+        folder.mkdir(parents=True)
+        columns = [pa.array(values) for values in zip(*rows, strict=True)]
+        pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet")
+    return run
+
+
+def rows_of(response) -> list[tuple]:
+    return [(row["namespace"], row["user"], row["missing"]) for row in response.context["rows"]["rows"]]
+
+
+@pytest.mark.parametrize(("namespace", "scope"), [("", "every namespace"), ("sales", "namespace:sales"),
+                                                  ("namespace:sales", "namespace:sales")])
+def test_starting_leads_to_the_run_and_tells_the_worker(namespace, scope, browse, sent, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        response = browse("ada").post("/analyses/start", {"analysis": ANALYSIS, "namespace": namespace})
+    run = AnalysisRun.objects.get()
+    assert (response.status_code, response.headers["Location"]) == (303, f"/analyses/{run.pk}/")
+    assert (sent, run.requested_by.username, run.options["generation"]) == ([run], "ada", "final")
+    page = browse("aud").get(response.headers["Location"])
+    assert scope in page.content.decode() and "It starts within seconds." in page.content.decode()
+
+
+@pytest.mark.parametrize(("sent_form", "fault"), [
+    ({"analysis": "nonsense"}, "`nonsense` is not an analysis"),
+    ({}, "`` is not an analysis"),
+    ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
+    ({"analysis": ANALYSIS, "namespace": "a b"}, "holds a character"),
+    ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
+])
+def test_an_analysis_that_cannot_run_is_explained_and_not_kept(sent_form, fault, browse):
+    response = browse("ada").post("/analyses/start", sent_form)
+    assert response.status_code == 400 and fault in response.context["fault"]
+    assert not AnalysisRun.objects.exists()
+
+
+def test_a_waiting_run_says_why_it_waits(browse, monkeypatch):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
+    text = browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    assert "Redis does not answer at redis://here. The run is kept and starts when it does." in text
+
+
+def test_a_run_is_cancelled_by_an_administrator(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    response = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
+    assert "Run " in response.content.decode() and "it has no report" in response.content.decode()
+    run.refresh_from_db()
+    assert run.state == RunState.CANCELLED
+    again = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
+    assert "was over already: nothing changed" in again.content.decode()
+
+
+def test_a_failed_run_shows_its_sentence(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="failed",
+                                     error="Spark ran out of memory")
+    assert "Spark ran out of memory" in browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+
+
+def test_a_running_run_shows_its_stage_and_how_far_it_is(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="running",
+                                     stage="computing", tasks_done=3, tasks_total=12, started_at=timezone.now())
+    text = browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    assert '<progress value="225" max="400"' in text and "3 of 12 tasks" in text
+    assert 'class="present" aria-current="step">Computing' in text
+
+
+def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.analyses.java_problem", lambda: "Java is missing: install it")
+    assert "Java is missing: install it" in browse("ada").get("/analyses/").content.decode()
+
+
+def test_a_report_gives_the_figures_first_then_the_namespaces_then_the_rows(report, browse):
+    response = browse("aud").get(f"/analyses/{report.pk}/")
+    text = response.content.decode()
+    assert text.index("that nobody can delete") < text.index("By namespace") < text.index("By namespace and user")
+    assert [(row["namespace"], row["names"], row["nearest_user"]) for row in response.context["namespaces"]["rows"]] == [
+        ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
+    assert rows_of(response) == [("hr", "dee", 2), ("sales", "dee", 5), ("sales", "ned", 0), ("sales", "zed", 0)]
+
+
+@pytest.mark.parametrize(("query", "users"), [
+    ("namespace=sales", ["dee", "ned", "zed"]), ("namespace=namespace:hr", ["dee"]), ("namespace=ALE", ["dee", "ned", "zed"]),
+    ("namespace=' OR 1=1 --", []), ("namespace=empty", []), ("user=E", ["dee", "dee", "ned", "zed"]),
+    ("ready=yes", ["ned", "zed"]), ("ready=no&user=de", ["dee", "dee"]), ("ready=perhaps", ["dee", "dee", "ned", "zed"]),
+    ("sort=-missing", ["dee", "dee", "ned", "zed"]), ("sort=user&ready=yes", ["ned", "zed"]),
+    ("sort=-user", ["zed", "ned", "dee", "dee"]), ("sort=password", ["dee", "dee", "ned", "zed"]),
+    ("page=9999", ["dee", "dee", "ned", "zed"]), ("page=0&namespaces=77", ["dee", "dee", "ned", "zed"]),
+])
+def test_rows_are_filtered_and_sorted(query, users, report, browse, htmx):
+    response = browse("aud").get(f"/analyses/{report.pk}/?{query}", headers=htmx("rows"))
+    assert [user for _, user, _ in rows_of(response)] == users
+    assert "<html" not in response.content.decode()
+
+
+def test_a_column_that_is_clicked_twice_turns_around(report, browse):
+    def order(query):
+        columns = browse("aud").get(f"/analyses/{report.pk}/{query}").context["rows"]["columns"]
+        return next((c["order"], c["url"]) for c in columns if c["name"] == "user")
+
+    assert order("")[0] == "" and order("?sort=user")[0] == "ascending" and order("?sort=-user")[0] == "descending"
+    assert order("?sort=user")[1].endswith("sort=-user") and order("?sort=-user")[1].endswith("sort=user")
+
+
+def test_a_row_leads_to_what_is_missing(report, browse):
+    row = browse("ada").get(f"/analyses/{report.pk}/?namespace=hr").context["rows"]["rows"][0]
+    response = browse("ada").get(row["missing_url"])
+    assert [str(gap.address) for gap in response.context["gaps"]] == ["dataset:hr.salaries", "namespace:hr"]
+    assert "/grant/dataset:hr.salaries?principal=user:dee&amp;privilege=ADMIN" in response.content.decode()
+    assert "/grant/" not in browse("aud").get(row["missing_url"]).content.decode()
+
+
+def test_a_detail_that_was_left_out_says_where_it_is_to_be_had(report, browse):
+    AnalysisRun.objects.update(summary=SUMMARY | {"detail_is_written": False})
+    text = browse("aud").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee").content.decode()
+    assert "manage.py analyze with --detail" in text
+
+
+def test_the_report_can_be_downloaded_as_csv(report, browse):
+    response = browse("aud").get(f"/analyses/{report.pk}/rows.csv")
+    lines = list(csv.reader(io.StringIO(response.getvalue().decode())))
+    assert lines[0] == ["namespace", "user", "required", "held", "missing", "ready"]
+    assert lines[1:] == [[str(value).lower() if isinstance(value, bool) else str(value) for value in row] for row in ROWS["rows"]]
+    assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}.csv"'
+
+
+def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
+    for url in ("", "?namespace=hr", "missing?namespace=hr&user=dee", "rows.csv"):
+        response = browse("aud").get(f"/analyses/{report.pk}/{url}", follow=True)
+        assert response.status_code == 200 and "run the analysis again" in response.content.decode()
+    assert browse("aud").get("/").context["namespaces"]["rows"][0]["report"] is None
+
+
+def test_the_namespace_list_and_the_namespace_page_quote_the_newest_report(report, browse):
+    text = browse("aud").get("/").content.decode()
+    assert "2 people" in text and "nobody; dee lacks 2 of 2" in text
+    page = browse("aud").get("/entities/namespace:hr")
+    assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
+    assert "dee comes closest and lacks 2 of 2" in page.content.decode()
+
+
+def test_a_report_says_how_much_changed_since(report, browse):
+    browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
+        assert "1 change since" in browse("aud").get(url).content.decode()
+
+
+def test_a_report_costs_the_same_queries_however_long_it_is(report, browse, django_assert_max_num_queries):
+    client = browse("aud")
+    client.get(f"/analyses/{report.pk}/")
+    with django_assert_max_num_queries(5):
+        client.get(f"/analyses/{report.pk}/")

@@ -1,0 +1,120 @@
+"""The look: strict about what a page may load, readable in both modes, one meaning per class."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from analytics.models import AnalysisRun
+
+STATIC = Path(settings.BASE_DIR) / "authzconsole" / "static"
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates").rglob("*.html"))
+URLS = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
+        "/entities/dataset:sales.forecast", "/entities/dataset:sales.legacy", "/entities/dataset:sales.next",
+        "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
+        "/lifecycle/delete/namespace:sales", "/lifecycle/recreate/dataset:sales.legacy", "/register?parent=namespace:sales",
+        "/describe/dataset:sales.orders", "/search?q=orders", "/search", "/analyses/", "/password", "/nowhere"]
+
+FORBIDDEN = {
+    "an inline style": re.compile(r"\sstyle\s*=|<style\b"),
+    "an event handler": re.compile(r"\son[a-z]+\s*=|\shx-on\b|\sdata-hx-on\b"),
+    "an inline script": re.compile(r"<script(?![^>]*\ssrc=)|javascript:"),
+    "something from elsewhere": re.compile(r"(?:src|href|action)=\"(?:https?:)?//"),
+}
+
+
+def faults(text: str) -> list[str]:
+    return [what for what, pattern in FORBIDDEN.items() if pattern.search(text)]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_holds_what_the_content_security_policy_forbids(template):
+    assert faults(template.read_text()) == []
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_page_holds_what_the_content_security_policy_forbids(url, browse):
+    response = browse("ada").get(url)
+    # a link to an answer is written whole, so that it can be passed on
+    text = response.content.decode().replace('href="http://testserver/', 'href="/')
+    assert faults(text) == []
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_the_scan_finds_what_it_looks_for():
+    found = [faults(text) for text in ('<p style="x">', '<p onclick="x">', "<script>x</script>", '<a href="//elsewhere/">',
+                                       '<button hx-on:click="x">', '<script src="/a.js" defer></script>')]
+    assert found == [["an inline style"], ["an event handler"], ["an inline script"], ["something from elsewhere"],
+                     ["an event handler"], []]
+
+
+def test_htmx_neither_evaluates_nor_styles_nor_keeps_pages(browse):
+    text = browse("ada").get("/").content.decode()
+    for setting in ('"includeIndicatorStyles": false', '"allowEval": false', '"historyCacheSize": 0', '"selfRequestsOnly": true'):
+        assert setting in text
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_every_field_has_a_label_and_every_id_is_there_once(url, browse):
+    text = browse("ada").get(url).content.decode()
+    ids = re.findall(r'\sid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for field in re.findall(r"<(?:input|select|textarea)\b[^>]*>", text):
+        if 'type="hidden"' in field or 'type="checkbox"' in field:
+            continue
+        assert f'for="{re.search(r"id=.([^ >]+?).(?: |>)", field)[1]}"' in text, field
+
+
+def test_a_running_run_asks_again_and_one_that_is_over_does_not(browse, htmx):
+    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
+                                     state="running", stage="spark")
+    client, url = browse("ada"), f"/analyses/{run.pk}/"
+    page = client.get(url).content.decode()
+    assert 'hx-trigger="every 1s"' in page and '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
+    assert 'hx-trigger="every 1s"' in client.get(url, headers=htmx("run")).content.decode()
+    AnalysisRun.objects.update(state="failed", error="the disk is full")
+    part = client.get(url, headers=htmx("run")).content.decode()
+    assert "every 1s" not in part and "the disk is full" in part and "<html" not in part
+
+
+# Tokens
+
+TEXT = ("ink", "ink-2", "ink-3", "accent", "allowed", "denied", "warning", "planned")
+SURFACES = ("ground", "surface", "sunken")
+ON_TINT = ("accent", "allowed", "denied", "warning", "planned")
+
+
+def tokens(mode: str) -> dict[str, str]:
+    text = (STATIC / "console.css").read_text()
+    light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
+    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
+    return found if mode == "light" else found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark.split("\n}\n", 1)[0]))
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_all_text_keeps_its_contrast(mode):
+    colours = tokens(mode)
+    pairs = [(text, surface) for text in TEXT for surface in SURFACES]
+    pairs += [(name, f"{name}-tint") for name in ON_TINT] + [("ink", f"{name}-tint") for name in ON_TINT]
+    pairs += [("on-accent", "accent"), ("on-denied", "denied")]
+    poor = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in pairs}
+    assert {pair: figure for pair, figure in poor.items() if figure < 4.5} == {}
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_edge_of_a_field_can_be_seen(mode):
+    colours = tokens(mode)
+    assert min(contrast(colours["line-strong"], colours[surface]) for surface in ("surface", "ground")) >= 3

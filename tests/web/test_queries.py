@@ -1,0 +1,66 @@
+"""A page costs the same number of queries however many rows it has to choose from."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from analytics.models import AnalysisRun
+from entities.services import entities_ensure
+from grants.models import User
+from grants.services import grants_change
+from tests.authors import at
+from tests.cast import SETUP
+
+PAGES = {
+    "/": 14,
+    "/entities/namespace:sales": 27,
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 29,
+    "/entities/dataset:sales.orders": 19,
+    "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 20,
+    "/search?q=sales": 5,
+    "/suggest/principals?principal=e": 4,
+    "/lifecycle/delete/namespace:sales": 10,
+    "/analyses/": 5,
+}
+
+
+def queries(client, url) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        client.get(url)
+    return len(captured)
+
+
+def grow(numbers):
+    """More of everything that a page lists."""
+    entities_ensure(states={at(f"{address}{n}{rest}"): "live" for n in numbers
+                            for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
+    for n in numbers:
+        Group.objects.create(name=f"group{n}").user_set.add(User.objects.create(username=f"deeper{n}"))
+    places = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
+    grants_change(author=SETUP, grant=[
+        *((f"user:deeper{n}", at(place), "READ") for n in numbers for place in places),
+        *((f"group:group{n}", at(place), "ADMIN") for n in numbers for place in places),
+        *(("user:dee", at(f"dataset:sales.more{n}"), "READ") for n in numbers),
+        *(("user:dee", at(f"dataset:more{n}.d"), "READ") for n in numbers),
+    ])
+    for _ in numbers:
+        AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
+
+
+@pytest.mark.parametrize("name", ["ada", "aud", "dee"])
+@pytest.mark.parametrize("url", PAGES)
+def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
+    client = browse(name)
+    grow(range(2))
+    before = queries(client, url)
+    grow(range(2, 40))
+    assert queries(client, url) <= before
+
+
+@pytest.mark.parametrize(("url", "most"), PAGES.items())
+def test_a_page_keeps_to_its_queries(url, most, browse, django_assert_max_num_queries):
+    client = browse("ada")
+    client.get(url)
+    with django_assert_max_num_queries(most):
+        client.get(url)
