@@ -1,12 +1,12 @@
 """A decision as it is shown: lists cut to what one reads, and nothing that this account may not see."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from authzconsole.web.places import Place, address_url, place_of
 from entities.address import Address
-from entities.models import Entity
-from entities.selectors import entities_at
+from entities.selectors import entity_at, live_below
 from grants.active import active_generation
 from grants.listing import visible_to
 from grants.models import User
@@ -29,11 +29,11 @@ class ShownGap:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One attempt of the tree; missing_more: how many gaps are left out."""
+    """One attempt of the tree. evidence: what met it, in words. missing_more: how many gaps are left out."""
 
     met: bool
     words: str
-    grants: tuple[Held, ...]
+    evidence: list[str]
     missing: tuple[Gap, ...]
     missing_more: int
     parts: list["Node"]
@@ -61,8 +61,13 @@ def answer_of(decision: Decision, user: User) -> Answer:
 def _node(attempt: Attempt) -> Node:
     # of all other leaves the words say already what is missing
     gaps = attempt.missing if attempt.requirement == "all live" else ()
-    return Node(attempt.met, attempt.words, attempt.grants, gaps[:MOST_GAPS_OF_A_NODE],
+    return Node(attempt.met, attempt.words, [_evidence(held, attempt) for held in attempt.grants], gaps[:MOST_GAPS_OF_A_NODE],
                 max(0, len(gaps) - MOST_GAPS_OF_A_NODE), [_node(part) for part in attempt.parts])
+
+
+def _evidence(held: Held, attempt: Attempt) -> str:
+    place = "" if held.entity == attempt.where else f" on {held.entity}"
+    return f"{held.privilege}{place} held by {held.principal}"
 
 
 def shown_gap(gap: Gap, principal: str, user: User) -> ShownGap:
@@ -77,32 +82,30 @@ def _withheld(decision: Decision, user: User) -> Decision:
 
     What the question itself names is known to who asks; what a rule over all live entities looks at may not be.
     """
-    looked_at = {address for attempt in decision.attempts for address in _inside(attempt)}
-    hidden = looked_at - _visible(looked_at, user)
-    if not hidden:
+    hiding = {attempt for attempt in _over_all_live(decision.attempts) if _hides(attempt, user)}
+    if not hiding:
         return decision
     sentence = f"Denied: {decision.question.principal} lacks privileges on entities that your account does not see."
     return replace(decision, sentence=sentence, missing=None,
-                   attempts=tuple(_attempt_withheld(attempt, hidden) for attempt in decision.attempts))
+                   attempts=tuple(_without(attempt, hiding) for attempt in decision.attempts))
 
 
-def _inside(attempt: Attempt):
-    if attempt.requirement == "all live":
-        yield from (address for address, _ in attempt.missing)
-    for part in attempt.parts:
-        yield from _inside(part)
+def _over_all_live(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
+    for attempt in attempts:
+        if attempt.requirement == "all live" and attempt.missing:
+            yield attempt
+        yield from _over_all_live(attempt.parts)
 
 
-def _visible(addresses: set[Address], user: User) -> set[Address]:
-    rows = entities_at(addresses).values()
-    shown = Entity.objects.filter(visible_to(user, active_generation()), pk__in=[row.pk for row in rows])
-    return {row.address for row in shown}
+def _hides(attempt: Attempt, user: User) -> bool:
+    """Whether some of what it looks at is not shown to the account. Two queries, however many entities there are."""
+    kinds = {address.kind for address, _ in attempt.missing}
+    inside = live_below(entity_at(attempt.where)).filter(kind__in=kinds)
+    return inside.exclude(visible_to(user, active_generation())).exists()
 
 
-def _attempt_withheld(attempt: Attempt, hidden: set[Address]) -> Attempt:
-    parts = tuple(_attempt_withheld(part, hidden) for part in attempt.parts)
-    if attempt.requirement != "all live" or not any(address in hidden for address, _ in attempt.missing):
-        return replace(attempt, parts=parts)
-    seen = tuple(gap for gap in attempt.missing if gap[0] not in hidden)
-    words = f"{attempt.wanted[0]} on live entities in {attempt.where}, some of which your account does not see"
-    return replace(attempt, words=words, missing=seen, total=0, parts=parts)
+def _without(attempt: Attempt, hiding: set[Attempt]) -> Attempt:
+    if attempt in hiding:
+        words = f"{attempt.wanted[0]} on live entities in {attempt.where}, some of which your account does not see"
+        return replace(attempt, words=words, missing=(), total=0)
+    return replace(attempt, parts=tuple(_without(part, hiding) for part in attempt.parts))

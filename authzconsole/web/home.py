@@ -42,12 +42,8 @@ def namespaces_section(request: HttpRequest, generation: Generation) -> dict:
     total = rows.count()
     page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
     fill = _overseen if sees_all else _own
-    return {"page": page, "total": total, "find": find, "is_empty": not total and not find and not _any(sees_all),
+    return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
             **fill(request, page.rows, shown)}
-
-
-def _any(sees_all: bool) -> bool:
-    return sees_all and Entity.objects.exists()
 
 
 def _overseen(request: HttpRequest, entities: list[Entity], shown: Q) -> dict:

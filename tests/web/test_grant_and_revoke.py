@@ -37,7 +37,7 @@ def test_htmx_gets_the_notice_and_the_parts_that_show_grants_are_told_to_look_ag
     assert set(json.loads(response.headers["HX-Trigger"])) == {"grants-changed", "dialog-done"}
     assert response.headers["HX-Reswap"] == "none"
     text = response.content.decode()
-    assert "Granted READ on dataset:sales.orders to user:out." in text and 'hx-swap-oob="true"' in text
+    assert "Granted READ on dataset:sales.orders to user:out." in text and 'hx-swap-oob="innerHTML"' in text
     assert "<html" not in text
 
 
