@@ -1,30 +1,37 @@
 """Every setting comes from the environment; what is unset gets a default that works on one machine."""
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 
 # everything that the console writes on this machine
-STATE_DIR = Path(env.str("STATE_DIR", default=str(BASE_DIR / "var")))
+STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
 STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _kept_secret() -> str:
     """The key of this checkout, made at the first start and readable by its owner only."""
     path = STATE_DIR / "secret_key"
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        return path.read_text()
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(50))
-    return path.read_text()
+    if not path.exists():
+        aside = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(50))
+        # whole or not at all, and whoever links first gives the key to everybody
+        with contextlib.suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink()
+    kept = path.read_text()
+    if not kept:
+        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start makes a new key (everybody signs in again)")
+    return kept
 
 
 SECRET_KEY = env.str("SECRET_KEY", default="") or _kept_secret()
@@ -51,6 +58,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # first, so that what the others refuse carries the id too
+    "authzconsole.web.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -62,7 +71,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "authzconsole.web.middleware.RequestIdMiddleware",
 ]
 
 ROOT_URLCONF = "authzconsole.urls"
@@ -125,6 +133,8 @@ INSTANCE_NAME = env.str("INSTANCE_NAME", default="cdap")
 DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 
 REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
+if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
+    raise ImproperlyConfigured("REDIS_URL must be written redis://HOST:PORT/NUMBER (rediss:// for TLS)")
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True

@@ -149,14 +149,16 @@ def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
         raise AddressError(f"{part} is empty: {a(kind.title)} is written {written(kind.name)}")
     # what cannot be seen (controls, joiners, text direction) would let two principals look alike
-    if not re.fullmatch(kind.name_pattern, name) or not name.isprintable():
+    # and a browser follows the steps `.` and `..` of a path instead of sending them
+    steps = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
+    if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or steps:
         raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {a(kind.title)} cannot hold "
                            f"({_allowed(kind)})")
 
 
 def _allowed(kind: Kind) -> str:
     if kind.name == "kerberosprincipal":
-        return "no spaces and nothing invisible"
+        return "no spaces, nothing invisible, and no `.` or `..` between slashes"
     extra = [c for c in "_-.$" if re.fullmatch(kind.name_pattern, c)]
     return f"letters, digits and {' '.join(extra)}" if extra else "letters and digits"
 

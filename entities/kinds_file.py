@@ -78,6 +78,8 @@ def _pattern(table: dict) -> str:
         re.compile(pattern)
     except re.error as error:
         raise VocabularyError(f"`characters` is not a set of characters: {error}") from None
+    if re.fullmatch(pattern, " ") or re.fullmatch(pattern, "\n"):
+        raise VocabularyError("`characters` may not hold white space: an address is one word")
     return pattern
 
 

@@ -116,6 +116,9 @@ KINDS: dict[str, Kind] = {
     )
 }
 
+# how lists of mixed kinds are ordered
+KIND_ORDER: dict[str, int] = {name: place for place, name in enumerate(KINDS)}
+
 CONTAINERS = ("instance", "namespace", "application")
 
 
@@ -147,6 +150,7 @@ def register_kind(kind: Kind) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
             raise VocabularyError(f"`{clip(operation)}` cannot name an operation: lower-case letters, digits, _ and -")
     KINDS[kind.name] = kind
+    KIND_ORDER.setdefault(kind.name, len(KIND_ORDER))
 
 
 def child_kinds(kind: str) -> list[Kind]:

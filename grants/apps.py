@@ -1,4 +1,6 @@
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models.signals import post_migrate
 
 
@@ -7,5 +9,11 @@ class GrantsConfig(AppConfig):
 
     def ready(self):
         from grants.models import forget_permission_ids
+        from grants.policies.catalogue import UnknownGeneration, generation_named
+
+        try:
+            generation_named(settings.DEFAULT_GENERATION)
+        except UnknownGeneration as error:
+            raise ImproperlyConfigured(f"DEFAULT_GENERATION: {error}") from None
 
         post_migrate.connect(lambda **_: forget_permission_ids(), weak=False, dispatch_uid="grants.forget_permission_ids")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from entities.address import Address
-from entities.vocabulary import CONTAINERS, KINDS, Privilege
+from entities.vocabulary import CONTAINERS, KIND_ORDER, Privilege
 from grants.facts_statement import statement
 from grants.models import permission_ids, privilege_of
 from grants.policies.decide import Held, Lacking
@@ -146,10 +146,9 @@ def _read(text: str) -> Address:
 
 
 def _address_order(address: Address) -> tuple[int, str]:
-    return _KIND_ORDER.get(address.kind, len(_KIND_ORDER)), address.key
+    return KIND_ORDER.get(address.kind, len(KIND_ORDER)), address.key
 
 
-_KIND_ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def _statement(ask: _Ask) -> tuple[str, list[str]]:

@@ -1,7 +1,7 @@
 """Who may do what: people, grants on addresses, and the journal of every change.
 
 Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row per principal, privilege and address.
-`grants.services` is the only writer of these tables.
+The services of this package are the only writers of these tables.
 """
 
 import hashlib

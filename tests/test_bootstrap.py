@@ -7,7 +7,8 @@ from django.core.management import CommandError, call_command
 
 from authzconsole.management.commands import bootstrap
 from entities.models import Entity
-from grants.models import Role
+from grants.journal import first_break
+from grants.models import JournalLine, Role
 
 pytestmark = pytest.mark.django_db
 
@@ -88,3 +89,11 @@ def test_the_password_is_told_also_when_the_demo_does_not_load(monkeypatch, tmp_
     with pytest.raises(CommandError):
         call_command("bootstrap", stdout=output)
     assert "Sign in as admin with the password" in output.getvalue()
+
+
+def test_the_first_administrator_stands_in_the_journal():
+    bootstrap.administrator_create()
+    line = JournalLine.objects.get()
+    assert (line.actor, line.action, line.principal) == ("bootstrap", "user-add", "user:admin")
+    assert line.detail == "role: administrator"
+    assert first_break() is None

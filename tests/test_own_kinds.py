@@ -95,6 +95,7 @@ def test_every_class_of_operations_is_ruled_or_said_to_be_without_a_rule():
     ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['READ']", "`READ` cannot name an operation"),
     ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['x']\nget=['x']", "names the operation `x` twice"),
     ("[[kind]]\nname='record'\nparent='instance'\ncharacters='z-a'", "is not a set of characters"),
+    ("[[kind]]\nname='record'\nparent='instance'\ncharacters='a-z '", "may not hold white space"),
     ("nonsense", "cannot be read"),
 ])
 def test_a_bad_file_of_kinds_is_refused_with_its_fault(tmp_path, text, message):

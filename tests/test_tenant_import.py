@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from entities.models import Entity, State
 from grants.journal import Author, current_revision, first_break
 from grants.models import JournalLine, Role, User
+from grants.principals import user_add
 from grants.tenant import importing
 from grants.tenant.faults import BadTenantDocument
 from grants.tenant.reading import LONGEST_LINE_BYTES
@@ -470,3 +471,21 @@ def test_a_hundred_thousand_lines_load_in_under_thirty_seconds():
     assert exported().count(b"\n") > 100_000 * 0.99
     assert time.monotonic() - start < 30
     assert first_break() is None
+
+
+def test_a_document_cannot_switch_off_the_last_administrator():
+    user_add(author=AUTHOR, name="ada", role=Role.ADMINISTRATOR)
+    with pytest.raises(BadTenantDocument) as refused:
+        imported(entity("namespace:sales"), user("ada", active=False))
+    (fault,) = refused.value.faults
+    assert (fault.line, fault.field) == (2, "active") and "no other would stay active" in fault.reason
+    assert not Entity.objects.exists()
+    user_add(author=AUTHOR, name="bea", role=Role.ADMINISTRATOR)
+    imported(user("ada", active=False))
+    assert not User.objects.get(username="ada").is_active
+
+
+def test_a_line_with_faults_of_two_sorts_is_one_bad_line():
+    with pytest.raises(BadTenantDocument) as refused:
+        imported(group("analysts", "nobody", "nobody"), user("ada", active="yes"))
+    assert refused.value.bad_lines == len({fault.line for fault in refused.value.faults})

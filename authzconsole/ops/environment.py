@@ -40,7 +40,7 @@ def is_complete() -> bool:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

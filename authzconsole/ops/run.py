@@ -41,7 +41,7 @@ def state_folder() -> Path:
 @contextlib.contextmanager
 def only_console(path: Path, where: Listening) -> Iterator[None]:
     """Two consoles on one database file and one schedule would disturb each other."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

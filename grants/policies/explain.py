@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from entities.address import Address
-from entities.vocabulary import ANY, KINDS, Privilege, a
+from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, a
 from grants.policies.decide import Facts, Held
 from grants.policies.expressions import (
     AllOf,
@@ -186,7 +186,7 @@ def _minimal(choices) -> list[frozenset[Gap]]:
 
 def _gap_order(gap: Gap) -> tuple:
     address, privilege = gap
-    return list(KINDS).index(address.kind), address.key, ANY.index(privilege)
+    return KIND_ORDER[address.kind], address.key, ANY.index(privilege)
 
 
 def _sentence(question: Question, tree: Attempt) -> str:

@@ -1,8 +1,8 @@
 """The closed grammar of requirements.
 
 A policy's requirement is a small tree of seven node kinds over facts about grants. Every node is data; the walkers (`decide`,
-`explain`, `wording`, `grants.listing`, `analytics.spark`) give it its verdict, its explanation, its words, its SQL filter
-and its Spark plan. A walker meets every node kind or raises `UnknownExpression`; none decides anything on its own.
+`explain`, `grants.listing`, `grants.permitted_principals`, `analytics.spark`) give it its verdict, its explanation, its SQL
+filters and its Spark plan. A walker meets every node kind or raises `UnknownExpression`; none decides anything on its own.
 """
 
 from dataclasses import dataclass

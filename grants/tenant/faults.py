@@ -40,22 +40,23 @@ class Faults:
 
     def __init__(self):
         self.kept: list[Fault] = []
-        self.bad_lines = 0
-        self._last_line = 0
+        self._lines: set[int] = set()
+
+    @property
+    def bad_lines(self) -> int:
+        return len(self._lines)
 
     def add(self, line: int, field: str, reason: str) -> None:
-        if line != self._last_line:
-            self.bad_lines += 1
-            self._last_line = line
+        self._lines.add(line)
         if self.bad_lines <= LINES_IN_FULL:
             self.kept.append(Fault(line, field, reason))
 
     def refuse_with(self, others: Iterable[Fault]) -> None:
-        """Raise BadTenantDocument where there is a fault here or among `others`, which stand on lines of their own."""
+        """Raise BadTenantDocument where there is a fault here or among `others`."""
         found = Faults()
         for fault in sorted(others):
             found.add(*fault)
-        bad_lines = self.bad_lines + found.bad_lines
+        bad_lines = len(self._lines | found._lines)
         if bad_lines:
             kept = sorted([*self.kept, *found.kept])
             shown = set(sorted({fault.line for fault in kept})[:LINES_IN_FULL])

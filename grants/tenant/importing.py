@@ -5,7 +5,7 @@ a document that is imported again changes nothing and adds no line.
 """
 
 from collections.abc import Callable
-from itertools import starmap
+from itertools import chain, starmap
 
 from django.db import transaction
 
@@ -16,7 +16,7 @@ from grants.grant_rows import GRANT_TABLES, grant_rows_insert
 from grants.journal import Author, Change, journal_append
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.lines import GrantLine
-from grants.tenant.people import unknown_principals, write_groups, write_members, write_users
+from grants.tenant.people import lost_administrators, unknown_principals, write_groups, write_members, write_users
 from grants.tenant.places import write_places
 from grants.tenant.reading import Document, read_document
 from grants.tenant.report import GRANTS_ADDED, ImportReport
@@ -32,7 +32,7 @@ def tenant_import(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     """
     document = read_document(stream)
     with administering(author) as head:
-        document.faults.refuse_with(unknown_principals(document))
+        document.faults.refuse_with(chain(unknown_principals(document), lost_administrators(document)))
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
         def record(changes: list[Change]) -> None:

@@ -46,6 +46,17 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
                                                  f"the console")
 
 
+def lost_administrators(document: Document) -> Iterable[Fault]:
+    """A fault for every line that would leave the console without an active administrator."""
+    administrators = set(User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).values_list("username", flat=True))
+    lines = [document.users[name] for name in administrators if name in document.users]
+    switched_off = [line for line in lines if line.active is False]
+    if administrators and len(switched_off) == len(administrators):
+        for line in switched_off:
+            yield Fault(line.line, "active", f"`{clip(line.name)}` is an administrator of this console, and no other would stay "
+                                             f"active: make another account an administrator first")
+
+
 def _named_users(document: Document) -> set[str]:
     members = chain.from_iterable(group.members or () for group in document.groups.values())
     return {*members, *_granted(document, "user")}

@@ -3,13 +3,15 @@ import secrets
 from pathlib import Path
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from entities.models import Entity
-from grants.models import Role
+from grants.authority import administering
+from grants.journal import Author
+from grants.models import Role, User
+from grants.principals import user_add
 
 DEMO_TENANT = Path(settings.BASE_DIR) / "authzconsole" / "demo" / "tenant.jsonl"
 # nothing that is easily misread when copied from a screen
@@ -37,14 +39,18 @@ def static_collect() -> None:
 
 def administrator_create() -> tuple[str, str] | None:
     """The name and password of the first administrator; None where an active one exists."""
-    User = get_user_model()
-    if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
-        return None
-    # an account that is there keeps its role: a tenant's own `admin` does not become the console's
-    names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
-    name = next(name for name in names if not User.objects.filter(username=name).exists())
-    password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
-    User.objects.create_user(name, password=password, role=Role.ADMINISTRATOR, is_principal=False)
+    author = Author("bootstrap", reason="the first start")
+    with administering(author):
+        if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
+            return None
+        # an account that is there keeps its role: a tenant's own `admin` does not become the console's
+        names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
+        name = next(name for name in names if not User.objects.filter(username=name).exists())
+        password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
+        user_add(author=author, name=name, role=Role.ADMINISTRATOR, is_principal=False)
+        user = User.objects.get(username=name)
+        user.set_password(password)
+        user.save(update_fields=["password"])
     return name, password
 
 
@@ -66,5 +72,5 @@ class Command(BaseCommand):
 
     def _tell(self, name: str, password: str) -> None:
         self.stdout.write(f"Sign in as {name} with the password {password}\n"
-                          f"It is shown only now; `manage.py changepassword {name}` sets another.")
+                          f"It is shown only now; `.venv/bin/python manage.py changepassword {name}` sets another.")
         self.stdout.flush()

@@ -1,5 +1,6 @@
 """The four generations of rules, by name, oldest first."""
 
+from entities.vocabulary import clip
 from grants.policies.catalogue.core import CORE
 from grants.policies.catalogue.existing import EXISTING
 from grants.policies.catalogue.final import FINAL
@@ -17,4 +18,4 @@ def generation_named(name: object) -> Generation:
     """The generation of exactly that name. Raises UnknownGeneration naming the four."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]
-    raise UnknownGeneration(f"`{name}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")
+    raise UnknownGeneration(f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")

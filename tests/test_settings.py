@@ -1,0 +1,43 @@
+"""What the environment says wrongly is refused at the start, in a sentence, and secrets stay whole and private."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+
+
+def started(tmp_path, **environment):
+    """The settings as a fresh process reads them."""
+    program = "import django; django.setup(); from django.conf import settings; print(settings.SECRET_KEY)"
+    variables = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")}
+    variables |= {"DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": str(tmp_path / "state")} | environment
+    return subprocess.run([sys.executable, "-c", program], cwd=settings.BASE_DIR, env=variables, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), [
+    ("DEFAULT_GENERATION", "newest", "DEFAULT_GENERATION: `newest` is not a generation of rules"),
+    ("REDIS_URL", "localhost:6379", "REDIS_URL must be written redis://"),
+    ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
+])
+def test_a_wrong_value_stops_the_start_with_a_sentence(tmp_path, name, value, sentence):
+    answer = started(tmp_path, **{name: value})
+    assert answer.returncode != 0 and sentence in answer.stderr
+
+
+def test_the_secret_key_is_made_once_and_read_by_its_owner_only(tmp_path):
+    first, second = started(tmp_path), started(tmp_path)
+    assert first.stdout == second.stdout != "\n"
+    kept = tmp_path / "state" / "secret_key"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert [path.name for path in kept.parent.iterdir()] == ["secret_key"]
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+def test_an_empty_secret_key_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "secret_key").touch()
+    answer = started(tmp_path)
+    assert answer.returncode != 0 and "is empty: remove it" in answer.stderr
