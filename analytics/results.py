@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from analytics.analyses import Analysis, AnalysisError, analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.storage import file_paths, storage_path, storage_root
+from analytics.storage import StorageError, file_paths, storage_path, storage_root
 from analytics.tables import ColumnType, Table
 
 ROWS_A_PAGE = 50
+MOST_CHARACTERS_OF_A_CAUSE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ def result_page(
     first_row: int = 0,
     most_rows: int = ROWS_A_PAGE,
 ) -> ResultPage:
-    """Rows of a finished run's table, by `sort`, then by its key. Raises AnalysisError naming the columns or tables there are."""
+    """Rows of a finished run's table, by `sort`, then by its key.
+
+    Raises AnalysisError naming the columns or tables there are, and StorageError where the files cannot be read.
+    """
     table = _readable(run, table_name)
     condition, values = _condition(table, where)
     order = _order(table, sort, descending)
@@ -64,11 +68,12 @@ def result_page(
 
 
 def result_batches(table: Table, folder: str) -> Iterator[pa.RecordBatch]:
-    """All rows of a written table in the order of its key."""
+    """All rows of a written table in the order of its key. Raises StorageError where a file cannot be read."""
     filesystem, _ = storage_root()
-    for path in file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet"):
-        with filesystem.open_input_file(path) as file:
-            yield from pq.ParquetFile(file).iter_batches(columns=list(table.column_names))
+    with _reading():
+        for path in file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet"):
+            with filesystem.open_input_file(path) as file:
+                yield from pq.ParquetFile(file).iter_batches(columns=list(table.column_names))
 
 
 def figures(analysis: Analysis, folder: str) -> dict[str, int]:
@@ -77,8 +82,9 @@ def figures(analysis: Analysis, folder: str) -> dict[str, int]:
             for name, (table_name, aggregate) in analysis.figures.items()}
 
 
-def sum_of(column: str, table: Table, folder: str) -> int:
-    return _one(table, folder, f'coalesce(sum("{column}"), 0)::BIGINT')
+def sum_of(expression: str, table: Table, folder: str) -> int:
+    """expression: SQL over the columns of the table, from the list of analyses."""
+    return _one(table, folder, f"coalesce(sum({expression}), 0)::BIGINT")
 
 
 def _one(table: Table, folder: str, aggregate: str) -> int:
@@ -98,12 +104,23 @@ def _readable(run: AnalysisRun, table_name: str) -> Table:
 def _open(table: Table, folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that knows the table by its name. DuckDB reads only the columns and row groups that a query needs."""
     filesystem, _ = storage_root()
-    paths = file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet")
-    if not paths:
-        raise AnalysisError("the report's files are gone from the folder of snapshots and results; run the analysis again")
-    with duckdb.connect() as database:
-        database.register(table.name, ds.dataset(paths, filesystem=filesystem, format="parquet"))
-        yield database
+    with _reading():
+        paths = file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet")
+        if not paths:
+            raise AnalysisError("the report's files are gone from the folder of snapshots and results; run the analysis again")
+        with duckdb.connect() as database:
+            database.register(table.name, ds.dataset(paths, filesystem=filesystem, format="parquet"))
+            yield database
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """A file that is cut off or damaged shows when it is opened, or only when its rows are read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, duckdb.Error) as error:
+        cause = (str(error).splitlines() or [type(error).__name__])[0][:MOST_CHARACTERS_OF_A_CAUSE].rstrip(". ")
+        raise StorageError(f"the report's files are damaged or out of reach ({cause}); run the analysis again") from error
 
 
 def _condition(table: Table, where: ResultFilter) -> tuple[str, list]:

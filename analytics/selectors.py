@@ -7,11 +7,13 @@ from analytics.models import AnalysisRun, RunState
 from analytics.presence import redis_problem, worker_is_present
 
 
-def latest_run(analysis: str, namespace: str | None = None) -> AnalysisRun | None:
+def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
     """The newest finished run. namespace: its name, for one that reports on it, alone or among all."""
     runs = AnalysisRun.objects.filter(analysis=analysis, state=RunState.DONE)
     if namespace is not None:
         runs = runs.filter(Q(options__namespace=namespace) | Q(options__namespace=""))
+    if generation is not None:
+        runs = runs.filter(options__generation=generation)
     return runs.order_by("-requested_at", "-pk").first()
 
 

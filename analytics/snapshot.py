@@ -54,6 +54,11 @@ class Snapshot:
         """As Spark reads it."""
         return spark_uri(self.path)
 
+    @property
+    def size_bytes(self) -> int:
+        filesystem, _ = storage_root()
+        return sum(info.size or 0 for info in filesystem.get_file_info(FileSelector(self.path, recursive=True)))
+
 
 @contextmanager
 def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:

@@ -34,7 +34,3 @@ class ApiToken(models.Model):
 
     def __str__(self):
         return f"`{self.name}` (number {self.pk})"
-
-    @property
-    def scope_set(self) -> frozenset[str]:
-        return frozenset(self.scopes.split())

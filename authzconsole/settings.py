@@ -51,6 +51,8 @@ INSTALLED_APPS = [
     "django_htmx",
     "guardian",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "entities",
     "grants",
     "analytics",
@@ -67,10 +69,11 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "authzconsole.web.middleware.SignInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "authzconsole.web.middleware.BusyDatabaseMiddleware",
 ]
 
 ROOT_URLCONF = "authzconsole.urls"
@@ -193,6 +196,39 @@ if PUBLIC_URL.startswith("https://"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_HSTS_SECONDS = 31_536_000
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["authzconsole.rest.callers.Authentication"],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "authzconsole.rest.problems.exception_answer",
+    # `?format=` would be a second way to say what Accept says
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
+    "TITLE": "Authorization console",
+    "DESCRIPTION": "Who may do what on the platform, why, and by which document. Send `Authorization: Bearer TOKEN`; an "
+                   "administrator makes a token with `manage.py create_token USER --scope read --scope administer --scope "
+                   "decide`. Times are UTC; lists come in pages, and `next` of one is the `cursor` of the following one; every "
+                   "refusal is an application/problem+json.",
+    "VERSION": "1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.document.with_exactness",
+        "authzconsole.rest.document.with_authzen",
+    ],
+    "COMPONENT_SPLIT_PATCH": False,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
+        "Privilege": [(name, name) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")],
+        "GenerationName": [(name, name) for name in ("core", "existing", "proposed", "final")],
+        "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
+    },
+}
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 

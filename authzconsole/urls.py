@@ -1,3 +1,4 @@
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
@@ -14,9 +15,10 @@ from authzconsole.web.report_pages import missing, rows_csv
 urlpatterns = [
     path("", home, name="home"),
     path("", include("authzconsole.api.urls")),
+    path("api/v1/", include("authzconsole.rest.urls")),
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
-    path("sign-out", LogoutView.as_view(), name="sign-out"),
+    path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("password", Password.as_view(), name="password"),
     path("search", search_page, name="search"),
     path("suggest/principals", suggest_principals, name="suggest-principals"),

@@ -49,6 +49,17 @@ def user_set_active(*, author: Author, name: str, active: bool) -> Outcome:
         return record(Change(action, principal=str(user)), f"{user} is {word} now")
 
 
+def user_set_email(*, author: Author, name: str, email: str) -> Outcome:
+    """The empty text removes it."""
+    _check_email(email)
+    with _recording(author) as record:
+        user = _user(name)
+        if user.email == email:
+            return record(None, f"{user} has that email already: nothing changed")
+        User.objects.filter(pk=user.pk).update(email=email)
+        return record(Change("user-change", principal=str(user), detail=f"email: {email}"), f"the email of {user} is changed")
+
+
 def user_set_role(*, author: Author, name: str, role: str) -> Outcome:
     """What the account may do in this console; it gives nothing in a decision."""
     role = _role(role)

@@ -11,7 +11,7 @@ from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.candidates import searches
 from grants.facts import gather
-from grants.holders import tables_of
+from grants.holders import GrantTable, tables_of
 from grants.listing import Listed, condition
 from grants.permitted_principals import principals_permitted
 from grants.policies.catalogue import generation_named
@@ -19,8 +19,10 @@ from grants.policies.decide import is_permitted
 from grants.policies.expressions import AllOf, AnyOf, Expression, has
 from grants.policies.question import Question
 
-# as many are collected and sorted; where there are more, the first of them are soon met in the order of their keys
-CANDIDATES_AT_MOST = 4_000
+# Where the grants lead to few entities, they are collected and sorted. Where they lead to more, a page is mostly met among
+# the first entities of the kind; where not, more are collected before all entities are gone through in order.
+FEW, MANY = 2_000, 50_000
+FIRST_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,15 @@ NOTHING = Found([], False, 0)
 def entities_found(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> Found:
     """The keys after `after` of registered entities of `question.target.kind`, in any state, on which it is permitted.
 
-    seen_only_in: the generation in which the subject must also see what is found. At most three queries.
+    seen_only_in: the generation in which the subject must also see what is found. Two queries, or up to six where the
+    subject holds very much.
     """
     requires = _requirement(question, seen_only_in)
     tables = requires and tables_of(question.subject_type, question.subject)
     if not tables:
         return NOTHING
-    kind = question.target.kind
-    keys = _collected(requires, Listed(tables, [kind], question))
-    if keys is not None:
-        return _cut(sorted(keys), after, most_rows)
-    listed = Listed(tables, [kind], question, row_by_row=True)
-    rows = Entity.objects.filter(condition(requires, listed), kind=kind, key__gt=after).order_by("key")
-    return _first(rows.values_list("key", flat=True), after, most_rows)
+    search = _EntitySearch(requires, tables, question, after, most_rows)
+    return search.collected(FEW) or search.walked(FIRST_ROWS) or search.collected(MANY) or search.walked(None)
 
 
 def _requirement(question: Question, seen_only_in: str | None) -> Expression | None:
@@ -64,14 +62,38 @@ def _requirement(question: Question, seen_only_in: str | None) -> Expression | N
     return AllOf((policy.requires, AnyOf((*shown, has(*ANY)))))
 
 
-def _collected(requires: Expression, listed: Listed) -> set[str] | None:
-    """All keys, where the grants lead to few; None where there are many. At most one query."""
-    found = searches(requires, listed)
-    if found is None:
-        return None
-    rows = found[0].union(*found[1:], all=True) if len(found) > 1 else found[0]
-    keys = list(rows[: CANDIDATES_AT_MOST + 1])
-    return None if len(keys) > CANDIDATES_AT_MOST else set(keys)
+@dataclass(frozen=True, slots=True)
+class _EntitySearch:
+    """The ways to a page of entities; each gives None where it does not lead there."""
+
+    requires: Expression
+    tables: tuple[GrantTable, ...]
+    question: Question
+    after: str
+    most_rows: int
+
+    @property
+    def kind(self) -> str:
+        return self.question.target.kind
+
+    def collected(self, most_keys: int) -> Found | None:
+        """From the grants, where they lead to no more than `most_keys`."""
+        found = searches(self.requires, Listed(self.tables, [self.kind], self.question))
+        if found is None:
+            return None
+        rows = found[0].union(*found[1:], all=True) if len(found) > 1 else found[0]
+        keys = list(rows[: most_keys + 1])
+        return None if len(keys) > most_keys else _cut(sorted(set(keys)), self.after, self.most_rows)
+
+    def walked(self, most_entities: int | None) -> Found | None:
+        """Along the entities in order, where the page is full within the first `most_entities`."""
+        rows = Entity.objects.filter(kind=self.kind, key__gt=self.after).order_by("key").values_list("key", flat=True)
+        end = None if most_entities is None else rows[most_entities : most_entities + 1].first()
+        if end is not None:
+            rows = rows.filter(key__lt=end)
+        listed = Listed(self.tables, [self.kind], self.question, row_by_row=True)
+        found = _first(rows.filter(condition(self.requires, listed)), self.after, self.most_rows)
+        return found if end is None or found.has_more else None
 
 
 def principals_found(question: Question, *, after: str, most_rows: int) -> Found:

@@ -1,5 +1,7 @@
 """Who writes in the tests, and what the journal says of it."""
 
+from analytics.models import AnalysisRun
+from authzconsole.models import ApiToken
 from entities.address import Address, parse_address
 from entities.models import Entity
 from grants.journal import Author, current_revision
@@ -33,6 +35,8 @@ def everything() -> tuple:
         sorted(GroupGrant.objects.values_list("group_id", "content_object_id", "permission_id", "reason")),
         sorted(User.objects.values_list("username", "is_active", "role", "is_principal")),
         sorted(User.groups.through.objects.values_list("user__username", "group__name")),
+        list(AnalysisRun.objects.order_by("pk").values_list("pk", "state", "options", "cancel_requested_at")),
+        list(ApiToken.objects.order_by("pk").values_list("pk", "owner_id", "digest", "scopes", "expires_at", "revoked_at")),
     )
 
 

@@ -1,5 +1,6 @@
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -7,6 +8,9 @@ import redis
 from authzconsole.celery import app
 from authzconsole.ops import machine
 from authzconsole.ops.address import free_port
+from entities.address import address_of, parse_address
+from entities.kinds_file import register_kinds
+from entities.vocabulary import KINDS
 from tests.workers import celery_worker
 
 
@@ -67,3 +71,15 @@ def worker_console(worker, redis_server, settings, worker_place, monkeypatch):
     settings.REDIS_URL = redis_server
     settings.SNAPSHOT_URI = str(worker_place / "snapshots")
     monkeypatch.setattr(app.conf, "broker_url", redis_server)
+
+
+@pytest.fixture
+def own_kinds():
+    """The kinds of the certification's fixture and one in each container, for this test only."""
+    before = dict(KINDS)
+    register_kinds(Path(__file__).parent / "cases" / "own_kinds.toml")
+    yield
+    KINDS.clear()
+    KINDS.update(before)
+    parse_address.cache_clear()
+    address_of.cache_clear()

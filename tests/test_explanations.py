@@ -109,6 +109,12 @@ def test_a_permit_and_a_missing_rule_carry_no_missing_set():
         assert "missing" not in decision_as_json(answer)["context"]
 
 
+def test_nothing_is_missing_where_nothing_can_be_granted():
+    answer = ask("user:bob", "ADMIN", "instance:other")
+    assert not answer.allowed and answer.missing is None
+    assert [gap[0].kind for gap in ask("user:bob", "ADMIN", "instance:cdap").missing] == ["instance"]
+
+
 def test_the_missing_set_of_a_deletion_names_each_live_entity_once():
     missing = decision_as_json(ask("user:bob", "delete", "namespace:sales"))["context"]["missing"]
     assert [gap["entity"] for gap in missing] == [

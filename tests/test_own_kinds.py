@@ -1,10 +1,8 @@
 """A deployment's own kinds of entity are decided by the general rules of each document."""
 
-from pathlib import Path
-
 import pytest
 
-from entities.address import AddressError, address_of, parse_address
+from entities.address import AddressError, parse_address
 from entities.kinds_file import register_kinds
 from entities.models import State
 from entities.vocabulary import KINDS, OperationClass, Privilege, VocabularyError
@@ -12,20 +10,6 @@ from grants.engine import check
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
 from tests.random_tenants import Tenant, store
-
-CASES = Path(__file__).parent / "cases"
-
-
-@pytest.fixture
-def own_kinds(monkeypatch):
-    """The kinds of the certification's fixture and one in each container, for this test only."""
-    before = dict(KINDS)
-    register_kinds(CASES / "own_kinds.toml")
-    yield
-    KINDS.clear()
-    KINDS.update(before)
-    parse_address.cache_clear()
-    address_of.cache_clear()
 
 
 def ask(subject, operation, address, **context):

@@ -9,8 +9,9 @@ import pytest
 from analytics.analyses import AnalysisError
 from analytics.export import export_check, table_export
 from analytics.models import AnalysisRun, RunState
-from analytics.results import ResultFilter, result_page
+from analytics.results import ResultFilter, result_batches, result_page
 from analytics.snapshot import arrow_schema
+from analytics.storage import StorageError
 from analytics.tables import READINESS, READINESS_NAMESPACES
 
 ROWS = [
@@ -77,6 +78,26 @@ def test_files_that_are_gone_are_a_clear_error(run):
     run.result_folder = "elsewhere"
     with pytest.raises(AnalysisError, match="run the analysis again"):
         result_page(run)
+
+
+DAMAGES = {
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "no Parquet": lambda whole: b"not found",
+    # head and foot are as they should be, the rows between them are not
+    "scrambled": lambda whole: whole[:4] + b"\xff" * 300 + whole[304:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_a_sentence_that_says_what_to_do(run, tmp_path, damage):
+    path = tmp_path / "results" / "rows" / "part-00001.parquet"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(StorageError, match=r"damaged or out of reach \(.+\); run the analysis again$") as raised:
+        result_page(run)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(StorageError, match="run the analysis again"):
+        list(result_batches(READINESS, "results"))
 
 
 def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(run, tmp_path):

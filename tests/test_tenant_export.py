@@ -174,3 +174,12 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     os.close(reader)
     with open(writer, "w") as stdout:
         call_command("export_tenant", stdout=stdout)
+
+
+def test_no_line_break_of_unicode_divides_a_line():
+    imported(user("a\u2028b"), grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"))
+    before = exported()
+    assert len(before.decode().splitlines()) == before.count(b"\n")
+    empty_console()
+    imported(before)
+    assert exported() == before

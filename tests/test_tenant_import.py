@@ -21,7 +21,15 @@ from grants.principals import user_add
 from grants.tenant import importing
 from grants.tenant.faults import BadTenantDocument
 from grants.tenant.reading import LONGEST_LINE_BYTES
-from grants.tenant.report import ENTITIES_ADDED, GRANTS_ADDED, MEMBERS_ADDED, MEMBERS_REMOVED, USERS_ADDED, USERS_CHANGED
+from grants.tenant.report import (
+    ENTITIES_ADDED,
+    ENTITIES_CHANGED,
+    GRANTS_ADDED,
+    MEMBERS_ADDED,
+    MEMBERS_REMOVED,
+    USERS_ADDED,
+    USERS_CHANGED,
+)
 from tests.tenant_documents import (
     AUTHOR,
     document,
@@ -141,10 +149,10 @@ def test_what_is_only_granted_on_is_planned_unless_it_holds_something_live():
     assert states() == {"instance:cdap": "live", "namespace:a": "planned", "namespace:b": "live", "stream:b.s": "live"}
 
 
-def test_registered_addresses_that_are_not_listed_stay_as_they_are():
+def test_a_deleted_address_that_is_not_listed_stays_deleted_whatever_is_in_it():
     imported(entity("namespace:a", "deleted", description="old"), entity("application:a.app", "planned"))
     imported(user("ada"), entity("program:a.app.spark.p"), grant("user:ada", "namespace:a", "READ"))
-    assert (states()["namespace:a"], states()["application:a.app"]) == ("deleted", "planned")
+    assert (states()["namespace:a"], states()["application:a.app"]) == ("deleted", "live")
     assert Entity.objects.get(kind="namespace").description == "old"
 
 
@@ -489,3 +497,27 @@ def test_a_line_with_faults_of_two_sorts_is_one_bad_line():
     with pytest.raises(BadTenantDocument) as refused:
         imported(group("analysts", "nobody", "nobody"), user("ada", active="yes"))
     assert refused.value.bad_lines == len({fault.line for fault in refused.value.faults})
+
+
+def test_a_planned_container_lives_when_a_later_document_lists_something_live_in_it():
+    imported(user("bob"), grant("user:bob", "namespace:a", "READ"))
+    report = imported(entity("dataset:a.x", "live"))
+    assert {str(e): e.state for e in Entity.objects.all()} == {
+        "instance:cdap": "live", "namespace:a": "live", "dataset:a.x": "live"}
+    assert report.total(ENTITIES_CHANGED) == 2
+    assert not imported(entity("dataset:a.x", "live")).changes
+    imported(entity("namespace:a", "deleted"))
+    assert imported(entity("dataset:a.y")).warnings
+    assert Entity.objects.get(kind="namespace").state == "deleted"
+
+
+def test_a_grant_that_stands_twice_is_told_and_the_order_of_the_lines_decides_nothing():
+    lines = [grant("user:bob", "dataset:a.x", "READ", reason="B"), grant("user:bob", "dataset:a.x", "READ", reason="A")]
+    exports = []
+    for order in (lines, lines[::-1]):
+        report = imported(user("bob"), *order)
+        (warning,) = report.warnings
+        assert warning == "line 3 grants READ on `dataset:a.x` to `user:bob` again, as line 2 does"
+        exports.append(exported())
+        empty_console()
+    assert exports[0] == exports[1] and b'"reason":"A"' in exports[0]

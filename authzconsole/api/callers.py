@@ -9,8 +9,7 @@ from django.http import HttpRequest
 from rest_framework.authentication import CSRFCheck
 
 from authzconsole.api.refusal import Refused
-from authzconsole.tokens import TokenRefused, token_shown
-from grants.models import User
+from authzconsole.tokens import ShownToken, TokenRefused, token_shown
 from grants.policies.question import Question
 
 REALM = 'Bearer realm="authorization console"'
@@ -18,28 +17,30 @@ REALM = 'Bearer realm="authorization console"'
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """asks_about_all: about any subject, and is told everything; otherwise about itself only, as a user."""
+    """asks_about_all: about any subject, and is told everything; otherwise about the user `name` only."""
 
-    user: User
     asks_about_all: bool
+    name: str = ""
 
     def check_may_ask(self, question: Question) -> None:
-        if not self.asks_about_all and (question.subject_type, question.subject) != ("user", self.user.username):
-            raise Refused(403, f"your account may ask about itself only, which is the subject user {self.user.username}")
+        if not self.asks_about_all and (question.subject_type, question.subject) != ("user", self.name):
+            raise Refused(403, f"your account may ask about itself only, which is the subject user {self.name}")
 
 
 def caller_of(request: HttpRequest, scope: str) -> Caller:
     """Raises Refused: 401 for nobody, 403 for somebody who may not call this."""
     header = request.headers.get("Authorization")
     if header is not None:
-        return _bearer(header, scope)
+        token_of(header, scope)
+        return Caller(asks_about_all=True)
     if not request.user.is_authenticated:
         raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
-    _check_forgery(request)
-    return Caller(request.user, request.user.may_see_all)
+    check_forgery(request)
+    return Caller(request.user.may_see_all, request.user.username)
 
 
-def _bearer(header: str, scope: str) -> Caller:
+def token_of(header: str, scope: str) -> ShownToken:
+    """The token in the Authorization header. Raises Refused."""
     scheme, _, secret = header.partition(" ")
     if scheme.lower() != "bearer":
         raise Refused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
@@ -48,13 +49,13 @@ def _bearer(header: str, scope: str) -> Caller:
     except TokenRefused as error:
         challenge = f'{REALM}, error="invalid_token", error_description="{error}"'
         raise Refused(401, str(error), WWW_Authenticate=challenge) from None
-    if scope not in token.scope_set:
+    if scope not in token.scopes:
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise Refused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
-    return Caller(token.owner, asks_about_all=True)
+    return token
 
 
-def _check_forgery(request: HttpRequest) -> None:
+def check_forgery(request: HttpRequest) -> None:
     check = CSRFCheck(lambda request: None)
     check.process_request(request)
     if reason := check.process_view(request, None, (), {}):

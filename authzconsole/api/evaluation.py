@@ -22,6 +22,11 @@ def evaluation(caller: Caller, body: dict) -> dict:
 
 @endpoint(TokenScope.DECIDE)
 def evaluations(caller: Caller, body: dict) -> dict:
+    return evaluated(caller, body)
+
+
+def evaluated(caller: Caller, body: dict) -> dict:
+    """The answers to one request, of one question or of many. Raises Refused, QuestionError."""
     items, stops_at = _items(body), _stops_at(body)
     if not items:
         return _one(caller, body)

@@ -68,6 +68,7 @@
     403: "Your account may look at this, but not change it.",
     404: "There is nothing at this address any more. Reload the page.",
     500: "The console failed while it answered. Reload the page; the cause is in the console's log.",
+    503: "The database is busy with another write, such as an import: nothing was changed. Send it again in a moment.",
   };
   document.addEventListener("htmx:responseError", (event) => {
     const status = event.detail.xhr.status;

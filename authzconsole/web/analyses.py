@@ -11,19 +11,23 @@ from analytics.models import AnalysisRun, RunState
 from analytics.services import run_cancel, run_request
 from authzconsole.web.guard import administrators_only, overseers_only
 from authzconsole.web.paging import page_of_sequence
+from authzconsole.web.parameters import text_of
+from authzconsole.web.readiness import ANALYSIS as READINESS
 from authzconsole.web.rendering import render_page, see_other, target_part
-from authzconsole.web.reports import report_parts
+from authzconsole.web.report_table import table_parts
+from authzconsole.web.reports import PARTS, report_parts
 from authzconsole.web.runs import listed_run, run_or_404, shown_run
 from grants.active import active_generation
 from grants.policies.catalogue import GENERATIONS
 
 RUNS_A_PAGE = 20
+OPTIONS = ("generation", "to_generation", "namespace")
 
 
 @require_safe
 @overseers_only
 def analyses(request: HttpRequest) -> HttpResponse:
-    return _list_page(request, {name: request.GET.get(name, "") for name in ("generation", "namespace")})
+    return _list_page(request, {name: text_of(request, name) for name in OPTIONS})
 
 
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
@@ -50,7 +54,7 @@ class _Runs:
 @require_POST
 @administrators_only
 def analysis_start(request: HttpRequest) -> HttpResponse:
-    given = {name: request.POST.get(name, "").strip() for name in ("generation", "namespace")}
+    given = {name: request.POST.get(name, "").strip() for name in OPTIONS}
     try:
         run = run_request(analysis=request.POST.get("analysis", ""), options={k: v for k, v in given.items() if v},
                           requested_by=request.user)
@@ -63,13 +67,15 @@ def analysis_start(request: HttpRequest) -> HttpResponse:
 @overseers_only
 def analysis(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
-    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer, "url": request.path,
-               "can_change": request.user.may_administer}
+    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
+               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer}
     part = target_part(request)
     if run.state == RunState.DONE:
-        context |= report_parts(request, run, part)
-    if part in ("rows", "namespaces") and run.state == RunState.DONE:
-        return render_page(request, f"analyses/_{part}.html", context)
+        context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)
+    if part in PARTS and run.state == RunState.DONE:
+        template = f"analyses/_{'table' if 'table' in context else part}.html"
+        template = template if {part, "table"} & context.keys() else "analyses/_unreadable.html"
+        return render_page(request, template, context | {"part": part})
     return render_page(request, "analyses/_run.html" if part == "run" else "analyses/run.html", context)
 
 

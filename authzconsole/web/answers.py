@@ -1,7 +1,6 @@
 """A decision as it is shown: lists cut to what one reads, and nothing that this account may not see."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from authzconsole.web.places import Place, address_url, place_of
@@ -11,6 +10,7 @@ from grants.active import active_generation
 from grants.listing import visible_to
 from grants.models import User
 from grants.policies.decide import Held
+from grants.policies.disclosure import addresses_ranged_over, withholding
 from grants.policies.explain import Attempt, Decision, Gap
 
 MOST_GAPS = 12
@@ -50,7 +50,7 @@ class Answer:
 
 def answer_of(decision: Decision, user: User) -> Answer:
     if not user.may_see_all:
-        decision = _withheld(decision, user)
+        decision = withholding(decision, _hidden(decision, user))
     gaps = decision.missing or ()
     return Answer(
         decision, [_node(attempt) for attempt in decision.attempts], len(decision.attempts) > 1,
@@ -77,35 +77,11 @@ def shown_gap(gap: Gap, principal: str, user: User) -> ShownGap:
     return ShownGap(address, place_of(address, linked=user.may_see_all), str(privilege), url)
 
 
-def _withheld(decision: Decision, user: User) -> Decision:
-    """The decision without the addresses, and their number, that this account may not see.
-
-    What the question itself names is known to who asks; what a rule over all live entities looks at may not be.
-    """
-    hiding = {attempt for attempt in _over_all_live(decision.attempts) if _hides(attempt, user)}
-    if not hiding:
-        return decision
-    sentence = f"Denied: {decision.question.principal} lacks privileges on entities that your account does not see."
-    return replace(decision, sentence=sentence, missing=None,
-                   attempts=tuple(_without(attempt, hiding) for attempt in decision.attempts))
-
-
-def _over_all_live(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
-    for attempt in attempts:
-        if attempt.requirement == "all live" and attempt.missing:
-            yield attempt
-        yield from _over_all_live(attempt.parts)
-
-
-def _hides(attempt: Attempt, user: User) -> bool:
-    """Whether some of what it looks at is not shown to the account. Two queries, however many entities there are."""
-    kinds = {address.kind for address, _ in attempt.missing}
-    inside = live_below(entity_at(attempt.where)).filter(kind__in=kinds)
-    return inside.exclude(visible_to(user, active_generation())).exists()
-
-
-def _without(attempt: Attempt, hiding: set[Attempt]) -> Attempt:
-    if attempt in hiding:
-        words = f"{attempt.wanted[0]} on live entities in {attempt.where}, some of which your account does not see"
-        return replace(attempt, words=words, missing=(), total=0)
-    return replace(attempt, parts=tuple(_without(part, hiding) for part in attempt.parts))
+def _hidden(decision: Decision, user: User) -> frozenset[Address]:
+    """What a rule over all live entities looks at and the account may not see. Two queries, however many there are."""
+    kinds = {address.kind for address in addresses_ranged_over(decision)}
+    if not kinds:
+        return frozenset()
+    inside = live_below(entity_at(decision.question.target)).filter(kind__in=kinds)
+    unseen = inside.exclude(visible_to(user, active_generation())).order_by()
+    return frozenset(Address(kind, key) for kind, key in unseen.values_list("kind", "key"))

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from authzconsole.web.answers import Answer, answer_of
+from authzconsole.web.parameters import text_of
 from entities.address import Address
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.engine import check
@@ -38,7 +40,7 @@ _LABELS = {
 
 def ask_section(request: HttpRequest, address: Address, generation: Generation) -> dict:
     """The form as it was filled in, and the answer once a subject and an operation are chosen."""
-    given = {name: request.GET.get(name, "").strip() for name in FIELDS}
+    given = {name: text_of(request, name) for name in FIELDS}
     if not request.user.may_see_all:
         given["subject"] = f"user:{request.user.username}"
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
@@ -53,7 +55,7 @@ def ask_section(request: HttpRequest, address: Address, generation: Generation) 
         "operations": KINDS[address.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
         "members": _members(chosen, address.kind, given), "answer": answer, "fault": fault,
-        "asked_url": request.build_absolute_uri() if answer else "",
+        "asked_url": settings.PUBLIC_URL + request.get_full_path() if answer else "",
     }
 
 

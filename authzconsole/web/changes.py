@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.guard import administered_address, author_of
-from authzconsole.web.places import entity_url, place_of, principal_named
+from authzconsole.web.places import address_url, entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_named
@@ -96,7 +96,7 @@ def _form(request: HttpRequest, verb: str, place: Address, given: dict, *, statu
     part = target_part(request)
     template = {"": f"grants/{verb}.html", "dialog": f"grants/_{verb}_dialog.html"}.get(part, f"grants/_{verb}_form.html")
     return render_page(request, template, {
-        **given, "place": place_of(place), "plain_place": place_of(place, linked=False), "action": request.path,
+        **given, "place": place_of(place), "plain_place": place_of(place, linked=False), "action": address_url(verb, place),
         "back": entity_url(place), "all_privileges": list(Privilege), "shown_principal": principal_named(given["principal"]),
         "form_id": part if part not in ("", "dialog") else f"{verb}-form-alone",
     }, status=status)

@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from authzconsole.web.cells import held_by, held_cells
 from authzconsole.web.counts import principals_by
 from authzconsole.web.paging import page_of_entities, url_with
+from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import place_of
 from entities.models import Entity, State
 from entities.selectors import children_of
@@ -26,8 +27,8 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     if not request.user.may_see_all:
         rows = rows.filter(shown_to(request.user, generation))
     totals = list(rows.order_by().values_list("kind", "state").annotate(total=Count("pk")))
-    kind, state = request.GET.get("kind", ""), request.GET.get("state", "")
-    find = request.GET.get("find", "").strip()[:200]
+    kind, state = choice_of(request, "kind", KINDS), choice_of(request, "state", State.values)
+    find = text_of(request, "find", most_characters=200)
     page = _page(request, entity, rows, totals, kind, state, find)
     return {
         "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
@@ -39,10 +40,10 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 def _page(request, entity: Entity, rows: QuerySet, totals: list, kind: str, state: str, find: str):
     if kind:
         rows = rows.filter(kind=kind)
-    if state in State.values:
+    if state:
         rows = rows.filter(state=state)
-    total = sum(n for k, s, n in totals if kind in ("", k) and (s == state or state not in State.values))
-    if find and "\0" not in find:
+    total = sum(n for k, s, n in totals if kind in ("", k) and state in ("", s))
+    if find:
         rows = _named(rows, entity, find)
         total = rows.count()
     return page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
@@ -68,7 +69,7 @@ def _rows(request, entities: list[Entity]) -> list[dict]:
 def _kind_chips(request, totals: list, kind: str, state: str) -> list[dict]:
     by_kind: dict[str, int] = {}
     for name, of, total in totals:
-        if of == state or state not in State.values:
+        if state in ("", of):
             by_kind[name] = by_kind.get(name, 0) + total
     fresh = {"after": None, "before": None}
     chips = [{"kind": "", "title": "All", "total": sum(by_kind.values()), "url": url_with(request, kind=None, **fresh)}]

@@ -11,7 +11,7 @@ from authzconsole.web.children import children_section
 from authzconsole.web.guard import address_or_404, entity_or_404
 from authzconsole.web.history import history_section
 from authzconsole.web.holders import holders_section
-from authzconsole.web.places import address_url, place_of
+from authzconsole.web.places import address_url, entity_url, place_of
 from authzconsole.web.readiness import readiness_section
 from authzconsole.web.rendering import render_page, target_part
 from authzconsole.web.trail import trail_of
@@ -67,7 +67,7 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:
-    return {"entity": entity, "url": request.path, "can_change": request.user.may_administer,
+    return {"entity": entity, "url": entity_url(entity), "can_change": request.user.may_administer,
             "grant_url": address_url("grant", entity), part: SECTIONS[part](request, entity, generation)}
 
 
@@ -78,7 +78,7 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "entity": entity, "place": place_of(entity), "trail": trail_of(entity, request.user, generation),
         "title_place": place_of(entity, linked=False), "grant_url": address_url("grant", entity),
         "describe_url": address_url("lifecycle-describe", entity),
-        "verb_url": address_url("lifecycle", entity, verb[0]) if verb else "", "url": request.path,
+        "verb_url": address_url("lifecycle", entity, verb[0]) if verb else "", "url": entity_url(entity),
         "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity), "verb": verb,
         "can_change": request.user.may_administer, "generation": generation,
         "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],

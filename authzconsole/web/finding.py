@@ -5,6 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.guard import overseers_only
+from authzconsole.web.parameters import text_of
 from authzconsole.web.places import place_of
 from authzconsole.web.rendering import render_page
 from entities.selectors import search
@@ -19,7 +20,7 @@ FIELDS = ("principal", "subject", "deleter", "creator")
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    text = request.GET.get("q", "").strip()[:600]
+    text = text_of(request, "q")
     rows = search(text)
     if not request.user.may_see_all:
         rows = rows.filter(visible_to(request.user, active_generation()))
@@ -34,7 +35,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 @overseers_only
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Options for a field that names a principal. Ordinary accounts get no lists of names."""
-    text = next((request.GET[name] for name in FIELDS if name in request.GET), "").strip()[:150].replace("\0", "")
+    text = next((text_of(request, name, most_characters=150) for name in FIELDS if name in request.GET), "")
     type_, colon, name = text.partition(":")
     wanted = {type_} if colon and type_ in ("user", "group") else {"user"} if "deleter" in request.GET else {"user", "group"}
     names = _names(wanted, name if colon and type_ in ("user", "group") else text)

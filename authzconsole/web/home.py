@@ -8,10 +8,11 @@ from analytics.selectors import latest_run
 from authzconsole.web.cells import held_by, held_cells
 from authzconsole.web.counts import kinds_inside, principals_by
 from authzconsole.web.paging import page_of_entities
+from authzconsole.web.parameters import text_of
 from authzconsole.web.places import place_of
 from authzconsole.web.readiness import ANALYSIS
 from authzconsole.web.rendering import render_page, target_part
-from authzconsole.web.reports import namespace_summaries
+from authzconsole.web.reports import quoted_summaries
 from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
@@ -34,32 +35,32 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def namespaces_section(request: HttpRequest, generation: Generation) -> dict:
-    sees_all, find = request.user.may_see_all, request.GET.get("find", "").strip()[:200]
+    sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
     shown = ALL if sees_all else shown_to(request.user, generation)
     rows = sorted_by_address(Entity.objects.filter(shown, kind="namespace"))
-    if find and "\0" not in find:
+    if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
     page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
     fill = _overseen if sees_all else _own
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
-            **fill(request, page.rows, shown)}
+            **fill(request, page.rows, shown, generation)}
 
 
-def _overseen(request: HttpRequest, entities: list[Entity], shown: Q) -> dict:
+def _overseen(request: HttpRequest, entities: list[Entity], shown: Q, generation: Generation) -> dict:
     ids = [entity.pk for entity in entities]
-    run = latest_run(ANALYSIS, namespace="")
-    reports = namespace_summaries(run, [entity.key for entity in entities])
+    run = latest_run(ANALYSIS, namespace="", generation=generation.name)
+    reports, fault = quoted_summaries(run, [entity.key for entity in entities])
     inside, principals = kinds_inside(ids, shown), principals_by("namespace", ids)
     changes = max(0, current_revision() - (run.revision or 0)) if run else 0
-    return {"run": run, "changes_since": changes, "rows": [
+    return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
         {"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
          "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}
         for e in entities
     ]}
 
 
-def _own(request: HttpRequest, entities: list[Entity], shown: Q) -> dict:
+def _own(request: HttpRequest, entities: list[Entity], shown: Q, generation: Generation) -> dict:
     ids = [entity.pk for entity in entities]
     inside, held = kinds_inside(ids, shown), held_by(request.user, ids)
     return {"rows": [{"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []),

@@ -56,7 +56,7 @@ def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: st
         "kinds": [(kind, f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}")
                   for kind, total in forecast.entities.items()],
         "applying": _applying(forecast), "applying_more": max(0, len(forecast.applying) - MOST_HOLDERS),
-        "action": request.path, "back": entity_url(place), "fault": fault, **given,
+        "action": address_url("lifecycle", place, verb), "back": entity_url(place), "fault": fault, **given,
     }, status=status)
 
 
@@ -128,5 +128,5 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
 def _describe_page(request, place: Address, description: str, *, fault: str = "", status: int = 200) -> HttpResponse:
     return render_page(request, "entities/describe.html", {
         "place": place_of(place), "title_place": place_of(place, linked=False), "description": description,
-        "action": request.path, "back": entity_url(place), "fault": fault,
+        "action": address_url("lifecycle-describe", place), "back": entity_url(place), "fault": fault,
     }, status=status)

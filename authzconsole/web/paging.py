@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.encoding import escape_uri_path
 
 from entities.address import AddressError, parse_address
 from entities.models import Entity
@@ -30,7 +31,9 @@ def url_with(request: HttpRequest, **changes: str | int | None) -> str:
         parameters.pop(name, None)
         if value not in (None, ""):
             parameters[name] = str(value)
-    return f"{request.path}?{parameters.urlencode(safe=':')}" if parameters else request.path
+    # the path comes decoded: a `?` or `%` of a name would end or change it
+    path = escape_uri_path(request.path)
+    return f"{path}?{parameters.urlencode(safe=':')}" if parameters else path
 
 
 def page_of_entities(request: HttpRequest, rows: QuerySet[Entity], *, most_rows: int, total_rows: int, prefix: str = "") -> Page:

@@ -4,7 +4,8 @@ from django.http import HttpRequest
 
 from analytics.selectors import latest_run
 from authzconsole.web.answers import MOST_GAPS, shown_gap
-from authzconsole.web.reports import namespace_summaries
+from authzconsole.web.parameters import text_of
+from authzconsole.web.reports import quoted_summaries
 from entities.models import Entity
 from grants.journal import current_revision
 from grants.models import User
@@ -18,12 +19,12 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
     """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
     if entity.kind != "namespace" or not entity.is_live or not request.user.may_see_all:
         return None
-    name = request.GET.get("deleter", "").strip().removeprefix("user:")
-    user = User.objects.filter(username=name).first() if name and "\0" not in name else None
+    name = text_of(request, "deleter").removeprefix("user:")
+    user = User.objects.filter(username=name).first() if name else None
     return {
         "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
         "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
-        "namespace": entity.key, "latest": latest_of(entity.key), "can_start": request.user.may_administer,
+        "namespace": entity.key, "latest": latest_of(entity.key, generation), "can_start": request.user.may_administer,
     }
 
 
@@ -42,14 +43,15 @@ def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
         return f"{user.username} cannot delete it: the account is inactive, and denied everything."
     verdict = "can delete it" if readiness.ready else "cannot delete it yet"
     entities = "entity" if readiness.required == 1 else "entities"
-    return (f"{user.username} {verdict}: by the rules of `{generation.name}` this asks for ADMIN on {readiness.required:,} "
+    return (f"{user.username} {verdict}: generation `{generation.name}` asks for ADMIN on {readiness.required:,} "
             f"{entities}, and {readiness.held:,} {'is' if readiness.held == 1 else 'are'} held.")
 
 
-def latest_of(namespace: str) -> dict | None:
-    """The newest report that speaks of the namespace, what it says, and how many changes came after it."""
-    run = latest_run(ANALYSIS, namespace=namespace)
+def latest_of(namespace: str, generation: Generation) -> dict | None:
+    """The newest report of this generation on the namespace, what it says, and how many changes came after it."""
+    run = latest_run(ANALYSIS, namespace=namespace, generation=generation.name)
     if run is None:
         return None
-    return {"run": run, "summary": namespace_summaries(run, [namespace]).get(namespace),
+    summaries, fault = quoted_summaries(run, [namespace])
+    return {"run": run, "summary": summaries.get(namespace), "fault": fault,
             "changes_since": max(0, current_revision() - (run.revision or 0))}

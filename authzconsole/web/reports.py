@@ -1,6 +1,6 @@
 """Reading finished delete-readiness reports: figures, namespaces, and one row per namespace and user."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -11,6 +11,7 @@ from analytics.models import AnalysisRun
 from analytics.results import ResultFilter, ResultPage, result_page
 from analytics.storage import StorageError
 from authzconsole.web.paging import numbered_page, page_number, url_with
+from authzconsole.web.parameters import text_of
 from authzconsole.web.places import entity_url
 from entities.address import Address
 
@@ -24,28 +25,24 @@ COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> dict[str, dict]:
-    """The row of each of these namespaces; those that the report does not name are left out, all where its files are gone."""
+    """The row of each of these namespaces; those that the report does not name are left out."""
     names = list(names)
     if run is None or not names:
         return {}
-    try:
-        page = result_page(run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
-    except (AnalysisError, StorageError):
-        return {}
+    page = result_page(run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
     return {row["namespace"]: row for row in page.rows}
 
 
-def report_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
-    """What the page shows of a report; only `part` where htmx asks for one."""
+def quoted_summaries(run: AnalysisRun | None, names: Iterable[str]) -> tuple[dict[str, dict], str]:
+    """The same for a page that has more to show than the report: none and a notice where it cannot be read."""
     try:
-        parts = {"figures": run.summary} if part not in ("rows", "namespaces") else {}
-        if part != "rows":
-            parts["namespaces"] = _namespaces(request, run)
-        if part != "namespaces":
-            parts["rows"] = _rows(request, run)
+        return namespace_summaries(run, names), ""
     except (AnalysisError, StorageError) as error:
-        return {"report_fault": str(error)}
-    return parts
+        return {}, unreadable(run, error)
+
+
+def unreadable(run: AnalysisRun, error: Exception) -> str:
+    return f"The report of run {run.pk} cannot be read: {error}."
 
 
 def numbered_rows(run: AnalysisRun, table: str, *, number: int, most_rows: int, **asked) -> tuple[ResultPage, int]:
@@ -85,7 +82,7 @@ def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]
 
 
 def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
-    given = {name: request.GET.get(name, "").strip() for name in ("namespace", "user", "ready", "sort")}
+    given = {name: text_of(request, name) for name in ("namespace", "user", "ready", "sort")}
     sort = given["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
     found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
@@ -123,3 +120,18 @@ def _missing_url(run: AnalysisRun, row: dict) -> str:
         return ""
     query = urlencode({"namespace": row["namespace"], "user": row["user"]})
     return f"{reverse('analysis-missing', args=[run.pk])}?{query}"
+
+
+# by the id of the part; the template of each is analyses/_<id>.html
+PARTS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces, "rows": _rows}
+
+
+def report_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
+    """What the page shows of a report; only `part` where htmx asks for one. A part that cannot be read is left out."""
+    shown = {} if part in PARTS else {"figures": run.summary}
+    for name in [part] if part in PARTS else PARTS:
+        try:
+            shown[name] = PARTS[name](request, run)
+        except (AnalysisError, StorageError) as error:
+            shown["report_fault"] = unreadable(run, error)
+    return shown

@@ -23,7 +23,8 @@ def listed_run(run: AnalysisRun) -> dict:
     return {
         "run": run, "title": known.title if known else run.analysis, "question": known.question if known else "",
         "scope": f"namespace:{run.options['namespace']}" if run.options.get("namespace") else "every namespace",
-        "generation": run.options.get("generation", ""), "elapsed_seconds": _elapsed_seconds(run),
+        "generation": " to ".join(filter(None, (run.options.get(name) for name in ("generation", "to_generation")))),
+        "elapsed_seconds": _elapsed_seconds(run),
     }
 
 

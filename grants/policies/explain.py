@@ -6,7 +6,7 @@ INVARIANT: a decision is allowed exactly when its tree is met, and the tree is m
 from dataclasses import dataclass
 from itertools import product
 
-from entities.address import Address
+from entities.address import Address, instance_address
 from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, a
 from grants.policies.decide import Facts, Held
 from grants.policies.expressions import (
@@ -155,6 +155,9 @@ def _gaps(expression: Expression, question: Question, facts: Facts) -> list[froz
             place = question.at(scope)
             if not facts.held(place).keys().isdisjoint(privileges):
                 return [frozenset()]
+            # of instances there is one; nothing can be granted on another
+            if place.kind == "instance" and place != instance_address():
+                return []
             return [frozenset([(place, privilege)]) for privilege in privileges]
         case HasAtOrBelow():
             if facts.at_or_below(question.target) is not None:

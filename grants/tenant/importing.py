@@ -66,7 +66,7 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
     model, principal_column = GRANT_TABLES[kind]
     stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
     held = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
-    wanted = _wanted(kind, chunk, principals, entities)
+    wanted = _wanted(kind, chunk, principals, entities, report)
     added = {row: grant for row, grant in wanted.items() if row not in held}
     at = now_as_stored()
     grant_rows_insert(kind, [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
@@ -76,14 +76,25 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
     report.unchanged["grants"] += len(wanted) - len(added)
 
 
-def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int]) -> dict[tuple, tuple]:
-    """The rows (principal, entity, permission) of a chunk's lines; of two lines for the same row the first counts."""
+def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int],
+            report: ImportReport) -> dict[tuple, tuple]:
+    """The rows (principal, entity, permission) of a chunk's lines.
+
+    Of two lines for the same row the one with the lesser reason counts, so that the order of the lines does not.
+    """
     permissions, wanted = permission_ids(), {}
     for address, lines in chunk:
         for line in lines:
             of, name = line.principal
-            for privilege in line.privileges if of == kind else ():
-                wanted.setdefault((principals[name], entities[address], permissions[privilege]), (line, privilege))
+            for privilege in dict.fromkeys(line.privileges) if of == kind else ():
+                row = principals[name], entities[address], permissions[privilege]
+                first, _ = wanted.setdefault(row, (line, privilege))
+                if first is line:
+                    continue
+                report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to `{of}:{name}` again, as line "
+                                       f"{first.line} does")
+                if line.reason < first.reason:
+                    wanted[row] = line, privilege
     return wanted
 
 

@@ -67,8 +67,9 @@ def _change_stored(by_kind: dict[str, list[str]], states: dict[str, str], docume
         for chunk in chunks(addresses):
             stored = _stored(kind, chunk)
             ids.update((address, pk) for address, (pk, *_) in stored.items())
-            states.update((address, state) for address, (_, state, _) in stored.items() if address not in document.entities)
-            record(_update(stored, document, report))
+            record([*_update(stored, document, report), *_come_to_life(stored, states, document, report)])
+            states.update((address, state) for address, (_, state, _) in stored.items()
+                          if address not in document.entities and not _comes_to_life(state, states[address]))
     return ids
 
 
@@ -108,6 +109,21 @@ def _update(stored: dict[str, tuple[int, str, str]], document: Document, report:
         changes += found
     update_rows(Entity, ("state", "description", "changed_at"), rows)
     return changes
+
+
+def _comes_to_life(state: str, wanted: str) -> bool:
+    """A planned container lives when something live in it is listed; a deleted one is not recreated unsaid."""
+    return state == State.PLANNED and wanted == State.LIVE
+
+
+def _come_to_life(stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document,
+                  report: ImportReport) -> list[Change]:
+    living = {address: pk for address, (pk, state, _) in stored.items()
+              if address not in document.entities and _comes_to_life(state, states[address])}
+    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), now_as_stored(), pk) for pk in living.values()])
+    for address in living:
+        report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
+    return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in living]
 
 
 def _changes(line, state: str, description: str, described: str) -> list[Change]:

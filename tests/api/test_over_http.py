@@ -1,13 +1,21 @@
-"""The endpoints over real HTTP."""
+"""The endpoints over real HTTP, and the certification's own fixture: a deployment's kind `record` under the instance."""
 
 import http.client
 import json
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from authzconsole.api.bodies import LONGEST_BODY_BYTES
-from tests.api.conftest import request
+from entities.address import address_of, parse_address
+from entities.kinds_file import register_kinds
+from entities.services import entity_ensure
+from entities.vocabulary import KINDS, Privilege
+from grants.services import grants_change
+from tests.api.conftest import OPERATOR, request
+
+OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people")]
 
@@ -49,3 +57,43 @@ def test_errors_come_back_as_a_status_and_a_sentence_with_the_request_id(send):
 def test_discovery_is_open(send):
     status, _, answer = send("GET", "/.well-known/authzen-configuration", Authorization="")
     assert status == 200 and answer["policy_decision_point"]
+
+
+@pytest.fixture
+def records(people):
+    before = dict(KINDS)
+    register_kinds(OWN_KINDS)
+    first, second = parse_address("record:record-1"), parse_address("record:record-2")
+    for address in (first, second):
+        entity_ensure(address=address, state="live")
+    grants_change(author=OPERATOR, grant=[("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE),
+                                          ("user:bob", first, Privilege.READ)])
+    yield
+    KINDS.clear()
+    KINDS.update(before)
+    parse_address.cache_clear()
+    address_of.cache_clear()
+
+
+def of(subject, operation, resource="record-1"):
+    return request(subject, operation, resource, kind="record")
+
+
+@pytest.mark.usefixtures("records")
+def test_the_core_levels_of_the_certification_hold(send):
+    def ask(path, body):
+        status, _, answer = send("POST", f"/access/v1/{path}", json.dumps(body))
+        assert status == 200
+        return answer
+
+    rules = [("alice", "read", True), ("alice", "write", True), ("bob", "read", True), ("bob", "write", False)]
+    assert [ask("evaluation", of(subject, name))["decision"] for subject, name, _ in rules] == [held for *_, held in rules]
+    defaults = {"subject": {"type": "user", "id": "bob"}, "resource": {"type": "record", "id": "record-1"}}
+    batch = ask("evaluations", defaults | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]})
+    assert batch == {"evaluations": [{"decision": True}, {"decision": False}]}
+    subjects = ask("search/subject", of("alice", "read") | {"subject": {"type": "user"}})["results"]
+    assert subjects == [{"type": "user", "id": "alice"}, {"type": "user", "id": "bob"}]
+    resources = ask("search/resource", of("alice", "read") | {"resource": {"type": "record"}})["results"]
+    assert resources == [{"type": "record", "id": "record-1"}]
+    actions = ask("search/action", {member: of("alice", "")[member] for member in ("subject", "resource")})["results"]
+    assert [action["name"] for action in actions] == ["read", "write", "list", "get", "READ", "WRITE"]

@@ -27,7 +27,7 @@ def datasets(people):
 @pytest.fixture(params=["collected", "walked"])
 def way(request, monkeypatch):
     if request.param == "walked":
-        monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 0)
+        monkeypatch.setattr(searching, "FEW", -1)
 
 
 def search(api, page=..., what="resource", body=BODY, **changes):
@@ -52,6 +52,7 @@ def test_following_the_tokens_meets_each_result_once_in_the_order_of_the_bytes(a
         answer = search(api, page=page).json()
         assert list(answer) == ["page", "results"] and answer["page"]["count"] == len(answer["results"]) <= limit
         met += [result["id"] for result in answer["results"]]
+        assert len(met) <= len(KEYS), "the pages do not end"
         if not answer["page"]["next_token"]:
             break
         # the limit is not repeated: the token carries it
@@ -147,5 +148,6 @@ def test_the_other_searches_have_pages_too(api, what, expected):
     while page is not None:
         answer = search(api, page=page, what=what, body=body).json()
         met += [result.get("id") or result["name"] for result in answer["results"]]
+        assert len(met) <= len(whole), "the pages do not end"
         page = {"token": answer["page"]["next_token"]} if answer["page"]["next_token"] else None
     assert met == whole and len(met) > 1

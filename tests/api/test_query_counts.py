@@ -12,7 +12,8 @@ from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALONG_THE_ENTITIES, CONTAINER, CROWD = [1] * 8
+TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD = [1] * 8
+FIRST_ENTITIES = 2
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +45,16 @@ def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_n
         assert api.post(f"/access/v1/{path}", body).status_code == 200
 
 
-def test_a_subject_with_very_many_grants_takes_one_query_more(api, django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr(searching, "CANDIDATES_AT_MOST", 10)
-    with django_assert_num_queries(TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES + ALONG_THE_ENTITIES):
+def test_a_subject_with_very_many_grants_takes_up_to_four_queries_more(api, django_assert_num_queries, monkeypatch):
+    monkeypatch.setattr(searching, "FEW", 10)
+    usual = TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES
+    with django_assert_num_queries(usual + FIRST_ENTITIES):
+        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
+    monkeypatch.setattr(searching, "FIRST_ROWS", 4)
+    with django_assert_num_queries(usual + FIRST_ENTITIES + CANDIDATES):
+        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
+    monkeypatch.setattr(searching, "MANY", 10)
+    with django_assert_num_queries(usual + FIRST_ENTITIES + CANDIDATES + ALL_ENTITIES):
         assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
 
 

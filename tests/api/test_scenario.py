@@ -227,9 +227,11 @@ def test_every_endpoint_that_discovery_names_answers(api, client, settings):
 
 
 def test_the_request_id_comes_back_on_every_answer(api, client):
-    for answer in (api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "abc-123"}),
-                   api.post("/access/v1/evaluation", "{", **{"X-Request-ID": "abc-123"}),
-                   client.post("/access/v1/evaluation", headers={"X-Request-ID": "abc-123"}),
-                   client.get("/.well-known/authzen-configuration", headers={"X-Request-ID": "abc-123"})):
-        assert answer["X-Request-ID"] == "abc-123"
+    own = {"X-Request-ID": "abc 123"}
+    for status, answer in ((200, api.post("/access/v1/evaluation", request(), **own)),
+                           (400, api.post("/access/v1/evaluation", "{", **own)),
+                           (400, api.post("/access/v1/evaluation", request(), Host="evil.example.org", **own)),
+                           (401, client.post("/access/v1/evaluation", {}, content_type="application/json", headers=own)),
+                           (200, client.get("/.well-known/authzen-configuration", headers=own))):
+        assert (answer.status_code, answer["X-Request-ID"]) == (status, "abc 123")
     assert api.evaluate(request())["X-Request-ID"]

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from authzconsole.models import ApiToken
-from authzconsole.tokens import TokenError, TokenRefused, token_create, token_revoke, token_shown
+from authzconsole.tokens import ShownToken, TokenError, TokenRefused, token_create, token_revoke, token_shown
 from grants.errors import NotAdministrator
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
@@ -37,7 +37,7 @@ def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
     assert first.secret != second.secret and len(first.secret) == len("azc_") + 43
     stored = str(list(ApiToken.objects.values())) + str(list(JournalLine.objects.values()))
     assert first.secret not in stored and first.secret.removeprefix("azc_") not in stored
-    assert token_shown(first.secret) == first.token
+    assert token_shown(first.secret) == ShownToken(first.token.pk, ada.pk, frozenset({"decide"}))
 
 
 def test_scopes_stand_in_their_order_once(ada):
@@ -109,8 +109,9 @@ def test_no_answer_waits_for_the_note_while_somebody_writes(ada):
     try:
         writer.execute("BEGIN IMMEDIATE")
         started = time.monotonic()
-        assert token_shown(secret).last_used_at is None
+        token_shown(secret)
         assert time.monotonic() - started < 5
+        assert ApiToken.objects.get().last_used_at is None
         writer.execute("ROLLBACK")
     finally:
         writer.close()
@@ -127,10 +128,11 @@ def run(command, *arguments):
 def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
     output, errors = run("create_token", "ada", "--scope", "decide", "--scope", "read", "--days", "9")
     token = token_shown(output.strip())
-    assert token.scope_set == {"decide", "read"} and token.name == "decide and read"
-    assert timedelta(days=8) < token.expires_at - timezone.now() <= timedelta(days=9)
-    assert f"manage.py revoke_token {token.pk}" in errors
-    assert "is revoked" in run("revoke_token", str(token.pk))[0]
+    assert token.scopes == {"decide", "read"}
+    kept = ApiToken.objects.get(pk=token.number)
+    assert kept.name == "decide and read" and timedelta(days=8) < kept.expires_at - timezone.now() <= timedelta(days=9)
+    assert f"manage.py revoke_token {token.number}" in errors
+    assert "is revoked" in run("revoke_token", str(token.number))[0]
     with pytest.raises(TokenRefused, match="was revoked"):
         token_shown(output.strip())
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from analytics.models import AnalysisRun
+from entities.services import entities_ensure
 from grants.models import JournalLine
-from tests.authors import everything
+from tests.authors import at, everything
 
 ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
@@ -34,7 +36,10 @@ PAGES = [
     ("/register?parent=namespace:sales", 200, 403, 404, 404, 404, 404),
     ("/suggest/principals?principal=n", 200, 200, 404, 404, 404, 404),
     ("/analyses/", 200, 200, 404, 404, 404, 404),
-    ("/analyses/1/", 404, 404, 404, 404, 404, 404),
+    ("/analyses/{run}/", 200, 200, 404, 404, 404, 404),
+    ("/analyses/{run}/missing", 303, 303, 404, 404, 404, 404),
+    ("/analyses/{run}/rows.csv", 303, 303, 404, 404, 404, 404),
+    ("/analyses/0/", 404, 404, 404, 404, 404, 404),
     ("/nowhere", 404, 404, 404, 404, 404, 404),
 ]
 
@@ -48,28 +53,36 @@ WRITES = [
     ("/describe/dataset:sales.orders", 403, 403, 403, 404),
     ("/register", 403, 404, 404, 404),
     ("/analyses/start", 403, 404, 404, 404),
-    ("/analyses/1/cancel", 403, 404, 404, 404),
+    ("/analyses/{run}/cancel", 403, 404, 404, 404),
 ]
 
 
+@pytest.fixture
+def run(cast):
+    """A run that is going on: it could be cancelled."""
+    return AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
+                                      state="running", stage="spark")
+
+
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse):
-    found = [browse(name).get(page).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, run):
+    found = [browse(name).get(page.format(run=run.pk)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
     assert found == statuses
 
 
 @pytest.mark.parametrize("page", [page for page, *_ in PAGES if page != "/nowhere"])
-def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse):
-    response = browse().get(page)
+def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse, run):
+    response = browse().get(page.format(run=run.pk))
     assert response.status_code == 302
     assert response.headers["Location"].startswith("/sign-in?next=/")
 
 
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
-def test_nobody_but_an_administrator_writes(url, statuses, browse):
+def test_nobody_but_an_administrator_writes(url, statuses, browse, run):
     before = everything()
     sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
             "analysis": "delete-readiness", "description": "x"}
+    url = url.format(run=run.pk)
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
     assert everything() == before
 
@@ -100,8 +113,16 @@ def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
     text = response.content.decode()
     assert response.context["ask"]["answer"].decision.allowed is False
     assert "customers" not in text and "etl-1.0" not in text
-    assert "entities that your account does not see" in text
+    assert "entities that you may not see" in text
     assert response.context["ask"]["answer"].missing == []
+
+
+def test_what_is_allowed_stays_allowed_where_entities_that_it_does_not_need_are_hidden(browse):
+    entities_ensure(states={at("stream:sales.clicks"): "live"})
+    response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
+    decision, text = response.context["ask"]["answer"].decision, response.content.decode()
+    assert decision.allowed and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."
+    assert decision.sentence in text and "Denied" not in text and "clicks" not in text
 
 
 def test_the_same_denial_is_complete_for_an_auditor(browse):
@@ -128,8 +149,8 @@ def test_an_auditor_sees_no_form_that_writes(browse):
         assert "/revoke/" not in text and "/grant/" not in text and "/lifecycle/" not in text
 
 
-def test_looking_writes_no_journal_line(browse):
+def test_looking_writes_no_journal_line(browse, run):
     before = JournalLine.objects.count()
     for page, *_ in PAGES:
-        browse("ada").get(page)
+        browse("ada").get(page.format(run=run.pk))
     assert JournalLine.objects.count() == before

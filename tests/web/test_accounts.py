@@ -1,5 +1,7 @@
 """Signing in and out, the password, and being alive."""
 
+import pytest
+
 from tests.cast import PASSWORD
 
 
@@ -30,6 +32,30 @@ def test_signing_out_takes_a_post(browse):
     assert client.get("/sign-out").status_code == 405
     assert client.post("/sign-out").headers["Location"] == "/sign-in"
     assert client.get("/").status_code == 302
+
+
+@pytest.mark.parametrize("url", ["/grant/dataset:sales.orders", "/analyses/start", "/register", "/password"])
+def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(url, browse):
+    client = browse()
+    response = client.post(url, {"principal": "user:dee", "privilege": "READ"})
+    assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
+    assert "Your session had ended; sign in and repeat what you did." in client.get("/sign-in").content.decode()
+    response = client.post("/sign-in", {"username": "ada", "password": PASSWORD}, follow=True)
+    assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
+
+
+def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
+    client, page = browse(), "http://testserver/entities/dataset:sales.orders"
+    response = client.post("/grant/dataset:sales.orders", follow=True, headers={
+        "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
+    assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
+    assert "Your session had ended" in client.get(response.headers["HX-Redirect"]).content.decode()
+
+
+def test_signing_out_after_the_session_ended_is_not_a_deed_to_repeat(browse):
+    response = browse().post("/sign-out", follow=True)
+    assert (response.request["PATH_INFO"], response.request["QUERY_STRING"]) == ("/sign-in", "")
+    assert "session had ended" not in response.content.decode()
 
 
 def test_a_part_that_is_asked_for_after_the_session_ended_sends_the_whole_page_to_the_sign_in(browse):

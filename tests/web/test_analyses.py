@@ -72,6 +72,8 @@ def test_starting_leads_to_the_run_and_tells_the_worker(namespace, scope, browse
     ({}, "`` is not an analysis"),
     ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
     ({"analysis": ANALYSIS, "namespace": "a b"}, "holds a character"),
+    ({"analysis": "visibility", "namespace": "hr"}, "visibility takes no namespace"),
+    ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
     ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
 ])
 def test_an_analysis_that_cannot_run_is_explained_and_not_kept(sent_form, fault, browse):
@@ -178,6 +180,60 @@ def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings,
     assert browse("aud").get("/").context["namespaces"]["rows"][0]["report"] is None
 
 
+@pytest.mark.parametrize("table", ["namespaces", "rows"])
+def test_one_damaged_file_takes_no_page_down(table, report, browse, htmx, tmp_path):
+    path = tmp_path / report.result_folder / table / "part-0.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    client, notice = browse("ada"), f"The report of run {report.pk} cannot be read: the report&#x27;s files are damaged"
+    page = client.get(f"/analyses/{report.pk}/")
+    assert page.status_code == 200 and notice in page.content.decode()
+    assert "that nobody can delete" in page.content.decode() and table not in page.context
+    for part in ("namespaces", "rows"):
+        text = client.get(f"/analyses/{report.pk}/", headers=htmx(part)).content.decode()
+        assert f'id="{part}"' in text and "Nobody holds ADMIN in any namespace" not in text and "No namespace is live" not in text
+    download = client.get(f"/analyses/{report.pk}/rows.csv")
+    assert download.status_code == (200 if table == "namespaces" else 303)
+    for url in ("/", "/entities/namespace:hr"):
+        response = client.get(url)
+        assert response.status_code == 200
+        assert (notice in response.content.decode()) is (table == "namespaces")
+    assert "Who holds what" in response.content.decode()
+
+
+def test_the_detail_that_cannot_be_read_is_a_notice(report, browse, tmp_path):
+    (tmp_path / report.result_folder / "detail" / "part-0.parquet").write_bytes(b"")
+    response = browse("ada").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
+    assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in response.content.decode()
+    assert '/entities/namespace:hr?deleter=dee#readiness"' in response.content.decode()
+
+
+def test_a_download_is_kept_by_nobody_and_computed_by_no_spreadsheet(report, browse, tmp_path):
+    table = analysis_named(ANALYSIS).table("rows")
+    names = ["=1+1", "+1", "-1", "@sum", "\tx", "\rx", "a=b"]
+    columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
+    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
+                   tmp_path / report.result_folder / "rows" / "part-0.parquet")
+    response = browse("aud").get(f"/analyses/{report.pk}/rows.csv")
+    assert "no-store" in response.headers["Cache-Control"]
+    lines = list(csv.reader(io.StringIO(response.getvalue().decode(), newline="")))
+    assert [line[1] for line in lines[1:]] == ["'=1+1", "'+1", "'-1", "'@sum", "'\tx", "'\rx", "a=b"]
+
+
+def test_pages_quote_reports_of_the_active_generation_only(report, browse, cast):
+    AnalysisRun.objects.create(
+        analysis=ANALYSIS, options={"generation": "core", "namespace": ""}, state=RunState.DONE, summary=SUMMARY, revision=1,
+        result_folder="results/of-core", finished_at=timezone.now(), requested_by=cast["ada"])
+    for url, section in (("/", "namespaces"), ("/entities/namespace:hr", "readiness")):
+        response = browse("aud").get(url)
+        shown = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
+        assert shown == report and "generation final" in response.content.decode()
+    AnalysisRun.objects.filter(pk=report.pk).delete()
+    assert browse("aud").get("/").context["namespaces"]["run"] is None
+    page = browse("aud").get("/entities/namespace:hr")
+    assert page.context["readiness"]["latest"] is None
+    assert "Nobody has checked yet who can delete it in generation final." in page.content.decode()
+
+
 def test_the_namespace_list_and_the_namespace_page_quote_the_newest_report(report, browse):
     text = browse("aud").get("/").content.decode()
     assert "2 people" in text and "nobody; dee lacks 2 of 2" in text
@@ -197,3 +253,19 @@ def test_a_report_costs_the_same_queries_however_long_it_is(report, browse, djan
     client.get(f"/analyses/{report.pk}/")
     with django_assert_max_num_queries(5):
         client.get(f"/analyses/{report.pk}/")
+
+
+def test_a_report_without_a_page_of_its_own_shows_its_figures_and_its_rows(cast, browse, htmx, tmp_path):
+    run = AnalysisRun.objects.create(
+        analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, state=RunState.DONE,
+        summary={"answers_gained": 12_345}, revision=current_revision(), result_folder="results/impact")
+    table = analysis_named("policy-impact").rows
+    (tmp_path / run.result_folder / "rows").mkdir(parents=True)
+    rows = pa.table([["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names)
+    pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_folder / "rows" / "part-0.parquet")
+    text = browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    assert "core to final" in text and "12,345" in text and "answers gained" in text and "4,000" in text
+    part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
+    assert [row[0][0] for row in part.context["table"]["rows"]] == ["ned", "dee"] and "<html" not in part.content.decode()
+    lines = browse("aud").get(f"/analyses/{run.pk}/rows.csv").getvalue().decode().splitlines()
+    assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]

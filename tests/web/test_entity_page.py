@@ -104,6 +104,14 @@ def test_an_answer_shows_its_source_and_what_is_missing(browse):
     assert "/grant/dataset:sales.orders?principal=user:dee&amp;privilege=WRITE" in text
 
 
+def test_the_link_to_an_answer_leads_to_the_console_whatever_the_request_calls_it(browse, settings):
+    settings.PUBLIC_URL, settings.ALLOWED_HOSTS = "https://console.example", ["*"]
+    asked = f"{ORDERS}?subject=user:dee&operation=read"
+    response = browse("ada").get(asked, headers={"Host": "elsewhere.example"})
+    assert response.context["ask"]["asked_url"] == f"https://console.example{asked}"
+    assert "elsewhere" not in response.content.decode()
+
+
 def test_fields_appear_that_the_chosen_operation_reads(browse):
     url = "/entities/application:sales.shop"
     names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["members"]]
@@ -128,6 +136,7 @@ def test_a_question_that_cannot_be_asked_is_explained_in_the_form(asked, fault, 
 def test_the_immediate_readiness_counts_what_is_held_and_names_what_is_missing(browse):
     answer = browse("ada").get(f"{SALES}?deleter=ned").context["readiness"]["answer"]
     assert answer["ready"] is True and "6 entities, and 6 are held" in answer["sentence"]
+    assert "generation `final` asks for ADMIN" in answer["sentence"]
     answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
     assert answer["ready"] is False and answer["missing_total"] == 6
     assert "There is no user `nobody`" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]

@@ -25,9 +25,16 @@ PAGES = {
 }
 
 
+# who gets no such page
+REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/delete/namespace:sales"), ("dee", "/analyses/"),
+           ("dee", "/suggest/principals?principal=e"),
+           ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
+SHOWN = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
+
+
 def queries(client, url) -> int:
     with CaptureQueriesContext(connection) as captured:
-        client.get(url)
+        assert client.get(url).status_code == 200
     return len(captured)
 
 
@@ -48,8 +55,7 @@ def grow(numbers):
         AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
 
 
-@pytest.mark.parametrize("name", ["ada", "aud", "dee"])
-@pytest.mark.parametrize("url", PAGES)
+@pytest.mark.parametrize(("name", "url"), SHOWN)
 def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
     client = browse(name)
     grow(range(2))
@@ -61,6 +67,6 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
 @pytest.mark.parametrize(("url", "most"), PAGES.items())
 def test_a_page_keeps_to_its_queries(url, most, browse, django_assert_max_num_queries):
     client = browse("ada")
-    client.get(url)
+    assert client.get(url).status_code == 200
     with django_assert_max_num_queries(most):
         client.get(url)

@@ -17,6 +17,7 @@ ANY_HERE_OR_NAMESPACE = any_of(has(*ANY), on(Scope.NAMESPACE, *ANY))
 
 BOTH = "the row has one requirement, which holds in both columns"
 PROPOSED_ONLY = "the row fills only the Proposed column"
+NOT_DOCUMENTED = "the Existing cell says Not Documented"
 UNNAMED = "document 003 does not name it"
 
 
@@ -38,7 +39,7 @@ NAMESPACE = table(
 ) + table(
     "namespace", "003", "Dataset Modules",
     ("delete-all-dataset-modules", has(ADMIN), "Delete-all in the namespace"),
-) + no_rule("namespace", "003", PROPOSED_ONLY, "get"
+) + table("namespace", "003", "Namespaces", ("get", None, "Get Namespace Meta", PROPOSED_ONLY)
 ) + no_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
 
 ARTIFACT = table(
@@ -48,7 +49,10 @@ ARTIFACT = table(
     ("delete-property", ADMIN_HERE_OR_NAMESPACE, "Remove a property"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
-) + no_rule("artifact", "003", PROPOSED_ONLY, "get", "use"
+) + table(
+    "artifact", "003", "Artifacts",
+    ("get", None, "Get artifact info/summary/detail", PROPOSED_ONLY),
+    ("use", None, "Use to deploy an app", PROPOSED_ONLY),
 ) + no_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
 
 APPLICATION = table(
@@ -57,7 +61,7 @@ APPLICATION = table(
      "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
-) + no_rule("application", "003", PROPOSED_ONLY, "get"
+) + table("application", "003", "Applications", ("get", None, "Get application detail", PROPOSED_ONLY)
 ) + no_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
             "add-schedule", "update-schedule", "delete-schedule")
 
@@ -69,7 +73,7 @@ PROGRAM = table(
     ("get-runtime-args", up_the_tree(READ), "Retrieve runtime arguments"),
     ("get-status", has(*ANY), "Retrieve status", BOTH),
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("program", "003", PROPOSED_ONLY, "get-specification"
+) + table("program", "003", "Programs", ("get-specification", None, "Get program specification", PROPOSED_ONLY)
 ) + no_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
             "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
             "suspend-schedule")
@@ -84,7 +88,10 @@ STREAM = table(
     ("update", ADMIN_HERE_OR_NAMESPACE, "Update"),
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("stream", "003", PROPOSED_ONLY, "get", "get-properties"
+) + table(
+    "stream", "003", "Streams",
+    ("get", None, "Get stream property", PROPOSED_ONLY),
+    ("get-properties", None, "Retrieving properties", PROPOSED_ONLY),
 ) + no_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
             "emit-metrics", "view-metrics")
 
@@ -99,8 +106,10 @@ DATASET = table(
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
     ("drop", ADMIN_HERE_OR_NAMESPACE, "Drop"),
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("dataset", "003", PROPOSED_ONLY, "get"
-) + no_rule("dataset", "003", "the Existing cell says Not Documented", "get-properties"
+) + table(
+    "dataset", "003", "Datasets",
+    ("get", None, "Get dataset meta", PROPOSED_ONLY),
+    ("get-properties", None, "Retrieving properties", NOT_DOCUMENTED),
 ) + no_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
 
 DATASET_MODULE = table(
@@ -108,24 +117,29 @@ DATASET_MODULE = table(
     ("deploy", WRITE_NAMESPACE, "Deploy"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("dataset_module", "003", PROPOSED_ONLY, "get")
+) + table("dataset_module", "003", "Dataset Modules", ("get", None, "Get module meta", PROPOSED_ONLY))
 
 DATASET_TYPE = table(
     "dataset_type", "003", "Dataset Types",
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("dataset_type", "003", PROPOSED_ONLY, "get")
+) + table("dataset_type", "003", "Dataset Types", ("get", None, "Get dataset type meta", PROPOSED_ONLY))
 
 SECUREKEY = table(
     "securekey", "003", "Secure Keys",
     ("create", WRITE_NAMESPACE, "Create"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", has(*ANY), "View/List", BOTH),
-) + no_rule("securekey", "003", "the Existing cell says Not Documented", "read"
+) + table("securekey", "003", "Secure Keys", ("read", None, "Read", NOT_DOCUMENTED)
 ) + no_rule("securekey", "003", UNNAMED, "get")
 
-KERBEROSPRINCIPAL = no_rule(
-    "kerberosprincipal", "003", "the table Principal fills only the Proposed column",
-    "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
+# cited with the seed's own spelling
+KERBEROSPRINCIPAL = table(
+    "kerberosprincipal", "003", "Principal",
+    ("deploy-app-as", None, "Deploy an app to impersonate a principal", PROPOSED_ONLY),
+    ("create-namespace-as", None, "Create a namespace with owner prinicpal", PROPOSED_ONLY),
+    ("create-dataset-as", None, "Create a dataset with owner prinicpal", PROPOSED_ONLY),
+    ("create-stream-as", None, "Create a stream with owner prinicpal", PROPOSED_ONLY),
+    ("query-as", None, "Run a explore query as impersonated prinicpal", PROPOSED_ONLY),
 )
 
 GENERAL = general_rules("003", "Existing", "document 003 rules only the kinds that it names")

@@ -1,0 +1,114 @@
+"""Decisions with their explanation: what the AuthZEN endpoints answer, always with `explain`."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.api.callers import Caller
+from authzconsole.api.evaluation import MOST_EVALUATIONS, SEMANTICS, evaluated
+from authzconsole.models import TokenScope
+from authzconsole.rest.describing import described
+from authzconsole.rest.endpoint import Endpoint
+from grants.policies.catalogue import GENERATIONS
+
+TAG = "Decisions"
+
+
+class SubjectSerializer(serializers.Serializer):
+    type = serializers.CharField(help_text="`user` or `group`.")
+    id = serializers.CharField()
+
+
+class ActionSerializer(serializers.Serializer):
+    name = serializers.CharField(help_text="An operation of the resource's kind, or READ, WRITE, EXECUTE, ADMIN.")
+
+
+class ResourceSerializer(serializers.Serializer):
+    type = serializers.CharField(help_text="A kind of entity.")
+    id = serializers.CharField(help_text="The address without its kind.")
+
+
+class ContextSerializer(serializers.Serializer):
+    generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="The active one unless given.")
+    artifact = serializers.CharField(required=False)
+    artifact_is_new = serializers.BooleanField(required=False)
+    dataset_type = serializers.CharField(required=False)
+    owner = serializers.CharField(required=False)
+
+
+class EvaluationSerializer(serializers.Serializer):
+    subject = SubjectSerializer(required=False)
+    action = ActionSerializer(required=False)
+    resource = ResourceSerializer(required=False)
+    context = ContextSerializer(required=False)
+
+
+class OptionsSerializer(serializers.Serializer):
+    evaluations_semantic = serializers.ChoiceField(list(SEMANTICS), required=False)
+
+
+class DecisionsSerializer(EvaluationSerializer):
+    """One question; or several under `evaluations`, for which the members beside it are the defaults."""
+
+    evaluations = EvaluationSerializer(many=True, required=False)
+    options = OptionsSerializer(required=False)
+
+
+class ReasonsSerializer(serializers.Serializer):
+    generation = serializers.CharField(required=False)
+    sentence = serializers.CharField(required=False)
+    attempts = serializers.ListField(child=serializers.DictField(), required=False, help_text="The tree of requirements.")
+    source = serializers.DictField(required=False, help_text="Seed, table and row of the rule.")
+    missing = serializers.ListField(child=serializers.DictField(), required=False,
+                                    help_text="The fewest grants that would turn a denial into a permit.")
+    reason = serializers.CharField(required=False)
+    error = serializers.DictField(required=False)
+
+
+class DecisionSerializer(serializers.Serializer):
+    decision = serializers.BooleanField()
+    context = ReasonsSerializer()
+
+
+class DecisionAnswerSerializer(serializers.Serializer):
+    """Of one question `decision` and `context`; of several `evaluations`, in their order."""
+
+    decision = serializers.BooleanField(required=False)
+    context = ReasonsSerializer(required=False)
+    evaluations = DecisionSerializer(many=True, required=False)
+
+
+QUESTION = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
+            "resource": {"type": "dataset", "id": "sales.orders"}}
+ANSWER = {"decision": False, "context": {
+    "generation": "final", "sentence": "Denied: user:alice lacks READ on dataset:sales.orders.",
+    "attempts": [{"requirement": "has", "met": False, "words": "READ on dataset:sales.orders", "wanted": ["READ"],
+                  "where": "dataset:sales.orders", "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}],
+    "source": {"seed": "002", "table": "Datasets", "row": "Read"},
+    "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}}
+
+
+class Decisions(Endpoint):
+    scopes = {"POST": TokenScope.DECIDE}
+
+    @described("decisions_ask", TAG, "Ask for a decision and its reasons",
+               f"The requests of the AuthZEN Authorization API, one question or up to {MOST_EVALUATIONS:,}; each answer is "
+               "explained. A token with the scope `decide` asks about anybody, an ordinary account about itself. Members that "
+               "are not known here are ignored, as that standard asks.",
+               sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
+    def post(self, request: Request) -> Response:
+        caller = Caller(request.auth is not None or request.user.may_see_all, request.user.username)
+        return Response(evaluated(caller, _explained(self.raw_body())))
+
+
+def _explained(body: dict) -> dict:
+    """The body, asking for reasons; what is malformed stays for the question to refuse."""
+    body = _asking(body, body.get("context", {}))
+    if isinstance(items := body.get("evaluations"), list):
+        own = [_asking(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]
+        body = body | {"evaluations": own}
+    return body
+
+
+def _asking(item: dict, context: object) -> dict:
+    return item | {"context": context | {"explain": True}} if isinstance(context, dict) else item

@@ -1,0 +1,263 @@
+"""Entities: browse, search, read, register, describe, delete, recreate."""
+
+from django.db import transaction
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import author_of, check_administers, seen_entities, seen_entity
+from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.describing import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, described, in_path
+from authzconsole.rest.endpoint import Endpoint, created
+from authzconsole.rest.etags import check_match, etag_of
+from authzconsole.rest.fields import (
+    LONGEST_DESCRIPTION_CHARACTERS,
+    AddressText,
+    Flag,
+    KindText,
+    NameText,
+    QueryFlag,
+    Shape,
+    Text,
+    Word,
+    reason_text,
+)
+from authzconsole.rest.locations import address_or_404, entity_location
+from authzconsole.rest.problems import Problem
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import entity_at, search, subtree_of
+from entities.vocabulary import Privilege
+from grants.forecast import Forecast, lifecycle_forecast
+from grants.journal import current_revision, journal_lock
+from grants.lifecycle import entity_delete, entity_describe, entity_recreate, entity_register
+from grants.outcomes import Outcome
+
+TAG = "Entities"
+PATH = in_path("address", "An address such as `dataset:sales.orders`. All of the path from here on is the address; encode what "
+                          "a path cannot hold, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
+
+
+class EntitySerializer(serializers.Serializer):
+    address = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField(help_text="The last part, which the parent does not say already.")
+    parent = serializers.CharField(allow_null=True, help_text="The address that contains it; null for the instance.")
+    state = serializers.ChoiceField(State.values)
+    description = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    changed_at = serializers.DateTimeField()
+
+
+class HolderSerializer(serializers.Serializer):
+    principal = serializers.CharField()
+    privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
+
+
+class ForecastSerializer(serializers.Serializer):
+    """What would happen, counted before it happens."""
+
+    generation = serializers.CharField()
+    entities = serializers.DictField(child=serializers.IntegerField(), help_text="How many change, by kind.")
+    planned_inside = serializers.IntegerField(help_text="Planned entities inside, which stay planned.")
+    grants_removed = serializers.IntegerField()
+    grants_kept = serializers.IntegerField()
+    applying = HolderSerializer(many=True, help_text="Who holds what on the address already, which counts from then on.")
+    creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
+
+
+class LifecycleSerializer(serializers.Serializer):
+    """What was done; of a dry run, what would be."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
+    entity = EntitySerializer(allow_null=True)
+    forecast = ForecastSerializer(allow_null=True, help_text="Of a dry run that would change something; null otherwise.")
+
+
+class EntitiesQuery(PageQuery):
+    q = Text(required=False, max_length=200,
+             help_text="Any part of an address's key in any case; or `kind:` and the beginning of a key.")
+    address = AddressText(required=False, help_text="Exactly this one.")
+    parent = AddressText(required=False, help_text="What lies directly in it.")
+    within = AddressText(required=False, help_text="It, and what lies in it at any depth.")
+    kind = KindText(required=False, help_text="Entities of this kind, such as `dataset`.")
+    state = Word(choices=State.values, required=False)
+
+
+class RegisterSerializer(Shape):
+    address = AddressText()
+    description = Text(required=False, allow_blank=True, default="", max_length=LONGEST_DESCRIPTION_CHARACTERS)
+    creator = NameText(required=False, help_text="The user who receives what the active generation gives to creators.")
+    reason = reason_text()
+    dry_run = Flag(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+
+
+class DescribeSerializer(Shape):
+    description = Text(allow_blank=True, max_length=LONGEST_DESCRIPTION_CHARACTERS)
+    reason = reason_text()
+
+
+class DeleteQuery(Shape):
+    reason = reason_text()
+    dry_run = QueryFlag(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+
+
+ORDERS = {"address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales", "state": "live",
+          "description": "Every order, by day", "created_at": "2026-02-01T08:00:00Z", "changed_at": "2026-02-01T08:00:00Z"}
+DONE = {"dry_run": False, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812, "entity": ORDERS,
+        "forecast": None}
+
+
+class Entities(Endpoint):
+    queries = {"GET": EntitiesQuery}
+
+    @described("entities_list", TAG, "Browse and search entities",
+               "By kind and then by key, page by page. An ordinary account finds what `list` or `get` shows to it.",
+               query=EntitiesQuery, answers={200: page_shape(EntitySerializer)}, example={"items": [ORDERS], "next": None})
+    def get(self, request: Request) -> Response:
+        asked = self.asked
+        return Response(page_of([Part(_found(request, asked), ("kind", "key"))], entity_as_json, asked=asked,
+                                of=list_identity("entities", asked)))
+
+    @described("entities_register", TAG, "Register an entity",
+               "Makes an address live that is new or planned. One that is live already stays as it is (200). What contains it "
+               "must be live, and it must not have been deleted: then it is recreated instead.",
+               sends=RegisterSerializer, sent={"address": "dataset:sales.orders", "description": "Every order, by day",
+                                          "creator": "alice", "reason": "new feed"},
+               answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
+               parameters=[LOCATION])
+    def post(self, request: Request) -> Response:
+        return _made_live(self, request, "register", entity_register)
+
+
+class Recreations(Endpoint):
+    @described("entities_recreate", TAG, "Recreate a deleted entity",
+               "Makes a deleted address live again; the grants that stayed on it apply again.",
+               sends=RegisterSerializer, sent={"address": "dataset:sales.orders", "reason": "deleted by mistake"},
+               answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
+               parameters=[LOCATION])
+    def post(self, request: Request) -> Response:
+        return _made_live(self, request, "recreate", entity_recreate)
+
+
+class OneEntity(Endpoint):
+    queries = {"DELETE": DeleteQuery}
+
+    @described("entities_retrieve", TAG, "Read an entity", "Answers 404 alike for what is not registered and what is not shown.",
+               answers={200: EntitySerializer}, example=ORDERS, errors=[404], parameters=[PATH, ETAG])
+    def get(self, request: Request, address: str) -> Response:
+        return _entity_response(seen_entity(request, address_or_404(address)))
+
+    @described("entities_describe", TAG, "Describe an entity", "Changes its description.",
+               sends=DescribeSerializer, sent={"description": "Every order, by day", "reason": "said more exactly"},
+               answers={200: EntitySerializer}, example=ORDERS, errors=[404, 412, 428], parameters=[PATH, IF_MATCH, ETAG])
+    def patch(self, request: Request, address: str) -> Response:
+        place = self._administered(request, address)
+        sent = self.body(DescribeSerializer)
+        with transaction.atomic():
+            _matched(request, place, is_required=True)
+            entity_describe(author=author_of(request, sent["reason"]), address=place, description=sent["description"])
+        return _entity_response(entity_at(place))
+
+    @described("entities_delete", TAG, "Delete an entity",
+               "Deletes it and every live entity in it. Whether the grants on them go too is for the active generation to say.",
+               query=DeleteQuery, answers={200: LifecycleSerializer}, errors=[404, 409, 412],
+               parameters=[PATH, IF_MATCH_OPTIONAL],
+               example=DONE | {"sentence": "dataset:sales.orders was deleted", "entity": ORDERS | {"state": "deleted"}})
+    def delete(self, request: Request, address: str) -> Response:
+        place = self._administered(request, address)
+        with transaction.atomic():
+            _matched(request, place, is_required=False)
+            if self.asked["dry_run"]:
+                return Response(_foretold(place, "delete"))
+            outcome = entity_delete(author=author_of(request, self.asked["reason"]), address=place)
+        return Response(_outcome_as_json(outcome, entity_at(place)))
+
+    @staticmethod
+    def _administered(request: Request, address: str) -> Address:
+        place = address_or_404(address)
+        seen_entity(request, place)
+        check_administers(request)
+        return place
+
+
+def entity_as_json(entity: Entity) -> dict:
+    address = entity.address
+    return {"address": str(address), "kind": entity.kind, "name": address.name,
+            "parent": str(address.parent) if address.parent else None, "state": str(entity.state),
+            "description": entity.description, "created_at": as_json_time(entity.created_at),
+            "changed_at": as_json_time(entity.changed_at)}
+
+
+def as_json_time(time) -> str | None:
+    return None if time is None else time.isoformat().replace("+00:00", "Z")
+
+
+def _found(request: Request, asked: dict):
+    rows = seen_entities(request)
+    if "q" in asked:
+        rows = rows & search(asked["q"]).order_by()
+    if "address" in asked:
+        rows = rows.filter(kind=asked["address"].kind, key=asked["address"].key)
+    if "parent" in asked:
+        rows = rows.filter(parent=entity_at(asked["parent"]) or 0)
+    if "within" in asked:
+        container = entity_at(asked["within"])
+        rows = rows.none() if container is None else rows.filter(pk__in=subtree_of(container).order_by().values("pk"))
+    return rows.filter(**{name: asked[name] for name in ("kind", "state") if name in asked})
+
+
+def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Response:
+    check_administers(request)
+    sent = endpoint.body(RegisterSerializer)
+    place, creator = sent["address"], f"user:{sent['creator']}" if "creator" in sent else None
+    # inside one transaction, so that a dry run meets every refusal of the deed and then leaves nothing
+    with transaction.atomic():
+        forecast = lifecycle_forecast(place, verb) if sent["dry_run"] else None
+        before = current_revision()
+        outcome = make(author=author_of(request, sent["reason"]), address=place, description=sent["description"], creator=creator)
+        entity = entity_at(place)
+        if sent["dry_run"]:
+            transaction.set_rollback(True)
+    if sent["dry_run"]:
+        outcome = Outcome(outcome.changed, outcome.sentence, before)
+        return Response(_outcome_as_json(outcome, None, forecast if outcome.changed else None, dry_run=True))
+    content = _outcome_as_json(outcome, entity)
+    return created(content, entity_location(place)) if outcome.changed else Response(content)
+
+
+def _foretold(place: Address, verb: str) -> dict:
+    forecast = lifecycle_forecast(place, verb)
+    if forecast.refusal:
+        raise Problem(409, forecast.refusal)
+    sentence = f"{place} would be deleted, {forecast.entities_total:,} in all; nothing was written"
+    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
+
+
+def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: Forecast | None = None, *, dry_run: bool = False) -> dict:
+    return {"dry_run": dry_run, "changed": outcome.changed, "sentence": outcome.sentence, "revision": outcome.revision,
+            "entity": entity_as_json(entity) if entity else None, "forecast": _forecast_as_json(forecast) if forecast else None}
+
+
+def _forecast_as_json(forecast: Forecast) -> dict:
+    return {"generation": forecast.generation.name, "entities": forecast.entities, "planned_inside": forecast.planned_inside,
+            "grants_removed": forecast.grants_removed, "grants_kept": forecast.grants_kept,
+            "applying": [{"principal": name, "privileges": list(map(str, held))} for name, held in forecast.applying],
+            "creator_receives": list(map(str, forecast.creator_receives))}
+
+
+def _entity_etag(entity: Entity) -> str:
+    return etag_of(entity.pk, entity.state, entity.description)
+
+
+def _entity_response(entity: Entity) -> Response:
+    return Response(entity_as_json(entity), headers={"ETag": _entity_etag(entity)})
+
+
+def _matched(request: Request, place: Address, *, is_required: bool) -> None:
+    """Under the journal's lock, so that nothing changes between the comparison and the change."""
+    journal_lock()
+    check_match(request, _entity_etag(entity_at(place)), is_required=is_required)

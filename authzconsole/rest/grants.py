@@ -1,0 +1,274 @@
+"""Grants: who holds what, and one change set that is made whole or not at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from django.db import transaction
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import author_of, check_administers
+from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.describing import described
+from authzconsole.rest.endpoint import Endpoint, read_strictly
+from authzconsole.rest.entities import as_json_time
+from authzconsole.rest.fields import (
+    AddressText,
+    Flag,
+    PrincipalText,
+    QueryFlag,
+    Shape,
+    Whole,
+    privilege_words,
+    reason_text,
+)
+from authzconsole.rest.problems import Problem, field_errors
+from entities.address import Address
+from entities.vocabulary import Privilege
+from grants.errors import ChangeRefused
+from grants.journal import current_revision, journal_lock
+from grants.models import GroupGrant, User, UserGrant
+from grants.names import principal_parts
+from grants.outcomes import ChangeOutcome, Item
+from grants.services import grants_change
+
+TAG = "Grants"
+MOST_ITEMS = 1_000
+LISTS = ("grant", "revoke")
+PRIVILEGES = list(map(str, Privilege))
+
+
+class GrantSerializer(serializers.Serializer):
+    """One privilege of one principal on one address."""
+
+    principal = serializers.CharField(help_text="`user:NAME` or `group:NAME`.")
+    entity = serializers.CharField()
+    state = serializers.CharField(help_text="Of the entity: planned, live or deleted.")
+    privilege = serializers.ChoiceField(PRIVILEGES)
+    granted_by = serializers.CharField(allow_null=True, help_text="The account's name; null where a command granted it.")
+    granted_at = serializers.DateTimeField()
+    reason = serializers.CharField()
+
+
+class GrantedSerializer(serializers.Serializer):
+    principal = serializers.CharField()
+    entity = serializers.CharField()
+    privilege = serializers.ChoiceField(PRIVILEGES)
+
+
+class GrantsQuery(PageQuery):
+    principal = PrincipalText(required=False, help_text="What `user:NAME` or `group:NAME` holds.")
+    through_groups = QueryFlag(required=False, default=False, help_text="With a user: what its groups hold, too.")
+    entity = AddressText(required=False, help_text="What is held on exactly this address.")
+    within = AddressText(required=False, help_text="What is held on this namespace or application, or on anything inside it.")
+
+
+class ChangeItemSerializer(Shape):
+    principal = PrincipalText()
+    entity = AddressText()
+    privileges = privilege_words()
+
+
+class ChangeSetSerializer(Shape):
+    """All of it or nothing."""
+
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
+    reason = reason_text()
+    base_revision = Whole(required=False, help_text="Refuse (409) where the journal is no longer at this revision.")
+    dry_run = Flag(required=False, default=False, help_text="Find out what it would change, and write nothing.")
+
+
+class Envelope(ChangeSetSerializer):
+    """The change set with its items unread: each is read by itself, so that every fault is found."""
+
+    grant = serializers.ListField(required=False, default=list)
+    revoke = serializers.ListField(required=False, default=list)
+
+
+class ChangeSerializer(serializers.Serializer):
+    """What was changed; of a dry run, what would be."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(help_text="The newest revision of the journal: the `base_revision` of a next change.")
+    granted = GrantedSerializer(many=True)
+    revoked = GrantedSerializer(many=True)
+    unchanged = serializers.ListField(child=serializers.CharField(), help_text="A sentence for each that was so already.")
+    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that a grant registered as planned.")
+    principals = serializers.ListField(child=serializers.CharField(),
+                                       help_text="Accounts of the console that became principals.")
+
+
+READ = {"principal": "user:alice", "entity": "dataset:sales.orders", "privilege": "READ"}
+LISTED = READ | {"state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close"}
+SENT = {"grant": [{"principal": "user:alice", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
+        "revoke": [{"principal": "group:interns", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
+        "reason": "quarterly close", "base_revision": 811}
+CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 1", "revision": 812, "granted": [READ], "revoked": [],
+           "unchanged": [], "planned": [], "principals": []}
+REVISION = {"revision": serializers.IntegerField(help_text="Of the journal: the `base_revision` of a change made from this.")}
+
+
+class Grants(Endpoint):
+    queries = {"GET": GrantsQuery}
+
+    @described("grants_list", TAG, "List grants",
+               "Of a principal, on an entity, both, or all; users' before groups'. An ordinary account reads its own and "
+               "those of its groups; others' are refused (403), whoever they are.",
+               query=GrantsQuery, answers={200: page_shape(GrantSerializer, **REVISION)},
+               example={"items": [LISTED], "next": None, "revision": 812})
+    def get(self, request: Request) -> Response:
+        asked = self.asked
+        # read first: what is changed meanwhile makes it stale, as it should be
+        revision = current_revision()
+        parts = [Part(rows.filter(**_on(asked)).select_related("content_object", "granted_by", who),
+                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _held(request, asked)]
+        page = page_of(parts, _grant_as_json, asked=asked, of=list_identity("grants", asked))
+        return Response(page | {"revision": revision})
+
+    @described("grants_change", TAG, "Grant and revoke",
+               f"One change set of up to {MOST_ITEMS:,} items in both lists together. It is made whole or not at all, and "
+               "making it again changes nothing. Every fault is named with its list and index. An address that is not registered "
+               "is planned by a grant on it. `privileges` is never left out: that does not mean all.",
+               sends=ChangeSetSerializer, sent=SENT, answers={200: ChangeSerializer}, example=CHANGED, errors=[409])
+    def post(self, request: Request) -> Response:
+        check_administers(request)
+        sent = self.body(Envelope)
+        items = _ChangeSet.read(sent)
+        author = author_of(request, sent["reason"])
+        with transaction.atomic():
+            before = journal_lock().revision
+            outcome = _change(items, author, sent.get("base_revision"))
+            if sent["dry_run"]:
+                transaction.set_rollback(True)
+        return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))
+
+
+@dataclass
+class _ChangeSet:
+    """triples: by list, each with the index of the item that it comes from. errors: of the items that cannot be read."""
+
+    triples: dict[str, list[tuple[int, Item]]] = field(default_factory=lambda: {name: [] for name in LISTS})
+    errors: list[dict] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, sent: dict) -> "_ChangeSet":
+        """Raises Problem where there are no items, or too many."""
+        count = sum(len(sent[name]) for name in LISTS)
+        if not count:
+            raise Problem(400, "nothing is to be changed: put items into `grant` or `revoke`")
+        if count > MOST_ITEMS:
+            raise Problem(400, f"the change set holds {count:,} items; {MOST_ITEMS:,} are allowed in one")
+        items, seen = cls(), {}
+        for name in LISTS:
+            for index, raw in enumerate(sent[name]):
+                items._add(name, index, raw, seen)
+        return items
+
+    def fault(self, name: str, index: int, message: str) -> None:
+        error = {"list": name, "index": index, "message": message}
+        if error not in self.errors[-len(Privilege):]:
+            self.errors.append(error)
+
+    def given(self, name: str) -> list[Item]:
+        return [item for _, item in self.triples[name]]
+
+    def _add(self, name: str, index: int, raw: object, seen: dict) -> None:
+        if not isinstance(raw, dict):
+            self.fault(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
+            return
+        try:
+            read = read_strictly(ChangeItemSerializer, raw)
+        except serializers.ValidationError as refused:
+            self.fault(name, index, "; ".join(_words(refused)))
+            return
+        for privilege in read["privileges"]:
+            item = Item(read["principal"], read["entity"], Privilege[privilege])
+            if item in seen:
+                self.fault(name, index, f"{item} stands already at {seen[item]}: keep one of the two")
+            else:
+                seen[item] = f"{name}[{index}]"
+                self.triples[name].append((index, item))
+
+
+def _words(refused: serializers.ValidationError) -> Iterator[str]:
+    for error in field_errors(refused.detail):
+        yield f"`{error['field']}`: {error['message']}" if error["field"] else error["message"]
+
+
+def _change(items: _ChangeSet, author, base_revision: int | None) -> ChangeOutcome:
+    """Raises Problem with every fault of every item, those that only the database knows among them."""
+    try:
+        outcome = grants_change(author=author, base_revision=base_revision, **{name: items.given(name) for name in LISTS})
+    except ChangeRefused as refused:
+        for index, name, message in refused.errors:
+            items.fault(name, items.triples[name][index][0], message)
+    if items.errors:
+        errors = sorted(items.errors, key=lambda error: (error["list"], error["index"]))
+        first = errors[0]
+        raise Problem(400, f"{len(errors):,} of the items cannot be done, so nothing was changed; the first is "
+                           f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
+    return outcome
+
+
+def _held(request: Request, asked: dict) -> Iterator[tuple[str, object]]:
+    """The tables to look into, users' first: ("user" or "group", rows). Raises Problem where others' are asked for."""
+    if "principal" in asked:
+        yield from _held_by(request, *principal_parts(asked["principal"]), asked["through_groups"])
+        return
+    own = not request.user.may_see_all
+    yield "user", UserGrant.objects.filter(**{"user": request.user} if own else {})
+    yield "group", GroupGrant.objects.filter(**{"group__user": request.user} if own else {})
+
+
+def _held_by(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, object]]:
+    own = request.user.may_see_all or (kind == "user" and name == request.user.username) or (
+        kind == "group" and request.user.groups.filter(name=name).exists())
+    if not own:
+        raise Problem(403, "your account may read its own grants and those of its groups only")
+    if kind == "group":
+        yield "group", GroupGrant.objects.filter(group__name=name)
+        return
+    yield "user", UserGrant.objects.filter(user__username=name)
+    if through_groups:
+        # as rows of numbers: joined, a group would stand once for each of its members
+        groups = User.groups.through.objects.filter(user__username=name).values("group_id")
+        yield "group", GroupGrant.objects.filter(group_id__in=groups)
+
+
+def _on(asked: dict) -> dict:
+    where = {}
+    if "entity" in asked:
+        where = _at("content_object", asked["entity"])
+    if "within" in asked:
+        container = asked["within"]
+        if container.kind not in ("namespace", "application"):
+            raise Problem(400, "`within` must be the address of a namespace or an application")
+        where |= _at(container.kind, container)
+    return where
+
+
+def _at(relation: str, address: Address) -> dict:
+    return {f"{relation}__kind": address.kind, f"{relation}__key": address.key}
+
+
+def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
+    principal = str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
+    return {"principal": principal, "entity": str(grant.content_object), "state": str(grant.content_object.state),
+            "privilege": str(grant.privilege), "granted_by": grant.granted_by.username if grant.granted_by else None,
+            "granted_at": as_json_time(grant.granted_at), "reason": grant.reason}
+
+
+def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:
+    return {"dry_run": dry_run, "changed": outcome.changed, "sentence": outcome.sentence, "revision": revision,
+            "granted": [_item_as_json(item) for item in outcome.granted],
+            "revoked": [_item_as_json(item) for item in outcome.revoked],
+            "unchanged": list(outcome.unchanged), "planned": [str(address) for address in outcome.planned],
+            "principals": list(outcome.principals)}
+
+
+def _item_as_json(item: Item) -> dict:
+    return {"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege)}

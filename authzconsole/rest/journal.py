@@ -1,0 +1,89 @@
+"""The journal: every change, who made it, when and why; and the proof that no line was altered."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import check_oversees
+from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.describing import described
+from authzconsole.rest.endpoint import Endpoint
+from authzconsole.rest.entities import as_json_time
+from authzconsole.rest.fields import AddressText, Moment, PrincipalText, QueryWhole, Text
+from grants.journal import current_revision, first_break
+from grants.models import JournalLine
+from grants.selectors import journal_lines
+
+TAG = "Journal"
+
+
+class LineSerializer(serializers.Serializer):
+    revision = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField()
+    action = serializers.CharField()
+    principal = serializers.CharField()
+    entity = serializers.CharField()
+    privilege = serializers.CharField()
+    detail = serializers.CharField()
+    reason = serializers.CharField()
+    request_id = serializers.CharField()
+    hash = serializers.CharField(help_text="SHA-256 over the hash of the line before and the other members of this one.")
+
+
+class BreakSerializer(serializers.Serializer):
+    revision = serializers.IntegerField()
+    sentence = serializers.CharField()
+
+
+class ProofSerializer(serializers.Serializer):
+    holds = serializers.BooleanField()
+    revision = serializers.IntegerField(help_text="The newest revision.")
+    first_break = BreakSerializer(allow_null=True)
+
+
+class JournalQuery(PageQuery):
+    principal = PrincipalText(required=False)
+    entity = AddressText(required=False)
+    actor = Text(required=False, max_length=150, help_text="The name of the account, or of the command, that made the change.")
+    action = Text(required=False, max_length=40, help_text="Such as `grant`, `revoke`, `register`, `delete`.")
+    since = Moment(required=False, help_text="At this time or later.")
+    until = Moment(required=False, help_text="Before this time.")
+    from_revision = QueryWhole(required=False, help_text="This revision or a later one.")
+    to_revision = QueryWhole(required=False, help_text="This revision or an earlier one.")
+
+
+LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:alice",
+        "entity": "dataset:sales.orders", "privilege": "READ", "detail": "", "reason": "quarterly close",
+        "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "hash": "0" * 64}
+
+
+class Journal(Endpoint):
+    queries = {"GET": JournalQuery}
+
+    @described("journal_list", TAG, "Read the journal", "Newest first. For administrators and auditors.", query=JournalQuery,
+               answers={200: page_shape(LineSerializer)}, example={"items": [LINE], "next": None})
+    def get(self, request: Request) -> Response:
+        check_oversees(request)
+        asked = self.asked
+        where = {name: asked[name] for name in ("principal", "actor", "action", "since", "until") if name in asked}
+        rows = journal_lines(**where, entity=str(asked.get("entity", "")))
+        for name, bound in (("from_revision", "revision__gte"), ("to_revision", "revision__lte")):
+            rows = rows.filter(**{bound: asked[name]}) if name in asked else rows
+        return Response(page_of([Part(rows, ("-revision",))], _line_as_json, asked=asked, of=list_identity("journal", asked)))
+
+
+class Proof(Endpoint):
+    @described("journal_prove", TAG, "Prove the journal",
+               "Follows the chain of hashes from the first line to the last, which takes about a second for 100,000 lines. "
+               "For administrators and auditors.",
+               answers={200: ProofSerializer}, example={"holds": True, "revision": 812, "first_break": None})
+    def get(self, request: Request) -> Response:
+        check_oversees(request)
+        revision, found = current_revision(), first_break()
+        broken = {"revision": found.revision, "sentence": found.sentence} if found else None
+        return Response({"holds": found is None, "revision": revision, "first_break": broken})
+
+
+def _line_as_json(line: JournalLine) -> dict:
+    return {name: getattr(line, name) for name in (*JournalLine.HASHED, "hash")} | {"at": as_json_time(line.at)}

@@ -1,0 +1,161 @@
+"""The law as data: the generations, their rows with requirement and source, and which of them is active."""
+
+from django.db import transaction
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import author_of, check_administers
+from authzconsole.rest.describing import ETAG, IF_MATCH, described, in_path
+from authzconsole.rest.endpoint import Endpoint
+from authzconsole.rest.etags import check_match, etag_of
+from authzconsole.rest.fields import KindText, Shape, Text, Word, reason_text
+from authzconsole.rest.requirements import requirement_as_json, requirement_in_words
+from entities.vocabulary import KINDS, Privilege
+from grants.active import active_generation, generation_activate
+from grants.journal import journal_lock
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import Generation, Policy
+
+TAG = "Policies"
+NODES = ("has", "has-at-or-below", "has-on-all-live", "always", "all-of", "any-of", "given")
+
+
+class SourceSerializer(serializers.Serializer):
+    seed = serializers.CharField()
+    table = serializers.CharField()
+    row = serializers.CharField()
+    note = serializers.CharField(required=False)
+
+
+class RequirementSerializer(serializers.Serializer):
+    """A node of the tree: `has` asks for any one of `privileges` at `scope`; `given` asks for its part only where the question
+    names the `parameter`."""
+
+    node = serializers.ChoiceField(NODES)
+    privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))), required=False)
+    scope = serializers.CharField(required=False)
+    kind = serializers.CharField(required=False, allow_null=True)
+    parameter = serializers.CharField(required=False)
+    parts = serializers.ListField(child=serializers.DictField(), required=False, help_text="Nodes of the same shape.")
+
+
+class PolicySerializer(serializers.Serializer):
+    kind = serializers.CharField()
+    operation = serializers.CharField()
+    requires = RequirementSerializer(allow_null=True, help_text="Null where the generation has no rule: then it is denied.")
+    words = serializers.CharField(help_text="The requirement in words; empty where there is no rule.")
+    source = SourceSerializer()
+    advice = serializers.CharField(help_text="What to ask instead, where a missing rule has an answer elsewhere.")
+
+
+class GenerationSerializer(serializers.Serializer):
+    name = serializers.ChoiceField(list(GENERATIONS))
+    title = serializers.CharField()
+    summary = serializers.CharField()
+    active = serializers.BooleanField()
+    creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
+    deleting_removes_grants = serializers.BooleanField()
+    lifecycle_source = SourceSerializer()
+
+
+class GenerationsSerializer(serializers.Serializer):
+    items = GenerationSerializer(many=True)
+
+
+class CatalogueSerializer(GenerationSerializer):
+    policies = PolicySerializer(many=True)
+
+
+class ActiveSerializer(serializers.Serializer):
+    name = serializers.ChoiceField(list(GENERATIONS))
+
+
+class CatalogueQuery(Shape):
+    kind = KindText(required=False, help_text="Only the rows of this kind of entity.")
+    operation = Text(required=False, max_length=63, help_text="Only the rows of this operation.")
+
+
+class ActivateSerializer(Shape):
+    name = Word(choices=list(GENERATIONS))
+    reason = reason_text()
+
+
+FINAL = {"name": "final", "title": "Final", "summary": "Each entity stands alone.", "active": True,
+         "creator_receives": [], "deleting_removes_grants": False,
+         "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"}}
+ROW = {"kind": "dataset", "operation": "read", "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
+       "words": "READ on the entity", "source": {"seed": "002", "table": "Datasets", "row": "Read"}, "advice": ""}
+
+
+class Generations(Endpoint):
+    @described("policies_list", TAG, "List the generations of rules", "Oldest first, without their rows.",
+               answers={200: GenerationsSerializer}, example={"items": [FINAL]})
+    def get(self, request: Request) -> Response:
+        active = active_generation()
+        return Response({"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]})
+
+
+class Catalogue(Endpoint):
+    queries = {"GET": CatalogueQuery}
+
+    @described("policies_retrieve", TAG, "Read a generation",
+               "Its rows: for each operation of each kind what it requires, as a tree and in words, and the document and row "
+               "where that was read.",
+               query=CatalogueQuery, errors=[404],
+               answers={200: CatalogueSerializer}, example=FINAL | {"policies": [ROW]},
+               parameters=[in_path("generation", f"One of {', '.join(GENERATIONS)}.")])
+    def get(self, request: Request, generation: str) -> Response:
+        if generation not in GENERATIONS:
+            raise Http404
+        rules = GENERATIONS[generation]
+        rows = [_policy_as_json(policy) for policy in _rows(rules, **self.asked)]
+        return Response(_generation_as_json(rules, active_generation()) | {"policies": rows})
+
+
+class ActiveGeneration(Endpoint):
+    @described("policies_active_retrieve", TAG, "Read which generation is active",
+               "By it the console decides whatever names no generation.", answers={200: ActiveSerializer},
+               example={"name": "final"}, parameters=[ETAG])
+    def get(self, request: Request) -> Response:
+        return _active_response()
+
+    @described("policies_active_change", TAG, "Choose the active generation", "It changes what everybody may do, at once.",
+               sends=ActivateSerializer, sent={"name": "proposed", "reason": "trial in spring"}, answers={200: ActiveSerializer},
+               example={"name": "proposed"}, errors=[412, 428], parameters=[IF_MATCH, ETAG])
+    def put(self, request: Request) -> Response:
+        check_administers(request)
+        sent = self.body(ActivateSerializer)
+        with transaction.atomic():
+            journal_lock()
+            check_match(request, etag_of(active_generation().name))
+            generation_activate(author=author_of(request, sent["reason"]), name=sent["name"])
+        return _active_response()
+
+
+def _active_response() -> Response:
+    name = active_generation().name
+    return Response({"name": name}, headers={"ETag": etag_of(name)})
+
+
+def _rows(generation: Generation, *, kind: str | None = None, operation: str | None = None):
+    for of_kind in KINDS.values():
+        for name in of_kind.operations:
+            policy = generation.policy(of_kind.name, name)
+            if policy is not None and kind in (None, of_kind.name) and operation in (None, name):
+                yield policy
+
+
+def _generation_as_json(generation: Generation, active: Generation) -> dict:
+    return {"name": generation.name, "title": generation.title, "summary": generation.summary, "active": generation == active,
+            "creator_receives": list(map(str, generation.creator_receives)),
+            "deleting_removes_grants": generation.deleting_removes_grants,
+            "lifecycle_source": generation.lifecycle_source.as_json()}
+
+
+def _policy_as_json(policy: Policy) -> dict:
+    return {"kind": policy.kind, "operation": policy.operation,
+            "requires": requirement_as_json(policy.requires) if policy.is_rule else None,
+            "words": requirement_in_words(policy.requires) if policy.is_rule else "",
+            "source": policy.source.as_json(), "advice": policy.advice}

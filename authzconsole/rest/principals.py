@@ -1,0 +1,281 @@
+"""Users, groups, and who is in which."""
+
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import author_of, check_administers
+from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.describing import ETAG, IF_MATCH, LOCATION, described, in_path
+from authzconsole.rest.endpoint import Endpoint, created
+from authzconsole.rest.etags import check_match, etag_of
+from authzconsole.rest.fields import Flag, NameText, QueryFlag, Shape, Text, Word, reason_text
+from authzconsole.rest.locations import group_location, user_location
+from authzconsole.rest.problems import Problem
+from grants.errors import PrincipalError
+from grants.journal import Author, journal_lock
+from grants.models import Role, User
+from grants.names import text_fault
+from grants.principals import (
+    LONGEST_EMAIL_CHARACTERS,
+    group_add,
+    member_add,
+    member_remove,
+    user_add,
+    user_set_active,
+    user_set_email,
+    user_set_role,
+)
+
+TAG = "Users and groups"
+USER_PATH = in_path("name", "The user's name; all of the path from here on. Encode what a path cannot hold.")
+GROUP_PATH = in_path("name", "The group's name; all of the path from here on. Encode what a path cannot hold.")
+
+
+class UserSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
+    email = serializers.CharField()
+    role = serializers.ChoiceField(Role.values, help_text="What the account may do in this console; nothing in a decision.")
+    is_principal = serializers.BooleanField(help_text="False of an account of the console only: unknown in every decision.")
+
+
+class GroupSerializer(serializers.Serializer):
+    name = serializers.CharField()
+
+
+class MemberSerializer(serializers.Serializer):
+    group = serializers.CharField()
+    user = serializers.CharField()
+
+
+class OutcomeSerializer(serializers.Serializer):
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
+
+
+class UsersQuery(PageQuery):
+    q = Text(required=False, max_length=200, help_text="Any part of the name, in any case.")
+    name = NameText(required=False, help_text="Exactly this name.")
+    active = QueryFlag(required=False)
+    role = Word(choices=Role.values, required=False)
+
+
+class GroupsQuery(PageQuery):
+    q = Text(required=False, max_length=200, help_text="Any part of the name, in any case.")
+    name = NameText(required=False, help_text="Exactly this name.")
+
+
+class MembersQuery(PageQuery):
+    group = NameText(required=False, help_text="The members of this group.")
+    user = NameText(required=False, help_text="The groups of this user.")
+
+
+class MemberQuery(Shape):
+    group = NameText()
+    user = NameText()
+    reason = reason_text()
+
+
+class NewUserSerializer(Shape):
+    name = NameText()
+    email = Text(required=False, allow_blank=True, default="", max_length=LONGEST_EMAIL_CHARACTERS)
+    active = Flag(required=False, default=True)
+    role = Word(choices=Role.values, required=False, default=Role.ORDINARY.value)
+    reason = reason_text()
+
+
+class UserChangeSerializer(Shape):
+    """What is left out stays as it is."""
+
+    email = Text(required=False, allow_blank=True, max_length=LONGEST_EMAIL_CHARACTERS)
+    active = Flag(required=False)
+    role = Word(choices=Role.values, required=False)
+    reason = reason_text()
+
+
+class NewGroupSerializer(Shape):
+    name = NameText()
+    reason = reason_text()
+
+
+class NewMemberSerializer(Shape):
+    group = NameText()
+    user = NameText()
+    reason = reason_text()
+
+
+ALICE = {"name": "alice", "active": True, "email": "alice@example.com", "role": "ordinary", "is_principal": True}
+ADDED = {"changed": True, "sentence": "user:alice is in group:analysts now", "revision": 812}
+
+
+class Users(Endpoint):
+    queries = {"GET": UsersQuery}
+
+    @described("users_list", TAG, "List users", "By name. An ordinary account finds itself only.", query=UsersQuery,
+               answers={200: page_shape(UserSerializer)}, example={"items": [ALICE], "next": None})
+    def get(self, request: Request) -> Response:
+        asked = self.asked
+        rows = User.objects.all() if request.user.may_see_all else User.objects.filter(pk=request.user.pk)
+        where = {"username__icontains": asked.get("q"), "username": asked.get("name"), "is_active": asked.get("active"),
+                 "role": asked.get("role")}
+        rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
+        return Response(page_of([Part(rows, ("username",))], user_as_json, asked=asked, of=list_identity("users", asked)))
+
+    @described("users_create", TAG, "Add a user", "The user cannot sign in until somebody sets a password.",
+               sends=NewUserSerializer, sent={"name": "alice", "email": "alice@example.com"}, answers={201: UserSerializer},
+               example=ALICE, errors=[409], parameters=[LOCATION, ETAG])
+    def post(self, request: Request) -> Response:
+        check_administers(request)
+        sent = self.body(NewUserSerializer)
+        with transaction.atomic():
+            journal_lock()
+            if User.objects.filter(username=sent["name"]).exists():
+                raise Problem(409, f"user:{sent['name']} exists already: change it with PATCH {user_location(sent['name'])}")
+            user_add(author=author_of(request, sent.pop("reason")), **sent)
+            user = _user(sent["name"])
+        return created(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
+
+
+class OneUser(Endpoint):
+    @described("users_retrieve", TAG, "Read a user", "An ordinary account reads itself only.", answers={200: UserSerializer},
+               example=ALICE, errors=[404], parameters=[USER_PATH, ETAG])
+    def get(self, request: Request, name: str) -> Response:
+        return _user_response(_seen_user(request, name))
+
+    @described("users_change", TAG, "Change a user",
+               "Activity, role and email, each where it is sent. The console keeps at least one active administrator.",
+               sends=UserChangeSerializer, sent={"active": False, "reason": "left the company"}, answers={200: UserSerializer},
+               example=ALICE | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
+    def patch(self, request: Request, name: str) -> Response:
+        _seen_user(request, name)
+        check_administers(request)
+        sent = self.body(UserChangeSerializer)
+        author = author_of(request, sent.pop("reason"))
+        if not sent:
+            raise Problem(400, "nothing is to be changed: send `active`, `role` or `email`")
+        with transaction.atomic():
+            journal_lock()
+            check_match(request, _user_etag(_user(name)))
+            _change(author, name, sent)
+        return _user_response(_user(name))
+
+
+class Groups(Endpoint):
+    queries = {"GET": GroupsQuery}
+
+    @described("groups_list", TAG, "List groups", "By name. An ordinary account finds its own.", query=GroupsQuery,
+               answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "analysts"}], "next": None})
+    def get(self, request: Request) -> Response:
+        asked = self.asked
+        where = {"name__icontains": asked.get("q"), "name": asked.get("name")}
+        rows = _seen_groups(request).filter(**{name: value for name, value in where.items() if value is not None})
+        return Response(page_of([Part(rows, ("name",))], _group_as_json, asked=asked, of=list_identity("groups", asked)))
+
+    @described("groups_create", TAG, "Add a group", "It is empty at first.", sends=NewGroupSerializer, sent={"name": "analysts"},
+               answers={201: GroupSerializer}, example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
+    def post(self, request: Request) -> Response:
+        check_administers(request)
+        sent = self.body(NewGroupSerializer)
+        outcome = group_add(author=author_of(request, sent["reason"]), name=sent["name"])
+        if not outcome.changed:
+            raise Problem(409, outcome.sentence)
+        return created({"name": sent["name"]}, group_location(sent["name"]))
+
+
+class OneGroup(Endpoint):
+    @described("groups_retrieve", TAG, "Read a group", "An ordinary account reads its own groups only.",
+               answers={200: GroupSerializer}, example={"name": "analysts"}, errors=[404], parameters=[GROUP_PATH])
+    def get(self, request: Request, name: str) -> Response:
+        group = None if text_fault(name) else _seen_groups(request).filter(name=name).first()
+        if group is None:
+            raise Http404
+        return Response(_group_as_json(group))
+
+
+class Members(Endpoint):
+    queries = {"GET": MembersQuery, "DELETE": MemberQuery}
+
+    @described("members_list", TAG, "List memberships", "Of a group, of a user, or all. An ordinary account finds its own.",
+               query=MembersQuery, answers={200: page_shape(MemberSerializer)},
+               example={"items": [{"group": "analysts", "user": "alice"}], "next": None})
+    def get(self, request: Request) -> Response:
+        asked, rows = self.asked, User.groups.through.objects.select_related("user", "group")
+        if not request.user.may_see_all:
+            rows = rows.filter(user=request.user)
+        where = {"group__name": asked.get("group"), "user__username": asked.get("user")}
+        rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
+        return Response(page_of([Part(rows, ("group_id", "user_id"))], _member_as_json, asked=asked,
+                                of=list_identity("members", asked)))
+
+    @described("members_add", TAG, "Add a member", "One who is in the group already stays so.", sends=NewMemberSerializer,
+               sent={"group": "analysts", "user": "alice", "reason": "joined the team"}, answers={200: OutcomeSerializer},
+               example=ADDED)
+    def post(self, request: Request) -> Response:
+        check_administers(request)
+        return _membership(request, member_add, self.body(NewMemberSerializer))
+
+    @described("members_remove", TAG, "Remove a member", "One who is not in the group stays out of it.", query=MemberQuery,
+               answers={200: OutcomeSerializer}, example=ADDED | {"sentence": "user:alice is no longer in group:analysts"})
+    def delete(self, request: Request) -> Response:
+        check_administers(request)
+        return _membership(request, member_remove, self.asked)
+
+
+def user_as_json(user: User) -> dict:
+    return {"name": user.username, "active": user.is_active, "email": user.email, "role": str(user.role),
+            "is_principal": user.is_principal}
+
+
+def _group_as_json(group: Group) -> dict:
+    return {"name": group.name}
+
+
+def _member_as_json(row) -> dict:
+    return {"group": row.group.name, "user": row.user.username}
+
+
+def _membership(request: Request, change, sent: dict) -> Response:
+    try:
+        outcome = change(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
+    except PrincipalError as error:
+        raise Problem(400, str(error)) from None
+    return Response({"changed": outcome.changed, "sentence": outcome.sentence, "revision": outcome.revision})
+
+
+def _change(author: Author, name: str, sent: dict) -> None:
+    if "role" in sent:
+        user_set_role(author=author, name=name, role=sent["role"])
+    if "active" in sent:
+        user_set_active(author=author, name=name, active=sent["active"])
+    if "email" in sent:
+        user_set_email(author=author, name=name, email=sent["email"])
+
+
+def _seen_user(request: Request, name: str) -> User:
+    if not (request.user.may_see_all or name == request.user.username):
+        raise Http404
+    return _user(name)
+
+
+def _user(name: str) -> User:
+    user = None if text_fault(name) else User.objects.filter(username=name).first()
+    if user is None:
+        raise Http404
+    return user
+
+
+def _seen_groups(request: Request):
+    return Group.objects.all() if request.user.may_see_all else Group.objects.filter(user=request.user)
+
+
+def _user_etag(user: User) -> str:
+    return etag_of(user.pk, user.is_active, user.email, user.role)
+
+
+def _user_response(user: User) -> Response:
+    return Response(user_as_json(user), headers={"ETag": _user_etag(user)})

@@ -1,0 +1,47 @@
+"""No path ends in a slash. An address, or a name that may hold slashes, is always the end of its path."""
+
+from django.contrib.auth.decorators import login_not_required
+from django.urls import path, re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from authzconsole.rest.analyses import Analyses, Cancellation, OneRun, Results, ResultsCsv, ResultsParquet, Runs
+from authzconsole.rest.decisions import Decisions
+from authzconsole.rest.document import openapi
+from authzconsole.rest.endpoint import nowhere
+from authzconsole.rest.entities import Entities, OneEntity, Recreations
+from authzconsole.rest.grants import Grants
+from authzconsole.rest.journal import Journal, Proof
+from authzconsole.rest.pages import redoc, swagger
+from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
+from authzconsole.rest.principals import Groups, Members, OneGroup, OneUser, Users
+
+urlpatterns = [
+    path("openapi.json", openapi, name="rest-openapi"),
+    path("docs", swagger, name="rest-swagger"),
+    path("redoc", redoc, name="rest-redoc"),
+    path("entities", Entities.as_view(), name="rest-entities"),
+    # no address: those have a colon
+    path("entities/recreate", Recreations.as_view(), name="rest-recreations"),
+    path("entities/<path:address>", OneEntity.as_view(), name="rest-entity"),
+    path("users", Users.as_view(), name="rest-users"),
+    path("users/<path:name>", OneUser.as_view(), name="rest-user"),
+    path("groups", Groups.as_view(), name="rest-groups"),
+    path("groups/<path:name>", OneGroup.as_view(), name="rest-group"),
+    path("members", Members.as_view(), name="rest-members"),
+    path("grants", Grants.as_view(), name="rest-grants"),
+    path("policies", Generations.as_view(), name="rest-policies"),
+    path("policies/active", ActiveGeneration.as_view(), name="rest-policies-active"),
+    path("policies/<slug:generation>", Catalogue.as_view(), name="rest-policy"),
+    path("decisions", Decisions.as_view(), name="rest-decisions"),
+    path("analyses", Analyses.as_view(), name="rest-analyses"),
+    path("runs", Runs.as_view(), name="rest-runs"),
+    path("runs/<int:number>", OneRun.as_view(), name="rest-run"),
+    path("runs/<int:number>/cancel", Cancellation.as_view(), name="rest-run-cancel"),
+    path("runs/<int:number>/tables/<slug:table>", Results.as_view(), name="rest-run-table"),
+    path("runs/<int:number>/tables/<slug:table>.csv", ResultsCsv.as_view(), name="rest-run-csv"),
+    path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
+    path("journal", Journal.as_view(), name="rest-journal"),
+    path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
+    # or Django would answer with a page, and to nobody with the way to sign in
+    re_path(r"", csrf_exempt(login_not_required(nowhere))),
+]

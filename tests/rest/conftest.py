@@ -1,0 +1,94 @@
+"""Clients of the API for everybody of the cast, by session and by token, in the house of `tests.cast`."""
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from django.test import Client
+
+from authzconsole.tokens import token_create
+from tests.cast import SETUP, house
+
+ROOT = "/api/v1"
+
+
+@dataclass
+class Rest:
+    """One caller. `body` goes out as JSON; bytes and text go out as they are."""
+
+    client: Client = field(default_factory=Client)
+    headers: dict = field(default_factory=dict)
+
+    def get(self, path, **query):
+        return self.client.get(f"{ROOT}{path}", query, headers=self.headers)
+
+    def post(self, path, body=None, **headers):
+        return self._send("post", path, body, headers)
+
+    def put(self, path, body=None, **headers):
+        return self._send("put", path, body, headers)
+
+    def patch(self, path, body=None, **headers):
+        return self._send("patch", path, body, headers)
+
+    def delete(self, path, *, query="", **headers):
+        return self.client.delete(f"{ROOT}{path}{query}", headers=self.headers | headers)
+
+    def all_of(self, path, **query):
+        """Every item of a list, page by page."""
+        items, cursor = [], ""
+        while True:
+            answer = self.get(path, **query, **({"cursor": cursor} if cursor else {}))
+            assert answer.status_code == 200, answer.content
+            items += answer.json()["items"]
+            cursor = answer.json()["next"]
+            if cursor is None:
+                return items
+
+    def _send(self, method, path, body, headers):
+        data = body if isinstance(body, bytes | str) else json.dumps(body if body is not None else {})
+        headers = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
+        content_type = headers.pop("Content-Type", "application/json")
+        # named again: the test client sends no content type with an empty body
+        return getattr(self.client, method)(f"{ROOT}{path}", data, content_type=content_type,
+                                            headers=headers | {"Content-Type": content_type})
+
+
+@pytest.fixture
+def cast(db):
+    return house()
+
+
+@pytest.fixture
+def by_session(cast):
+    def rest(name=""):
+        caller = Rest()
+        if name:
+            caller.client.force_login(cast[name])
+        return caller
+
+    return rest
+
+
+@pytest.fixture
+def by_token(cast):
+    def rest(name, *scopes):
+        issued = token_create(author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1)
+        return Rest(headers={"Authorization": f"Bearer {issued.secret}"})
+
+    return rest
+
+
+@pytest.fixture
+def ada(by_session):
+    return by_session("ada")
+
+
+def problem(answer, status):
+    """The refusal, which has the one shape whatever refused."""
+    assert answer.status_code == status, (answer.status_code, answer.content)
+    assert answer["Content-Type"] == "application/problem+json"
+    content = answer.json()
+    assert content["status"] == status and content["instance"] == answer["X-Request-ID"]
+    assert content["type"].startswith("urn:authzconsole:problem:") and content["title"] and content["detail"]
+    return content

@@ -1,0 +1,190 @@
+"""Every endpoint, called by everybody: who is answered, who is refused, and who is told nothing."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from authzconsole.tokens import token_create
+from grants.models import User
+from tests.cast import SETUP
+from tests.rest.conftest import ROOT, Rest, problem
+
+pytestmark = pytest.mark.django_db
+
+ITEM = {"principal": "user:dee", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}
+QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
+            "resource": {"type": "dataset", "id": "sales.orders"}}
+READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
+         "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/runs", "/journal", "/journal/proof"]
+WRITES = [
+    ("POST", "/entities", {"address": "dataset:sales.new"}),
+    ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
+    ("PATCH", "/entities/dataset:sales.orders", {"description": "x"}),
+    ("DELETE", "/entities/dataset:sales.orders", None),
+    ("POST", "/users", {"name": "new"}),
+    ("PATCH", "/users/ned", {"email": "n@example.com"}),
+    ("POST", "/groups", {"name": "new"}),
+    ("POST", "/members", {"group": "operators", "user": "ned"}),
+    ("DELETE", "/members?group=operators&user=grp", None),
+    ("POST", "/grants", {"grant": [ITEM]}),
+    ("PUT", "/policies/active", {"name": "core"}),
+    ("POST", "/runs", {"analysis": "delete-readiness"}),
+    ("POST", "/runs/1/cancel", None),
+]
+DECISIONS = ("POST", "/decisions", QUESTION)
+FOR_OVERSEERS = {"/runs", "/journal", "/journal/proof"}
+
+
+def call(rest, method, path, body=None):
+    data = b"" if body is None else json.dumps(body)
+    return rest.client.generic(method, f"{ROOT}{path}", data, content_type="application/json" if body is not None else "",
+                               headers=rest.headers | {"If-Match": "*"})
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [*(("GET", path, None) for path in READS), *WRITES, DECISIONS])
+def test_nobody_is_told_how_to_authenticate(by_session, method, path, body):
+    answer = call(by_session(), method, path, body)
+    problem(answer, 401)
+    assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
+
+
+@pytest.mark.parametrize("header", ["Basic x", "Bearer", "Bearer nonsense", ""])
+def test_a_header_without_a_good_token_is_refused_even_beside_a_session(ada, header):
+    ada.headers = {"Authorization": header}
+    answer = ada.get("/entities")
+    problem(answer, 401)
+    assert answer["WWW-Authenticate"].startswith("Bearer ")
+
+
+@pytest.mark.parametrize(("scope", "calls"), [
+    ("read", [("GET", path, None) for path in READS]), ("administer", WRITES), ("decide", [DECISIONS]),
+])
+def test_each_endpoint_needs_its_one_scope(by_token, scope, calls):
+    lacking = by_token("ada", *({"decide", "read", "administer"} - {scope}))
+    having = by_token("ada", scope)
+    for method, path, body in calls:
+        answer = call(lacking, method, path, body)
+        assert problem(answer, 403)["detail"] == f"the token lacks the scope `{scope}`"
+        assert f'error="insufficient_scope", scope="{scope}"' in answer["WWW-Authenticate"]
+        answer = call(having, method, path, body)
+        assert answer.status_code in (200, 201, 202) or path == "/runs/1/cancel", answer.content
+
+
+@pytest.mark.parametrize("path", READS)
+def test_auditors_read_what_administrators_read(by_session, path):
+    assert by_session("aud").get(path).status_code == by_session("ada").get(path).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WRITES)
+def test_auditors_change_nothing(by_session, by_token, method, path, body):
+    assert "administrators" in problem(call(by_session("aud"), method, path, body), 403)["detail"]
+
+
+@pytest.mark.parametrize("path", READS)
+def test_ordinary_accounts_read_what_is_theirs(by_session, path):
+    """ned owns the namespace and its datasets, so that it sees everything on the list but other people."""
+    answer = by_session("ned").get(path)
+    expected = 403 if path in FOR_OVERSEERS else 404 if path == "/groups/operators" else 200
+    assert answer.status_code == expected, answer.content
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WRITES)
+def test_ordinary_accounts_change_nothing(by_session, method, path, body):
+    problem(call(by_session("ned"), method, path, body), 403)
+
+
+UNSEEN = ["dataset:hr.salaries", "dataset:hr.nothing", "namespace:hr", "namespace:nowhere", "dataset:sales.customers", "rubbish"]
+
+
+@pytest.mark.parametrize("address", UNSEEN)
+def test_what_an_account_does_not_see_looks_like_what_there_is_not(by_session, by_token, address):
+    """dee holds READ on one dataset."""
+    answers = []
+    for rest in (by_session("dee"), by_token("dee", "read")):
+        answers.append(problem(rest.get(f"/entities/{address}"), 404))
+    dee = by_session("dee")
+    answers.append(problem(dee.patch(f"/entities/{address}", {"description": "x"}, If_Match="*"), 404))
+    answers.append(problem(dee.delete(f"/entities/{address}"), 404))
+    assert {answer["detail"] for answer in answers} == {"there is no such thing, or none that you may see"}
+
+
+def test_lists_show_an_ordinary_account_what_it_sees(by_session):
+    seen = {entity["address"] for entity in by_session("dee").get("/entities").json()["items"]}
+    assert seen == {"namespace:sales", "dataset:sales.orders", "dataset:sales.legacy"}
+    assert by_session("out").get("/entities").json() == {"items": [], "next": None}
+    for filters in ({"q": "salaries"}, {"address": "dataset:hr.salaries"}, {"parent": "namespace:hr"},
+                    {"within": "namespace:hr"}):
+        hidden = by_session("dee").get("/entities", **filters)
+        nowhere = by_session("dee").get("/entities", **{name: value.replace("hr", "zz") for name, value in filters.items()})
+        assert hidden.json() == nowhere.json() == {"items": [], "next": None}
+
+
+def test_an_ordinary_account_finds_itself_and_its_groups_only(by_session):
+    grp = by_session("grp")
+    assert [user["name"] for user in grp.get("/users").json()["items"]] == ["grp"]
+    assert grp.get("/groups").json()["items"] == [{"name": "operators"}]
+    assert grp.get("/members").json()["items"] == [{"group": "operators", "user": "grp"}]
+    assert by_session("ned").get("/members", group="operators").json()["items"] == []
+    assert by_session("ned").get("/groups").json()["items"] == []
+    for name in ("ada", "nobody"):
+        problem(grp.get(f"/users/{name}"), 404)
+        problem(grp.patch(f"/users/{name}", {"active": False}, If_Match="*"), 404)
+    for name in ("operators", "nobody"):
+        problem(by_session("ned").get(f"/groups/{name}"), 404)
+
+
+def test_an_ordinary_account_reads_its_own_grants_only(by_session):
+    dee, grp = by_session("dee"), by_session("grp")
+    assert {grant["principal"] for grant in dee.get("/grants").json()["items"]} == {"user:dee"}
+    assert {grant["principal"] for grant in grp.get("/grants").json()["items"]} == {"group:operators"}
+    assert len(grp.get("/grants", principal="group:operators").json()["items"]) == 2
+    assert {g["principal"] for g in dee.get("/grants", entity="dataset:sales.orders").json()["items"]} == {"user:dee"}
+    details = {problem(dee.get("/grants", principal=name), 403)["detail"]
+               for name in ("user:ned", "user:nobody", "group:operators", "group:nobody")}
+    assert len(details) == 1
+
+
+def test_an_ordinary_account_asks_about_itself_only_and_a_token_about_anybody(by_session, by_token):
+    about_ned = QUESTION | {"subject": {"type": "user", "id": "ned"}}
+    assert by_session("dee").post("/decisions", QUESTION).json()["decision"] is True
+    problem(by_session("dee").post("/decisions", about_ned), 403)
+    problem(by_session("dee").post("/decisions", {"evaluations": [QUESTION, about_ned]}), 403)
+    for rest in (by_token("dee", "decide"), by_session("aud"), by_session("ada")):
+        assert rest.post("/decisions", about_ned).status_code == 200
+
+
+def test_an_explanation_withholds_from_an_ordinary_account_what_it_does_not_see(by_session):
+    question = QUESTION | {"action": {"name": "delete"}, "resource": {"type": "namespace", "id": "sales"}}
+    told = by_session("dee").post("/decisions", question)
+    assert told.json()["decision"] is False and b"customers" not in told.content
+    assert b"customers" in by_session("ada").post("/decisions", question).content
+
+
+def test_a_token_that_may_administer_changes_nothing_once_its_owner_may_not(by_token, cast):
+    rest = by_token("ada", "administer")
+    User.objects.filter(username="ada").update(role="auditor")
+    problem(rest.post("/grants", {"grant": [ITEM]}), 403)
+
+
+def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(cast):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast["ada"])
+    rest = Rest(client)
+    assert "no proof" in problem(rest.post("/groups", {"name": "one"}), 403)["detail"]
+    assert rest.get("/groups").status_code == 200
+    client.cookies["csrftoken"] = "a" * 32
+    assert rest.post("/groups", {"name": "one"}, X_CSRFToken="a" * 32).status_code == 201
+    secret = token_create(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).secret
+    rest = Rest(Client(enforce_csrf_checks=True), {"Authorization": f"Bearer {secret}"})
+    assert rest.post("/groups", {"name": "two"}).status_code == 201
+
+
+def test_a_superuser_is_an_ordinary_account(by_session, cast):
+    User.objects.filter(username="out").update(is_superuser=True, is_staff=True)
+    assert by_session("out").get("/entities").json()["items"] == []
+    problem(by_session("out").post("/grants", {"grant": [ITEM]}), 403)
+
+
+def test_no_answer_is_kept_by_a_cache(ada, by_session):
+    assert ada.get("/entities")["Cache-Control"] == by_session().get("/entities")["Cache-Control"] == "no-store"

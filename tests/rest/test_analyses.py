@@ -1,0 +1,119 @@
+"""Runs over REST from start to report. The reports are written by hand; Spark's own are in tests/spark."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from django.utils import timezone
+
+from analytics.analyses import analysis_named
+from analytics.models import AnalysisRun, RunState
+from analytics.snapshot import arrow_schema
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+NAME = "delete-readiness"
+ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales", 'n"ed, jr', 6, 6, 0, True)]
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    told = []
+    monkeypatch.setattr("analytics.services._send", told.append)
+    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "")
+    monkeypatch.setattr("analytics.selectors.worker_is_present", lambda: True)
+    return told
+
+
+@pytest.fixture
+def report(cast, tmp_path):
+    table, folder = analysis_named(NAME).rows, tmp_path / "results" / "rows"
+    folder.mkdir(parents=True)
+    columns = [pa.array(values) for values in zip(*ROWS, strict=True)]
+    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet")
+    return AnalysisRun.objects.create(analysis=NAME, options={"generation": "final", "namespace": ""}, state=RunState.DONE,
+                                      result_folder="results", finished_at=timezone.now(), requested_by=cast["ada"],
+                                      summary={"pairs": 3}, revision=5)
+
+
+def test_the_analyses_say_what_they_take_and_write(ada):
+    (found,) = [one for one in ada.get("/analyses").json()["items"] if one["name"] == NAME]
+    assert found["options"] == ["generation", "namespace"]
+    assert [table["name"] for table in found["tables"]] == ["rows", "namespaces", "detail"]
+    assert found["tables"][0]["key"] == ["namespace", "user"]
+
+
+def test_a_run_is_started_followed_and_cancelled(ada, by_session, sent, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        started = ada.post("/runs", {"analysis": NAME, "generation": "core", "namespace": "sales"})
+    assert started.status_code == 202 and len(sent) == 1
+    run = by_session("aud").client.get(started["Location"]).json()
+    assert run == started.json() | {"state": "waiting"} and run["waiting_reason"] == "It starts within seconds."
+    assert (run["analysis"], run["options"], run["requested_by"]) == (NAME, {"generation": "core", "namespace": "sales"}, "ada")
+    for _ in range(2):
+        answer = ada.client.post(f"{started['Location']}/cancel", content_type="application/json")
+        assert answer.status_code == 200 and answer.json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"analysis": "nothing"}, {"analysis": NAME, "generation": "newest"}, {"analysis": NAME, "namespace": "nowhere"},
+    {"analysis": NAME, "to_generation": "core"}, {"analysis": NAME, "generation": ""}, {"analysis": NAME, "detail": True},
+])
+def test_a_run_that_cannot_be_started_is_refused(ada, body):
+    problem(ada.post("/runs", body), 400)
+    assert not AnalysisRun.objects.exists()
+
+
+def test_runs_are_listed_newest_first(ada, report):
+    AnalysisRun.objects.create(analysis=NAME, options={})
+    assert [run["state"] for run in ada.all_of("/runs", limit=1)] == ["waiting", "done"]
+    assert [run["number"] for run in ada.all_of("/runs", state="done", analysis=NAME)] == [report.pk]
+    assert ada.all_of("/runs", analysis="nothing") == []
+
+
+def test_a_report_is_read_by_pages_and_filters(ada, report):
+    path = f"/runs/{report.pk}/tables/rows"
+    columns = ("namespace", "user", "required", "held", "missing", "ready")
+    assert ada.all_of(path, limit=2) == [dict(zip(columns, row, strict=True)) for row in ROWS]
+    page = ada.get(path, limit=1, user="dee").json()
+    assert page["total"] == 2 and page["items"][0]["namespace"] == "hr"
+    problem(ada.get(path, cursor=page["next"]), 400)
+    assert ada.get(path, cursor=page["next"], user="dee").json()["items"][0]["namespace"] == "sales"
+
+
+def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
+    csv = ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.csv", headers={"Accept": "text/csv"})
+    assert csv["Content-Type"] == "text/csv" and f"{NAME}-{report.pk}-rows.csv" in csv["Content-Disposition"]
+    assert b"".join(csv).decode().splitlines() == [
+        "namespace,user,required,held,missing,ready", "hr,dee,2,0,2,false", "sales,dee,6,1,5,false",
+        'sales,"n""ed, jr",6,6,0,true']
+    parquet = ada.get(f"/runs/{report.pk}/tables/rows.parquet")
+    assert parquet["Content-Type"] == "application/vnd.apache.parquet"
+    table = pq.read_table(io.BytesIO(b"".join(parquet)))
+    assert [tuple(row.values()) for row in table.to_pylist()] == ROWS
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet"])
+def test_a_report_that_is_not_there(ada, report, suffix):
+    path = f"/runs/{report.pk}/tables"
+    problem(ada.get(f"{path}/nothing{suffix}"), 404)
+    problem(ada.get(f"/runs/{report.pk + 99}/tables/rows{suffix}"), 404)
+    problem(ada.get(f"/runs/{'9' * 30}/tables/rows{suffix}"), 404)
+    assert "files" in problem(ada.get(f"{path}/namespaces{suffix}"), 410)["detail"]
+    AnalysisRun.objects.update(state=RunState.RUNNING)
+    assert "is running: it has no report" in problem(ada.get(f"{path}/rows{suffix}"), 409)["detail"]
+
+
+def test_a_column_that_the_table_does_not_have_filters_nothing(ada, report):
+    AnalysisRun.objects.update(state=RunState.DONE)
+    assert "no column" in problem(ada.get(f"/runs/{report.pk}/tables/namespaces", user="dee"), 400)["detail"]
+
+
+def test_reports_are_for_administrators_and_auditors(by_session, report):
+    for suffix in ("", ".csv", ".parquet"):
+        assert b"".join(by_session("aud").get(f"/runs/{report.pk}/tables/rows{suffix}"))
+        problem(by_session("ned").get(f"/runs/{report.pk}/tables/rows{suffix}"), 403)
+        problem(by_session("ned").get(f"/runs/99/tables/rows{suffix}"), 403)

@@ -1,0 +1,135 @@
+"""Entities over REST: found, read by any address, registered, described, deleted, recreated; foretold before."""
+
+from urllib.parse import quote
+
+import pytest
+
+from grants.active import generation_activate
+from grants.journal import current_revision
+from tests.authors import everything, lines_after, states
+from tests.cast import SETUP
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "/entities/dataset:sales.orders"
+
+
+def found(rest, **query):
+    return [entity["address"] for entity in rest.all_of("/entities", **query)]
+
+
+def test_the_filters_narrow_the_list(ada):
+    assert found(ada) == sorted(states(), key=lambda address: address.split(":", 1))
+    assert found(ada, kind="namespace") == ["namespace:hr", "namespace:sales"]
+    assert found(ada, state="deleted") == ["dataset:sales.legacy"]
+    assert found(ada, parent="namespace:hr") == found(ada, q="SALARIES") == ["dataset:hr.salaries"]
+    assert found(ada, q="dataset:sales.or") == found(ada, address="DATASET:sales.orders") == ["dataset:sales.orders"]
+    assert found(ada, within="application:sales.shop") == ["application:sales.shop", "program:sales.shop.workflow.daily"]
+    assert found(ada, kind="dataset", state="live", q="o", parent="namespace:sales") == [
+        "dataset:sales.customers", "dataset:sales.orders"]
+    assert found(ada, parent="namespace:nowhere") == found(ada, within="namespace:nowhere") == []
+
+
+@pytest.mark.parametrize(("query", "field"), [
+    ({"kind": "table"}, "kind"), ({"state": "alive"}, "state"), ({"parent": "sales"}, "parent"), ({"q": ""}, "q"),
+    ({"q": "x" * 201}, "q"), ({"q": "\0"}, "q"), ({"limit": "0"}, "limit"), ({"limit": "1001"}, "limit"),
+    ({"limit": "ten"}, "limit"), ({"limit": "-1"}, "limit"), ({"cursor": "x"}, "cursor"),
+    ({"kinds": "dataset"}, "kinds"), ({"format": "json"}, "format"),
+])
+def test_a_filter_that_cannot_be_meant_is_refused(ada, query, field):
+    assert problem(ada.get("/entities", **query), 400)["errors"][0]["field"] == field
+
+
+def test_a_parameter_that_stands_twice_is_refused(ada):
+    problem(ada.client.get("/api/v1/entities?kind=dataset&kind=stream"), 400)
+
+
+@pytest.mark.parametrize("key", ["etl/host.com@REALM", "a/recreate", "recreate", "a%2Fb", "ä?#", "a//b", "x/dry_run=1;y"])
+def test_any_address_can_be_read_by_its_path_and_by_its_parameter(ada, key):
+    address = f"kerberosprincipal:{key}"
+    made = ada.post("/entities", {"address": address})
+    assert made.status_code == 201
+    assert made["Location"] == f"/api/v1/entities/{quote(address, safe=':@')}"
+    assert ada.client.get(made["Location"]).json()["address"] == address
+    assert ada.client.get(f"/api/v1/entities/{quote(address)}").json()["address"] == address
+    assert found(ada, address=address) == [address]
+
+
+def test_registering_makes_an_address_live_once(ada):
+    revision = current_revision()
+    body = {"address": "dataset:sales.new", "description": "new", "creator": "dee", "reason": "because"}
+    made = ada.post("/entities", body)
+    assert made.status_code == 201 and made.json()["entity"]["description"] == "new" and made.json()["revision"] == revision + 2
+    again = ada.post("/entities", body)
+    assert again.status_code == 200 and again.json()["changed"] is False
+    assert current_revision() == revision + 2
+
+
+def test_the_creator_receives_what_the_active_generation_gives(ada):
+    generation_activate(author=SETUP, name="core")
+    ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee"})
+    assert {grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]} == {
+        "READ", "WRITE", "EXECUTE", "ADMIN"}
+
+
+@pytest.mark.parametrize(("path", "body", "message"), [
+    ("/entities", {"address": "dataset:nowhere.x"}, "namespace:nowhere, which contains it, is not registered"),
+    ("/entities", {"address": "dataset:sales.legacy"}, "recreate it instead"),
+    ("/entities/recreate", {"address": "dataset:sales.never"}, "was never deleted"),
+    ("/entities", {"address": "dataset:sales.new", "creator": "nobody"}, "user:nobody is not known here"),
+])
+def test_what_does_not_fit_is_refused_alike_dry_or_not(ada, path, body, message):
+    before = everything()
+    for dry_run in (False, True):
+        assert message in problem(ada.post(path, body | {"dry_run": dry_run}), 409)["detail"]
+    assert everything() == before
+
+
+@pytest.mark.parametrize(("body", "field"), [
+    ({}, "address"), ({"address": None}, "address"), ({"address": ""}, "address"), ({"address": "dataset:sales"}, "address"),
+    ({"address": ["dataset:sales.x"]}, "address"), ({"address": "dataset:sales.\u202ex"}, "address"),
+    ({"address": "dataset:sales.x", "state": "live"}, "state"), ({"address": "dataset:sales.x", "description": 5}, "description"),
+    ({"address": "dataset:sales.x", "description": "a\0b"}, "description"),
+    ({"address": "dataset:sales.x", "creator": ""}, "creator"),
+    ({"address": "dataset:sales.x", "creator": "a\nb"}, "creator"), ({"address": "dataset:sales.x", "dry_run": 1}, "dry_run"),
+])
+def test_a_registration_that_cannot_be_read_names_the_member(ada, body, field):
+    before = everything()
+    assert [error["field"] for error in problem(ada.post("/entities", body), 400)["errors"]] == [field]
+    assert everything() == before
+
+
+def test_a_dry_run_foretells_and_writes_nothing(ada):
+    before = everything()
+    new = ada.post("/entities", {"address": "dataset:sales.forecast", "dry_run": True})
+    assert new.status_code == 200 and new.json()["forecast"]["applying"] == [
+        {"principal": "group:operators", "privileges": ["READ"]}]
+    gone = ada.delete("/entities/namespace:sales", query="?dry_run=true").json()
+    assert gone["dry_run"] and gone["forecast"]["entities"]["dataset"] == 2 and gone["forecast"]["grants_kept"] == 9
+    assert everything() == before
+
+
+def test_deleting_and_recreating_say_what_happened(ada):
+    revision = current_revision()
+    gone = ada.delete(ORDERS, query="?reason=because").json()
+    assert gone["entity"]["state"] == "deleted" and gone["changed"]
+    assert [line[0] for line in lines_after(revision)] == ["delete"]
+    assert "was deleted already" in problem(ada.delete(ORDERS), 409)["detail"]
+    back = ada.post("/entities/recreate", {"address": "dataset:sales.orders"})
+    assert back.status_code == 201 and back.json()["entity"]["state"] == "live"
+    assert "the platform itself" in problem(ada.delete("/entities/instance:cdap"), 409)["detail"]
+
+
+def test_a_description_is_changed_by_whoever_read_the_newest(ada):
+    seen = ada.get(ORDERS)
+    problem(ada.patch(ORDERS, {"description": "mine"}), 428)
+    changed = ada.patch(ORDERS, {"description": "mine", "reason": "because"}, If_Match=seen["ETag"])
+    assert changed.json()["description"] == "mine" and changed["ETag"] == ada.get(ORDERS)["ETag"] != seen["ETag"]
+    lost = ada.patch(ORDERS, {"description": "theirs"}, If_Match=seen["ETag"])
+    problem(lost, 412)
+    assert lost["ETag"] == changed["ETag"] and ada.get(ORDERS).json()["description"] == "mine"
+    assert ada.patch(ORDERS, {"description": "x"}, If_Match=f'"other", W/"weak", {changed["ETag"]}').status_code == 200
+    assert ada.patch(ORDERS, {"description": "y"}, If_Match="*").status_code == 200
+    problem(ada.delete(ORDERS, **{"If-Match": seen["ETag"]}), 412)
+    assert ada.delete(ORDERS, **{"If-Match": ada.get(ORDERS)["ETag"]}).status_code == 200

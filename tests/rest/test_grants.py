@@ -1,0 +1,172 @@
+"""Change sets: whole or not at all, the same twice, every fault named; and the lists of what is held."""
+
+import pytest
+
+from entities.services import entities_ensure
+from grants.journal import current_revision
+from tests.authors import at, everything, held, lines_after
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "dataset:sales.orders"
+
+
+def item(principal="user:out", entity=ORDERS, *privileges):
+    return {"principal": principal, "entity": entity, "privileges": list(privileges or ["READ"])}
+
+
+def test_a_change_set_grants_and_revokes_in_one_go(ada):
+    revision = current_revision()
+    answer = ada.post("/grants", {"grant": [item("user:out", ORDERS, "READ", "WRITE")], "revoke": [item("user:dee")],
+                                  "reason": "because", "base_revision": revision})
+    assert answer.status_code == 200
+    content = answer.json()
+    assert content["changed"] and content["revision"] == current_revision() == revision + 3
+    assert content["granted"] == [{"principal": "user:out", "entity": ORDERS, "privilege": name} for name in ("READ", "WRITE")]
+    assert content["revoked"] == [{"principal": "user:dee", "entity": ORDERS, "privilege": "READ"}]
+    assert {("user:out", ORDERS, "READ"), ("user:out", ORDERS, "WRITE")} <= held()
+    assert ("user:dee", ORDERS, "READ") not in held()
+    (line, *_) = ada.get("/journal").json()["items"]
+    assert (line["actor"], line["reason"], line["request_id"]) == ("ada", "because", answer["X-Request-ID"])
+
+
+def test_the_same_change_set_again_changes_nothing(ada):
+    body = {"grant": [item()], "revoke": [item("user:dee")]}
+    ada.post("/grants", body)
+    before = everything()
+    answer = ada.post("/grants", body).json()
+    assert not answer["changed"] and len(answer["unchanged"]) == 2 and everything() == before
+
+
+def test_a_grant_on_an_address_that_is_not_registered_plans_it(ada):
+    answer = ada.post("/grants", {"grant": [item("user:out", "dataset:new.one")]}).json()
+    assert answer["planned"] == ["namespace:new", "dataset:new.one"]
+    assert ada.get("/entities/dataset:new.one").json()["state"] == "planned"
+
+
+def test_a_stale_base_is_refused_with_both_revisions(ada):
+    stale = current_revision()
+    ada.post("/grants", {"grant": [item()]})
+    before = everything()
+    refused = problem(ada.post("/grants", {"revoke": [item()], "base_revision": stale}), 409)
+    assert refused["type"].endswith(":stale-base")
+    assert (refused["base_revision"], refused["revision"]) == (stale, stale + 1) and everything() == before
+
+
+def test_a_dry_run_says_what_it_would_change_and_writes_nothing(ada):
+    body = {"grant": [item("user:out", "dataset:new.one")], "revoke": [item("user:dee")]}
+    before, revision = everything(), current_revision()
+    foretold = ada.post("/grants", body | {"dry_run": True}).json()
+    assert everything() == before and foretold["dry_run"] and foretold["revision"] == revision
+    done = ada.post("/grants", body | {"base_revision": foretold["revision"]}).json()
+    for member in ("changed", "sentence", "granted", "revoked", "planned", "unchanged", "principals"):
+        assert foretold[member] == done[member], member
+
+
+def test_a_dry_run_is_refused_where_the_deed_would_be(ada):
+    problem(ada.post("/grants", {"grant": [item("user:nobody")], "dry_run": True}), 400)
+    problem(ada.post("/grants", {"grant": [item()], "dry_run": True, "base_revision": 1}), 409)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    (item("user:nobody"), "user:nobody is not known here"),
+    (item("dee"), "is not a principal"),
+    (item("user:"), "the name is empty"),
+    (item("user:dee", "dataset:sales"), "lacks a part"),
+    (item("user:dee", "dataset:sales.a\tb"), "holds a character"),
+    (item("user:dee", "instance:other"), "is not the instance of this console"),
+    (item("user:dee", ORDERS, "read"), "is none of READ"),
+    ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: This field is required"),
+    ({"principal": "user:dee", "entity": ORDERS, "privileges": []}, "`privileges`"),
+    ({"principal": "user:dee", "entity": ORDERS, "privileges": None}, "`privileges`"),
+    ({"principal": "user:dee", "entity": ORDERS, "privileges": "READ"}, "`privileges`"),
+    ({"principal": "user:dee", "entity": 5, "privileges": ["READ"]}, "`entity`: this must be a string"),
+    ({"principal": "user:dee", "entity": ORDERS, "privileges": ["READ"], "until": "x"}, "`until`: there is no such member"),
+    ("user:dee", "an item must be an object"),
+    (None, "an item must be an object"),
+    (item("user:ned", ORDERS, "READ", "READ"), "READ on dataset:sales.orders for user:ned stands already at grant[617]"),
+    (item("user:ned", "DATASET:sales.d3", "READ"), "stands already at grant[3]"),
+])
+def test_of_a_thousand_items_the_wrong_one_is_named_and_none_is_made(ada, wrong, message):
+    items = [item("user:ned", f"dataset:sales.d{number}") for number in range(1_000)]
+    items[617] = wrong
+    before = everything()
+    refused = problem(ada.post("/grants", {"grant": items}), 400)
+    (error,) = refused["errors"]
+    assert (error["list"], error["index"]) == ("grant", 617) and message in error["message"], error
+    assert everything() == before
+
+
+def test_every_fault_is_named_whoever_finds_it(ada):
+    refused = problem(ada.post("/grants", {
+        "grant": [item(), item("user:nobody", ORDERS, "READ", "WRITE"), {"principal": 1}, item("user:out", "rubbish")],
+        "revoke": [item("group:nobody"), item("user:out")],
+    }), 400)
+    assert [(error["list"], error["index"]) for error in refused["errors"]] == [
+        ("grant", 1), ("grant", 2), ("grant", 3), ("revoke", 0), ("revoke", 1)]
+    assert "stands already at grant[0]" in refused["errors"][-1]["message"]
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ({}, "nothing is to be changed"),
+    ({"grant": [], "revoke": []}, "nothing is to be changed"),
+    ({"grant": [item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]}, "1,000 are allowed"),
+    ({"grant": {}}, "grant"),
+    ({"grants": [item()]}, "grants: there is no such member here"),
+    ({"grant": [item()], "dry_run": "true"}, "dry_run: this must be true or false"),
+    ({"grant": [item()], "base_revision": "5"}, "base_revision: this must be an integer"),
+    ({"grant": [item()], "base_revision": True}, "base_revision: this must be an integer"),
+    ({"grant": [item()], "base_revision": 2**63}, "base_revision"),
+    ({"grant": [item()], "reason": 5}, "reason: this must be a string"),
+    ({"grant": [item()], "reason": "\0"}, "reason: it holds the character"),
+    ({"grant": [item()], "reason": "\ud800"}, "reason: it holds half of a surrogate pair"),
+])
+def test_a_change_set_that_cannot_be_read_is_refused_whole(ada, body, message):
+    before = everything()
+    assert message in problem(ada.post("/grants", body), 400)["detail"]
+    assert everything() == before
+
+
+def test_the_number_of_queries_does_not_grow_with_the_items(ada, django_assert_max_num_queries):
+    counts = []
+    # the numbers of the permissions are read once
+    ada.post("/grants", {"grant": [item()]})
+    for size in (2, 200):
+        places = [at(f"dataset:sales.s{size}-{n}") for n in range(size)]
+        entities_ensure(states=dict.fromkeys(places, "live"))
+        items = [item("user:ned", str(place)) for place in places]
+        with django_assert_max_num_queries(40) as queries:
+            assert ada.post("/grants", {"grant": items}).status_code == 200
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def listed(rest, **query):
+    return {(grant["principal"], grant["entity"], grant["privilege"]) for grant in rest.all_of("/grants", **query)}
+
+
+def test_grants_are_listed_by_entity_by_principal_and_through_groups(ada):
+    assert listed(ada) == held()
+    assert listed(ada, entity=ORDERS) == {grant for grant in held() if grant[1] == ORDERS}
+    assert listed(ada, principal="user:grp") == set()
+    through = listed(ada, principal="user:grp", through_groups="true")
+    assert through == listed(ada, principal="group:operators") == {grant for grant in held() if grant[0] == "group:operators"}
+    inside = {grant for grant in held() if grant[1].split(":")[1].startswith("sales")}
+    assert listed(ada, within="namespace:sales") == inside
+    assert listed(ada, within="application:sales.shop") == {grant for grant in held() if "sales.shop" in grant[1]}
+    assert listed(ada, principal="user:nobody") == listed(ada, entity="dataset:sales.nothing") == set()
+    assert ada.get("/grants").json()["revision"] == current_revision()
+
+
+def test_a_listed_grant_says_who_gave_it_when_and_why(ada):
+    ada.post("/grants", {"grant": [item()], "reason": "because"})
+    (grant,) = ada.get("/grants", principal="user:out").json()["items"]
+    assert (grant["granted_by"], grant["reason"], grant["state"]) == ("ada", "because", "live")
+    assert grant["granted_at"].endswith("Z")
+
+
+def test_a_change_is_in_the_journal_in_the_order_of_the_service(ada):
+    revision = current_revision()
+    ada.post("/grants", {"grant": [item()], "revoke": [item("user:dee")]})
+    assert [line[0] for line in lines_after(revision)] == ["revoke", "grant"]

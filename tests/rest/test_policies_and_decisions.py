@@ -1,0 +1,88 @@
+"""The catalogue as data, the active generation, and decisions with their reasons."""
+
+import pytest
+
+from entities.vocabulary import KINDS
+from grants.active import active_generation
+from grants.policies.catalogue import GENERATIONS
+from tests.authors import everything, lines_after
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
+            "resource": {"type": "dataset", "id": "sales.orders"}}
+
+
+def test_the_catalogue_holds_every_operation_of_every_kind_with_its_source(ada):
+    for name, generation in GENERATIONS.items():
+        content = ada.get(f"/policies/{name}").json()
+        rows = {(row["kind"], row["operation"]): row for row in content["policies"]}
+        assert set(rows) == {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
+        for place, row in rows.items():
+            policy = generation.policy(*place)
+            assert (row["requires"] is not None) == policy.is_rule == bool(row["words"])
+            assert row["source"]["seed"] == policy.source.seed and row["source"]["row"]
+
+
+@pytest.mark.parametrize(("generation", "kind", "operation", "words", "node"), [
+    ("final", "dataset", "read", "READ on the entity", "has"),
+    ("final", "namespace", "list", "any privilege on the entity or on anything inside it", "has-at-or-below"),
+    ("final", "namespace", "delete", "ADMIN on the entity and ADMIN on all live entities inside it", "all-of"),
+    ("final", "namespace", "delete-all-streams", "ADMIN on all live streams inside it", "has-on-all-live"),
+    ("final", "namespace", "create", "ADMIN on the entity and where the question names an owner, ADMIN on the owner", "all-of"),
+])
+def test_a_row_says_what_it_requires_as_a_tree_and_in_words(ada, generation, kind, operation, words, node):
+    (row,) = ada.get(f"/policies/{generation}", kind=kind, operation=operation).json()["policies"]
+    assert (row["words"], row["requires"]["node"]) == (words, node)
+
+
+def test_the_generations_are_listed_oldest_first(ada):
+    items = ada.get("/policies").json()["items"]
+    assert [item["name"] for item in items] == list(GENERATIONS)
+    assert [item["name"] for item in items if item["active"]] == ["final"]
+    problem(ada.get("/policies/newest"), 404)
+
+
+def test_the_active_generation_is_chosen_by_whoever_read_the_newest(ada):
+    seen, before = ada.get("/policies/active"), everything()
+    problem(ada.put("/policies/active", {"name": "core"}), 428)
+    problem(ada.put("/policies/active", {"name": "newest"}, If_Match="*"), 400)
+    assert everything() == before
+    chosen = ada.put("/policies/active", {"name": "core", "reason": "because"}, If_Match=seen["ETag"])
+    assert chosen.json() == ada.get("/policies/active").json() == {"name": "core"}
+    assert lines_after(before[0]) == [("generation-activate", "", "", "", "from final to core")]
+    problem(ada.put("/policies/active", {"name": "proposed"}, If_Match=seen["ETag"]), 412)
+    assert active_generation().name == "core"
+
+
+def test_a_decision_is_always_explained(ada):
+    answer = ada.post("/decisions", QUESTION | {"action": {"name": "write"}, "context": {"explain": False}}).json()
+    assert answer["decision"] is False
+    assert answer["context"]["missing"] == [{"entity": "dataset:sales.orders", "privilege": "WRITE"}]
+    assert {"generation", "sentence", "attempts", "source"} <= answer["context"].keys()
+
+
+def test_a_batch_is_explained_item_by_item_and_keeps_its_semantics(ada):
+    denied = {"action": {"name": "write"}, "context": {"generation": "core"}}
+    body = QUESTION | {"evaluations": [{}, denied, 5, {}], "options": {"evaluations_semantic": "deny_on_first_deny"}}
+    answers = ada.post("/decisions", body).json()["evaluations"]
+    assert [answer["decision"] for answer in answers] == [True, False]
+    assert [answer["context"]["generation"] for answer in answers] == ["final", "core"]
+
+
+def test_a_decision_answers_as_authzen_does(ada):
+    for operation in ("read", "write", "drop", "nonsense"):
+        body = QUESTION | {"action": {"name": operation}}
+        explained = body | {"context": {"explain": True}}
+        standard = ada.client.post("/access/v1/evaluation", explained, content_type="application/json").json()
+        assert ada.post("/decisions", body).json() == standard
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"subject": 5}, QUESTION | {"context": 5}, QUESTION | {"context": {"generation": "newest"}},
+    QUESTION | {"evaluations": {}}, {"evaluations": [{}] * 1_001},
+    QUESTION | {"evaluations": [{}], "options": {"evaluations_semantic": "x"}},
+])
+def test_a_question_that_cannot_be_read_is_refused(ada, body):
+    problem(ada.post("/decisions", body), 400)

@@ -1,0 +1,89 @@
+"""Users, groups and members over REST."""
+
+from urllib.parse import quote
+
+import pytest
+
+from grants.journal import current_revision
+from tests.authors import everything, lines_after
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_user_is_added_once(ada):
+    made = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor"})
+    assert made.status_code == 201 and made["Location"] == "/api/v1/users/new%2Fone%20two"
+    expected = {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor", "is_principal": True}
+    assert made.json() == ada.client.get(made["Location"]).json() == expected
+    assert ada.client.get(made["Location"])["ETag"] == made["ETag"]
+    assert "exists already" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
+
+
+@pytest.mark.parametrize(("body", "field"), [
+    ({}, "name"), ({"name": 5}, "name"), ({"name": " "}, "name"), ({"name": "a\0"}, "name"), ({"name": "x" * 151}, "name"),
+    ({"name": "x", "role": "root"}, "role"), ({"name": "x", "active": "yes"}, "active"), ({"name": "x", "email": None}, "email"),
+    ({"name": "x", "email": "e" * 255}, "email"), ({"name": "x", "is_superuser": True}, "is_superuser"),
+    ({"name": "x", "password": "secret"}, "password"),
+])
+def test_a_user_that_cannot_be_read_names_the_member(ada, body, field):
+    before = everything()
+    assert problem(ada.post("/users", body), 400)["errors"][0]["field"] == field
+    assert everything() == before
+
+
+def test_a_user_is_changed_by_whoever_read_the_newest_and_in_the_journal(ada):
+    revision, seen = current_revision(), ada.get("/users/ned")
+    problem(ada.patch("/users/ned", {"active": False}), 428)
+    changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=seen["ETag"])
+    assert changed.json() == {"name": "ned", "active": False, "role": "auditor", "email": "n@example.com", "is_principal": True}
+    assert [line[0] for line in lines_after(revision)] == ["role-set", "user-deactivate", "user-change"]
+    problem(ada.patch("/users/ned", {"active": True}, If_Match=seen["ETag"]), 412)
+    assert ada.get("/users/ned").json()["active"] is False
+
+
+def test_a_change_of_a_user_is_whole_or_not_at_all(ada):
+    """The last administrator cannot be deactivated, so the role and the email stay, too."""
+    before = everything()
+    problem(ada.patch("/users/ada", {"email": "a@example.com", "active": False}, If_Match="*"), 409)
+    problem(ada.patch("/users/ned", {"role": "auditor", "email": "a\nb"}, If_Match="*"), 409)
+    assert everything() == before
+
+
+def test_a_change_of_nothing_or_of_nobody_is_refused(ada):
+    assert "nothing is to be changed" in problem(ada.patch("/users/ned", {"reason": "x"}, If_Match="*"), 400)["detail"]
+    problem(ada.patch("/users/ned", {"name": "ted"}, If_Match="*"), 400)
+    problem(ada.patch("/users/nobody", {"active": True}, If_Match="*"), 404)
+    problem(ada.client.get(f"/api/v1/users/{quote(chr(0))}"), 404)
+
+
+def test_lists_of_users_and_groups_are_filtered(ada):
+    def names(path, **query):
+        return [one["name"] for one in ada.all_of(path, **query)]
+
+    assert names("/users") == ["ada", "aud", "dee", "grp", "ina", "ned", "out"]
+    assert names("/users", active="false") == names("/users", name="ina") == ["ina"]
+    assert names("/users", role="auditor") == names("/users", q="AU") == ["aud"]
+    assert names("/groups", q="oper") == names("/groups", name="operators") == ["operators"]
+    assert names("/users", q="%") == names("/groups", name="nobody") == []
+
+
+def test_members_join_and_leave_once(ada):
+    revision = current_revision()
+    joined = {"group": "operators", "user": "ned", "reason": "because"}
+    assert ada.post("/members", joined).json()["changed"] is True
+    assert ada.post("/members", joined).json()["changed"] is False
+    assert ada.all_of("/members", group="operators") == [{"group": "operators", "user": name} for name in ("ned", "grp")]
+    assert ada.all_of("/members", user="ned") == [{"group": "operators", "user": "ned"}]
+    assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is True
+    assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is False
+    assert [line[0] for line in lines_after(revision)] == ["member-add", "member-remove"]
+    for body in ({"group": "nobody", "user": "ned"}, {"group": "operators", "user": "nobody"}, {"group": "operators"}):
+        problem(ada.post("/members", body), 400)
+    problem(ada.delete("/members"), 400)
+
+
+def test_a_group_is_added_once_whatever_its_name(ada):
+    made = ada.post("/groups", {"name": "a/members/b"})
+    assert made.status_code == 201 and ada.client.get(made["Location"]).json() == {"name": "a/members/b"}
+    problem(ada.post("/groups", {"name": "a/members/b"}), 409)

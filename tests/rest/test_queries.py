@@ -1,0 +1,76 @@
+"""A fixed number of queries for each endpoint, however much there is to look at."""
+
+import pytest
+
+from entities.address import Address
+from entities.services import entities_ensure
+from entities.vocabulary import Privilege
+from grants.principals import group_add, member_add, user_add
+from grants.services import grants_change
+from tests.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+
+TOKEN, OWNER, ROWS, GENERATION, REVISION, PARENT, QUESTION = [1] * 7
+CALLER = TOKEN + OWNER
+READS = [
+    ("/entities", {}, ROWS), ("/entities", {"parent": "namespace:sales"}, PARENT + ROWS), ("/entities", {"q": "d1"}, ROWS),
+    ("/entities", {"within": "namespace:sales"}, PARENT + ROWS), ("/entities/dataset:sales.orders", {}, ROWS),
+    ("/users", {}, ROWS), ("/users/ned", {}, ROWS), ("/groups", {}, ROWS), ("/groups/operators", {}, ROWS),
+    ("/members", {}, ROWS),
+    ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS), ("/grants", {"entity": "dataset:sales.d1"}, REVISION + 2 * ROWS),
+    ("/grants", {"principal": "group:many"}, REVISION + ROWS),
+    ("/grants", {"principal": "user:ned", "through_groups": "true", "limit": 1_000}, REVISION + 2 * ROWS),
+    ("/policies", {}, GENERATION), ("/policies/final", {}, GENERATION), ("/policies/active", {}, GENERATION),
+    ("/analyses", {}, 0),
+    ("/runs", {}, ROWS), ("/journal", {"limit": 1_000}, ROWS),
+]
+
+
+@pytest.fixture
+def many(cast):
+    addresses = [Address("dataset", f"sales.d{number}") for number in range(60)]
+    entities_ensure(states=dict.fromkeys(addresses, "live"))
+    group_add(author=SETUP, name="many")
+    for number in range(20):
+        user_add(author=SETUP, name=f"user{number}")
+        member_add(author=SETUP, user=f"user{number}", group="many")
+    member_add(author=SETUP, user="ned", group="many")
+    grants_change(author=SETUP, grant=[(who, address, Privilege.READ) for who in ("user:ned", "group:many")
+                                       for address in addresses])
+
+
+@pytest.mark.parametrize(("path", "query", "expected"), READS)
+def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many, django_assert_num_queries, path, query, expected):
+    rest = by_token("ada")
+    # the first use of a token is noted
+    rest.get("/analyses")
+    with django_assert_num_queries(CALLER + expected):
+        assert rest.get(path, **query).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "query", "expected"), [
+    ("/entities", {}, GENERATION + ROWS), ("/entities/dataset:sales.d1", {}, GENERATION + ROWS),
+    ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
+])
+def test_an_ordinary_account_costs_one_query_more(by_token, many, django_assert_num_queries, path, query, expected):
+    rest = by_token("ned", "read")
+    rest.get("/analyses")
+    with django_assert_num_queries(CALLER + expected):
+        assert rest.get(path, **query).status_code == 200
+
+
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_decisions_take_one_query_for_a_thousand(by_token, many, django_assert_num_queries, count):
+    rest = by_token("ada")
+    rest.get("/analyses")
+    question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "read"},
+                "resource": {"type": "dataset", "id": "sales.d1"}}
+    with django_assert_num_queries(CALLER + GENERATION + QUESTION):
+        assert rest.post("/decisions", question | {"evaluations": [{}] * count}).status_code == 200
+
+
+def test_nobody_costs_nothing(by_session, many, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert by_session().get("/entities").status_code == 401
+        assert by_session().get("/openapi.json").status_code == 200

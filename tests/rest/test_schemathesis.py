@@ -1,0 +1,102 @@
+"""Requests made up from the OpenAPI document, right and wrong: none fails, and each answer is one that the document names."""
+
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from analytics.models import AnalysisRun
+from authzconsole.tokens import token_create
+from authzconsole.wsgi import application
+from tests.cast import SETUP, house
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+          checks.response_schema_conformance]
+# the standard asks to ignore what is not known
+LENIENT = {"Decisions", "AuthZEN Authorization API 1.0"}
+EXAMPLES = 15
+
+
+@pytest.fixture(autouse=True)
+def open_connection(db):
+    """The application closes its connection after each request; here it is the test's, with the test's data."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def authorization(db, monkeypatch):
+    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "Redis does not answer")
+    house()
+    AnalysisRun.objects.create(pk=1, analysis="delete-readiness", options={})
+    secret = token_create(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_no_request_fails_and_no_answer_is_undocumented(authorization):
+    schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application)
+    faults, called = [], 0
+    for operation in (found.ok() for found in schema.get_all_operations()):
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            try:
+                called += _call_all(operation, mode, authorization)
+            except (Failure, FailureGroup) as failure:
+                faults.append(f"{operation.label}, {mode.value}: {_told(failure)}")
+    assert not faults, "\n\n".join(faults)
+    assert called > 500
+
+
+def _call_all(operation, mode, authorization) -> int:
+    """How many requests were sent."""
+    strict = mode == GenerationMode.NEGATIVE and LENIENT.isdisjoint(operation.tags)
+    sent = []
+
+    @seed(1)
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
+    def call(case, is_known):
+        if is_known and mode == GenerationMode.POSITIVE:
+            _name_what_there_is(case)
+        sent.append(case)
+        case.call_and_validate(headers=authorization, checks=[*CHECKS, *([checks.negative_data_rejection] if strict else [])])
+
+    try:
+        call()
+    except Unsatisfiable:
+        # an operation without parameters cannot be asked wrongly
+        assert mode == GenerationMode.NEGATIVE
+    return len(sent)
+
+
+def _name_what_there_is(case):
+    """Made-up addresses and names are never those of this house."""
+    name = "operators" if "/groups" in case.path else "ned"
+    known = {"address": "dataset:sales.orders", "entity": "dataset:sales.orders", "principal": "user:ned", "user": "ned",
+             "group": "operators", "name": name, "number": 1, "table": "rows", "generation": "final", "creator": "dee"}
+    for part in (case.path_parameters, case.query, case.body):
+        if isinstance(part, dict) or hasattr(part, "keys"):
+            for member in set(part) & set(known):
+                part[member] = known[member]
+    if isinstance(case.body, dict):
+        case.body.pop("base_revision", None)
+        for item in [*case.body.get("grant", []), *case.body.get("revoke", [])]:
+            item.update(principal="user:ned", entity="dataset:sales.orders")
+    case.headers["If-Match"] = "*"
+
+
+def _told(failure) -> str:
+    parts = getattr(failure, "exceptions", [failure])
+    return "; ".join(f"{part}"[:600] for part in parts)
