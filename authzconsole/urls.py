@@ -35,3 +35,5 @@ urlpatterns = [
     path("analyses/<int:pk>/rows.csv", rows_csv, name="analysis-rows-csv"),
     path("analyses/<int:pk>/missing", missing, name="analysis-missing"),
 ]
+
+handler404 = "authzconsole.web.errors.not_found"

@@ -15,11 +15,15 @@ from grants.listing import may_see
 NO_WRITES = "Your account may look at this, but not change it. Changes are made by administrators of the console."
 
 
+class BrokenAddress(Http404):
+    """Text that is no address, whoever asks; its message names the part at fault."""
+
+
 def address_or_404(text: str) -> Address:
     try:
         return parse_address(text)
     except AddressError as error:
-        raise Http404(str(error)) from None
+        raise BrokenAddress(str(error)) from None
 
 
 def entity_or_404(request: HttpRequest, text: str) -> Entity:

@@ -154,3 +154,18 @@ def test_looking_writes_no_journal_line(browse, run):
     for page, *_ in PAGES:
         browse("ada").get(page.format(run=run.pk))
     assert JournalLine.objects.count() == before
+
+
+@pytest.mark.parametrize("who", ["ada", "out"])
+@pytest.mark.parametrize(("address", "fault"), [
+    ("dataset:x", "`dataset:x` lacks a part"), ("widget:x", "`widget` is not a kind of entity"),
+    ("namespace:a-b", "the name `a-b` holds a character"), ("program:a.b.c.d", "`c` is not a type of program"),
+])
+def test_a_broken_address_is_answered_with_the_part_at_fault(browse, who, address, fault):
+    answer = browse(who).get(f"/entities/{address}")
+    assert answer.status_code == 404 and fault in answer.content.decode().replace("&#x27;", "'")
+
+
+def test_of_a_well_formed_address_nothing_is_said(browse):
+    unseen, nowhere = (browse("out").get(url).content.decode() for url in (SALARIES, NOWHERE))
+    assert unseen == nowhere and "hr.salaries" not in unseen
