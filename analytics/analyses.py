@@ -4,7 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from analytics.tables import READINESS, READINESS_DETAIL, READINESS_NAMESPACES, Table
+from analytics.tables import (
+    GHOST_KINDS,
+    GHOSTS,
+    IMPACT,
+    IMPACT_DETAIL,
+    IMPACT_OPERATIONS,
+    READINESS,
+    READINESS_DETAIL,
+    READINESS_NAMESPACES,
+    STRANDED,
+    STRANDED_KINDS,
+    VISIBILITY,
+    VISIBILITY_DETAIL,
+    VISIBILITY_NAMESPACES,
+    Table,
+)
 
 
 class AnalysisError(ValueError):
@@ -27,8 +42,8 @@ class Analysis:
     """options: which of generation, to_generation and namespace it takes.
 
     outputs: written in this order; the first is what `--output` writes, the last the overview.
-    detail: the pairs behind the first; its size may be users times entities.
-    detail_rows: the column of the first output whose sum says how many rows the detail has.
+    detail: the pairs behind the first; its size may be users times entities. None where the rows are the pairs already.
+    detail_rows: over the first output, an SQL expression whose sum says how many rows the detail has.
     figures: what the head of the report shows, each an SQL aggregate over one of the outputs.
     """
 
@@ -37,9 +52,9 @@ class Analysis:
     question: str
     options: tuple[str, ...]
     outputs: tuple[Output, ...]
-    detail: Output
-    detail_rows: str
     figures: Mapping[str, tuple[str, str]]
+    detail: Output | None = None
+    detail_rows: str = "0"
 
     @property
     def rows(self) -> Table:
@@ -51,7 +66,7 @@ class Analysis:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        return (*(output.table for output in self.outputs), self.detail.table)
+        return tuple(output.table for output in (*self.outputs, self.detail) if output is not None)
 
     def table(self, name: str) -> Table:
         for table in self.tables:
@@ -80,6 +95,73 @@ ANALYSES: dict[str, Analysis] = {
                 "namespaces_nobody_can_delete": ("namespaces", "count(*) filter (nobody_can_delete)"),
                 "pairs": ("rows", "count(*)"),
                 "pairs_ready": ("rows", "count(*) filter (ready)"),
+            }),
+        ),
+        Analysis(
+            name="visibility",
+            title="Visibility",
+            question="Who sees what: which live entities does listing show to whom?",
+            options=("generation",),
+            outputs=(
+                Output(VISIBILITY, "analytics.spark.visibility:rows"),
+                Output(VISIBILITY_NAMESPACES, "analytics.spark.visibility:namespaces"),
+            ),
+            detail=Output(VISIBILITY_DETAIL, "analytics.spark.visibility:detail"),
+            detail_rows="visible",
+            figures=MappingProxyType({
+                "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
+                "namespaces_with_something_visible": ("namespaces", "count(DISTINCT namespace) filter (namespace <> '')"),
+                "pairs_visible": ("namespaces", "coalesce(sum(visible), 0)::BIGINT"),
+            }),
+        ),
+        Analysis(
+            name="policy-impact",
+            title="Policy impact",
+            question="What would another generation of rules give to people, and what would it take from them?",
+            options=("generation", "to_generation"),
+            outputs=(
+                Output(IMPACT, "analytics.spark.policy_impact:rows"),
+                Output(IMPACT_OPERATIONS, "analytics.spark.policy_impact:operations"),
+            ),
+            detail=Output(IMPACT_DETAIL, "analytics.spark.policy_impact:detail"),
+            detail_rows="gained + lost",
+            figures=MappingProxyType({
+                "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
+                "answers_lost": ("operations", "coalesce(sum(lost), 0)::BIGINT"),
+                "operations_affected": ("operations", "count(*)"),
+                "users_affected": ("rows", 'count(DISTINCT "user")'),
+            }),
+        ),
+        Analysis(
+            name="ghost-grants",
+            title="Ghost grants",
+            question="Which grants are on addresses where nothing lives?",
+            # the same by the rules of every generation
+            options=("generation",),
+            outputs=(
+                Output(GHOSTS, "analytics.spark.ghost_grants:rows"),
+                Output(GHOST_KINDS, "analytics.spark.ghost_grants:kinds"),
+            ),
+            figures=MappingProxyType({
+                "grants_on_planned_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT"),
+                "grants_on_deleted_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'deleted'), 0)::BIGINT"),
+                "addresses_with_ghost_grants": ("kinds", "coalesce(sum(entities), 0)::BIGINT"),
+            }),
+        ),
+        Analysis(
+            name="stranded",
+            title="Stranded entities",
+            question="Which entities does nobody administer, or one person alone?",
+            # the same by the rules of every generation
+            options=("generation",),
+            outputs=(
+                Output(STRANDED, "analytics.spark.stranded:rows"),
+                Output(STRANDED_KINDS, "analytics.spark.stranded:kinds"),
+            ),
+            figures=MappingProxyType({
+                "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
+                "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
+                "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
             }),
         ),
     )

@@ -16,8 +16,11 @@ from analytics.results import figures, sum_of
 from analytics.snapshot import Snapshot, snapshot_in_use
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import snapshot_read, table_read, table_write
-from analytics.spark.session import SparkUnavailable, spark_session
+from analytics.spark.session import SparkUnavailable, session_for_little, spark_session
 from analytics.storage import spark_uri, storage_path
+
+# of a snapshot that one core reads in well under a second, some hundred thousand rows
+LITTLE_BYTES = 1_000_000
 
 
 class Progress(Protocol):
@@ -59,30 +62,31 @@ def report_compute(
         recipe = _recipe(spark, snapshot, options)
         for output in analysis.outputs:
             progress.check()
-            _output_write(spark, output, recipe, folder)
+            _output_write(output, recipe, folder)
         progress.check()
         progress.stage(RunStage.WRITING)
         detail_rows = sum_of(analysis.detail_rows, analysis.rows, folder)
-        detail_is_written = detail_rows_most is None or detail_rows <= detail_rows_most
+        detail_is_written = analysis.detail is not None and (detail_rows_most is None or detail_rows <= detail_rows_most)
         if detail_is_written:
-            _output_write(spark, analysis.detail, recipe, folder)
+            _output_write(analysis.detail, recipe, folder)
     summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written}
     return Outcome(snapshot.revision, summary)
 
 
 def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> Recipe:
+    is_little = snapshot.size_bytes <= LITTLE_BYTES
     return Recipe(
-        tables=snapshot_read(spark, snapshot.uri),
+        tables=snapshot_read(session_for_little(spark) if is_little else spark, snapshot.uri, is_little=is_little),
         generation=options.get("generation", ""),
         to_generation=options.get("to_generation", ""),
         namespace=options.get("namespace", ""),
     )
 
 
-def _output_write(spark: SparkSession, output: Output, recipe: Recipe, folder: str) -> None:
+def _output_write(output: Output, recipe: Recipe, folder: str) -> None:
     """Write one table, and hand what was written to those that come after it."""
     module, _, function = output.build.partition(":")
     frame = getattr(import_module(module), function)(recipe)
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
     table_write(frame, output.table, uri)
-    recipe.earlier[output.table.name] = table_read(spark, output.table, uri)
+    recipe.earlier[output.table.name] = table_read(frame.sparkSession, output.table, uri)

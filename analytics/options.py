@@ -7,7 +7,7 @@ from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
 from entities.vocabulary import clip
 from grants.active import active_generation
-from grants.policies.catalogue import UnknownGeneration, generation_named
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
 
 NAMES_IN_A_MESSAGE = 20
 
@@ -18,7 +18,11 @@ def options_checked(analysis: Analysis, options: Mapping[str, str]) -> dict[str,
     for name in given:
         if name not in analysis.options:
             raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}")
-    return {name: _CHECKS[name](given.get(name, "")) for name in analysis.options}
+    checked = {name: _CHECKS[name](given.get(name, "")) for name in analysis.options}
+    if "to_generation" in checked and checked["generation"] == checked["to_generation"]:
+        raise AnalysisError(f"{analysis.name} compares two generations, and both are {checked['generation']}: "
+                            f"the generations are {', '.join(GENERATIONS)}")
+    return checked
 
 
 def _generation(name: str) -> str:
@@ -26,6 +30,13 @@ def _generation(name: str) -> str:
         return generation_named(name).name if name else active_generation().name
     except UnknownGeneration as error:
         raise AnalysisError(str(error)) from error
+
+
+def _to_generation(name: str) -> str:
+    if not name:
+        raise AnalysisError("the generation to compare with (to_generation, on the command line --to-generation) is missing: "
+                            f"the generations are {', '.join(GENERATIONS)}")
+    return _generation(name)
 
 
 def _namespace(name: str) -> str:
@@ -50,4 +61,4 @@ def _unknown_namespace(address: Address, state: str | None) -> str:
     return f"{clip(address)} {what}; the live namespaces are {there_is or 'none'}"
 
 
-_CHECKS = {"generation": _generation, "to_generation": _generation, "namespace": _namespace}
+_CHECKS = {"generation": _generation, "to_generation": _to_generation, "namespace": _namespace}

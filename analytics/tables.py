@@ -76,3 +76,34 @@ READINESS_NAMESPACES = Table(
     ("namespace",),
 )
 READINESS_DETAIL = Table("detail", (_text("namespace"), _text("user"), _text("entity")), ("namespace", "user", "entity"))
+
+VISIBILITY = Table(
+    "rows", (_text("user"), _text("kind"), _text("namespace"), _long("visible")), ("user", "kind", "namespace"),
+)
+# what lies in no namespace has the empty name
+VISIBILITY_NAMESPACES = Table("namespaces", (_text("user"), _text("namespace"), _long("visible")), ("user", "namespace"))
+VISIBILITY_DETAIL = Table("detail", (_text("user"), _text("entity")), ("user", "entity"))
+
+IMPACT = Table(
+    "rows", (_text("user"), _text("kind"), _text("operation"), _long("gained"), _long("lost")), ("user", "kind", "operation"),
+)
+# users: who gain or lose it anywhere
+IMPACT_OPERATIONS = Table(
+    "operations", (_text("kind"), _text("operation"), _long("users"), _long("gained"), _long("lost")), ("kind", "operation"),
+)
+IMPACT_DETAIL = Table(
+    "detail", (_text("user"), _text("entity"), _text("operation"), _flag("before"), _flag("after")),
+    ("user", "entity", "operation"),
+)
+
+GHOSTS = Table(
+    "rows", (_text("principal"), _text("entity"), _text("privilege"), _text("state"), _text("reason")),
+    ("principal", "entity", "privilege"),
+)
+GHOST_KINDS = Table(
+    "kinds", (_text("state"), _text("kind"), _long("grants"), _long("entities"), _long("principals")), ("state", "kind"),
+)
+
+# admin is empty where nobody holds ADMIN
+STRANDED = Table("rows", (_text("entity"), _long("admins"), _text("admin")), ("entity",))
+STRANDED_KINDS = Table("kinds", (_text("kind"), _long("live"), _long("nobody"), _long("one")), ("kind",))

@@ -21,6 +21,11 @@ def folder(settings, tmp_path):
     (["delete-readiness", "--generation", "next"], "the generations are core, existing, proposed, final"),
     (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
     (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),
+    (["policy-impact", "--generation", "core"], "--to-generation) is missing: the generations are core, existing"),
+    (["policy-impact", "--generation", "core", "--to-generation", "core"], "compares two generations, and both are core"),
+    (["policy-impact", "--generation", "core", "--to-generation", "next"], "`next` is not a generation of rules"),
+    (["visibility", "--namespace", "sales"], "visibility takes no namespace; it takes generation"),
+    (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail: its rows are the pairs already"),
     (["delete-readiness", "--output", "out.txt"], "must be one of .csv, .parquet, .jsonl"),
     (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
 ])
@@ -33,6 +38,7 @@ def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeyp
 
 
 def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CommandError, match="where there is no bin/java"):
         call_command("analyze", "delete-readiness")

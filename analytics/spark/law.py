@@ -1,14 +1,155 @@
-"""What deleting a namespace asks for, read from the catalogue's expression: on which entities ADMIN is needed.
+"""The catalogue's expressions as Spark needs them, in two forms.
 
-INVARIANT: nothing here names a generation. The shape of the expression decides; a shape that readiness cannot count
-(anything but ADMIN on the namespace and ADMIN on all live entities inside it, joined by AND) is refused.
+`admin_needed` counts: on which entities a namespace's deletion needs ADMIN. `Plan` decides: each rule becomes a requirement over
+numbered facts, plain tuples that Python workers understand without this package (analytics.spark.verdicts), and the facts are
+what analytics.spark.facts looks for in the grants.
+
+INVARIANT: nothing here names a generation. The shape of the expression decides, and a shape that is not foreseen is refused.
+Nothing is asked along with an operation: no artifact, no dataset type, no owner.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from entities.vocabulary import Privilege
+from entities.address import containers
+from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
 from grants.policies.catalogue import generation_named
-from grants.policies.expressions import AllOf, Expression, Has, HasOnAllLive, Scope, UnknownExpression
+from grants.policies.expressions import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Scope,
+    UnknownExpression,
+)
+
+# `held` lists the numbers of facts of which one is enough; `all` and `any` list requirements
+Requirement = tuple[str, tuple]
+MET: Requirement = ("all", ())
+UNMET: Requirement = ("any", ())
+
+Fact = Has | HasAtOrBelow | HasOnAllLive
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an operation on a kind asks for, before and after."""
+
+    kind: str
+    operation: str
+    before: Requirement
+    after: Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """rules: numbered by their place. facts: likewise; each is one leaf of the catalogue's expressions.
+
+    A fact of Has looks at the target itself, its application, its namespace or the instance, and at nothing else.
+    HasAtOrBelow and HasOnAllLive are facts about containers only.
+    """
+
+    rules: tuple[Rule, ...]
+    facts: tuple[Fact, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(rule.kind for rule in self.rules))
+
+
+def visibility_plan(generation: str) -> Plan:
+    """From nothing to what `list` shows."""
+    return verdict_plan(generation, lambda operation: operation == "list")
+
+
+def verdict_plan(generation: str, is_asked=lambda operation: True) -> Plan:
+    """From nothing to what the generation permits: whatever is permitted, is gained."""
+    after = generation_named(generation)
+    asked = [(kind, operation) for kind, operation in _operations() if is_asked(operation)]
+    return _plan((kind, operation, None, after.policy(kind, operation).requires) for kind, operation in asked)
+
+
+def impact_plan(generation: str, to_generation: str) -> Plan:
+    """From one generation to another, over the operations that have a rule in both."""
+    before, after = generation_named(generation), generation_named(to_generation)
+    rules = ((kind, operation, before.policy(kind, operation).requires, after.policy(kind, operation).requires)
+             for kind, operation in _operations())
+    return _plan(rule for rule in rules if rule[2] is not None and rule[3] is not None)
+
+
+def lacking_plan(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> Plan:
+    """For each kind and privilege a rule that everybody loses who does not hold that privilege on the entity itself."""
+    return _plan((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
+
+
+def _operations() -> Iterable[tuple[str, str]]:
+    return ((kind.name, operation) for kind in KINDS.values() for operation in kind.operations)
+
+
+def _plan(rules: Iterable[tuple[str, str, Expression | None, Expression | None]]) -> Plan:
+    numbers: dict[Fact, int] = {}
+    found = [Rule(kind, operation, _requirement(before, kind, numbers), _requirement(after, kind, numbers))
+             for kind, operation, before, after in rules]
+    return Plan(tuple(rule for rule in found if rule.before != rule.after), tuple(numbers))
+
+
+def _requirement(expression: Expression | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
+    """What the expression asks of an entity of that kind; facts that are new get the next number."""
+    match expression:
+        case None:
+            return UNMET
+        case Has(privileges, scope):
+            place = _place(scope, kind)
+            return UNMET if place is None else _held(Has(privileges, place), numbers)
+        case HasAtOrBelow():
+            return _held(expression if kind in CONTAINERS else Has(ANY), numbers)
+        case HasOnAllLive():
+            return _held(expression, numbers) if kind in CONTAINERS else MET
+        case Always() | Given():
+            return MET
+        case AllOf(parts):
+            return "all", tuple(_requirement(part, kind, numbers) for part in parts)
+        case AnyOf(parts):
+            return "any", tuple(_requirement(part, kind, numbers) for part in parts)
+    raise UnknownExpression(expression)
+
+
+def _held(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
+    return "held", (numbers.setdefault(fact, len(numbers)),)
+
+
+def _place(scope: Scope, kind: str) -> Scope | None:
+    """The scope by the name of the container that it is for that kind; None where there is nothing at that scope."""
+    match scope:
+        case Scope.SELF:
+            return scope
+        case Scope.PARENT:
+            container = KINDS[kind].parent
+        case Scope.APPLICATION | Scope.NAMESPACE | Scope.INSTANCE:
+            container = scope.value
+        case _:
+            return None
+    if container == kind:
+        return Scope.SELF
+    return Scope(container) if container in containers(kind) else None
+
+
+def everybody_may_be_met(plan: Plan) -> bool:
+    """Whether somebody without any grant may be answered differently before and after."""
+    # where nothing lives inside, everybody holds a privilege on all of it
+    held = {number: isinstance(fact, HasOnAllLive) for number, fact in enumerate(plan.facts)}
+    return any(_may_be_met(requirement, held) for rule in plan.rules for requirement in (rule.before, rule.after))
+
+
+def _may_be_met(requirement: Requirement, held: dict[int, bool]) -> bool:
+    word, parts = requirement
+    if word == "held":
+        return any(held[number] for number in parts)
+    return (all if word == "all" else any)(_may_be_met(part, held) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

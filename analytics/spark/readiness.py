@@ -19,6 +19,7 @@ from analytics.spark.blocks import (
     held_in_blocks,
 )
 from analytics.spark.law import AdminNeeded, admin_needed_to_delete_namespace
+from analytics.spark.principals import users_named, users_of_principals
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
 from entities.vocabulary import Privilege
@@ -32,7 +33,7 @@ def rows(recipe: Recipe) -> DataFrame:
     missing = F.col("required") - F.col("held")
     return (
         held.join(_required(recipe.tables, addresses, recipe.namespace), on="namespace_id", how="inner")
-        .join(_users(recipe.tables), on="user_id", how="inner")
+        .join(users_named(recipe.tables), on="user_id", how="inner")
         .select("namespace", "user", "required", "held", missing.alias("missing"), (missing == 0).alias("ready"))
     )
 
@@ -70,7 +71,7 @@ def detail(recipe: Recipe) -> DataFrame:
     unready = (
         recipe.earlier["rows"].where(~F.col("ready")).select("namespace", "user")
         .join(_live_namespaces(tables, recipe.namespace), on="namespace", how="inner")
-        .join(_users(tables), on="user", how="inner")
+        .join(users_named(tables), on="user", how="inner")
     )
     lacking = (
         unready.join(whole, on="namespace_id", how="inner")
@@ -90,10 +91,6 @@ def _live_namespaces(tables: Tables, only: str) -> DataFrame:
     if only:
         live = live.where(F.col("key") == only)
     return live.select(F.col("id").alias("namespace_id"), F.col("key").alias("namespace"))
-
-
-def _users(tables: Tables) -> DataFrame:
-    return tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
 
 
 def _is_needed(needed: AdminNeeded) -> Column:
@@ -138,23 +135,10 @@ def _blocks(tables: Tables, addresses: DataFrame) -> DataFrame:
         .join(addresses.select("entity_id", "namespace_id", "number"), on="entity_id", how="inner")
         .groupBy("namespace_id", F.coalesce(block, F.lit(0)).alias("block"), "principal_type", "principal_id")
         .agg(F.collect_list(position.cast("int")).alias("positions"))
-        .join(_users_of_principals(tables), on=["principal_type", "principal_id"], how="inner")
+        .join(users_of_principals(tables), on=["principal_type", "principal_id"], how="inner")
         .groupBy("namespace_id", "block")
         .agg(F.collect_list(F.struct("positions", "users")).alias("holdings"))
     )
-
-
-def _users_of_principals(tables: Tables) -> DataFrame:
-    """principal_type, principal_id, users: whom a grant to that principal reaches; active users only, and at least one."""
-    active = tables.users.select(F.col("id").alias("user_id"))
-    alone = active.select(F.lit("user").alias("principal_type"), F.col("user_id").alias("principal_id"),
-                          F.array("user_id").alias("users"))
-    together = (
-        tables.memberships.join(F.broadcast(active), on="user_id", how="left_semi")
-        .groupBy(F.lit("group").alias("principal_type"), F.col("group_id").alias("principal_id"))
-        .agg(F.collect_list("user_id").alias("users"))
-    )
-    return alone.unionByName(together)
 
 
 def _held_by_user(tables: Tables, addresses: DataFrame) -> DataFrame:

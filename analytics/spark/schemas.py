@@ -31,10 +31,10 @@ def table_read(spark: SparkSession, table: Table, uri: str) -> DataFrame:
     return spark.read.schema(schema_of(table)).parquet(uri)
 
 
-def snapshot_read(spark: SparkSession, uri: str) -> Tables:
-    """uri: the folder that holds one folder per table."""
+def snapshot_read(spark: SparkSession, uri: str, *, is_little: bool = False) -> Tables:
+    """uri: the folder that holds one folder per table. is_little: each table as one partition."""
     frames = {table.name: table_read(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
-    return Tables(**{field.name: frames[field.name] for field in fields(Tables)})
+    return Tables(**{f.name: frames[f.name].coalesce(1) if is_little else frames[f.name] for f in fields(Tables)})
 
 
 def table_write(frame: DataFrame, table: Table, uri: str) -> None:

@@ -20,6 +20,14 @@ from pyspark.sql import SparkSession
 PATIENCE_SECONDS = 30
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
+# with one partition a table no step needs an exchange, so a query is one job, planned once
+_ONE_PARTITION = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 _owner_pid: int | None = None
 _session: SparkSession | None = None
 # what Spark writes beside its results; gone with the session
@@ -48,6 +56,14 @@ def spark_session(*, master: str, memory: str, settings: Mapping[str, str] | Non
         _forget()
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     return _session
+
+
+def session_for_little(session: SparkSession) -> SparkSession:
+    """The same Spark for a tenant so small that planning and starting jobs takes longer than the work."""
+    little = session.newSession()
+    for name, value in _ONE_PARTITION.items():
+        little.conf.set(name, value)
+    return little
 
 
 def spark_stop() -> None:

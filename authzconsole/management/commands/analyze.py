@@ -11,6 +11,7 @@ from analytics.foreground import analysis_in_foreground
 from analytics.models import RunStage
 from analytics.options import options_checked
 from analytics.results import result_batches
+from analytics.storage import StorageError
 
 OPTIONS = ("generation", "to_generation", "namespace")
 MOST_LINES = 100
@@ -30,20 +31,22 @@ class Command(BaseCommand):
     def handle(self, *, name, output, detail, **options):
         try:
             analysis = analysis_named(name)
+            if detail is not None and analysis.detail is None:
+                raise AnalysisError(f"{analysis.name} has no detail: its rows are the pairs already; --output writes them")
             chosen = options_checked(analysis, {option: options[option] or "" for option in OPTIONS})
             for path in filter(None, (output, detail)):
                 export_check(path)
             self._run(analysis, chosen, output, detail)
-        except AnalysisError as error:
+        except (AnalysisError, StorageError) as error:
             raise CommandError(str(error)) from error
 
     def _run(self, analysis: Analysis, chosen: dict[str, str], output: Path | None, detail: Path | None) -> None:
         with analysis_in_foreground(analysis, chosen, with_detail=detail is not None, told=self._told()) as folder:
             if output is None:
                 self._show(analysis, folder)
-            for path, table in ((output, analysis.rows), (detail, analysis.detail.table)):
+            for path, asked in ((output, analysis.outputs[0]), (detail, analysis.detail)):
                 if path is not None:
-                    rows = table_export(table, folder, path)
+                    rows = table_export(asked.table, folder, path)
                     self.stderr.write(f"{path}: {rows} rows")
 
     def _told(self):

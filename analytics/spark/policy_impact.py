@@ -1,0 +1,26 @@
+"""Policy impact: whose answers change from one generation of rules to another, over operations that have a rule in both."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.spark.changes import changed_pairs, changes
+from analytics.spark.law import impact_plan
+from analytics.spark.recipe import Recipe
+
+
+def rows(recipe: Recipe) -> DataFrame:
+    """tables.IMPACT: one row per user, kind and operation with any change."""
+    found = changes(recipe.tables, impact_plan(recipe.generation, recipe.to_generation))
+    return found.groupBy("user", "kind", "operation").agg(F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
+
+
+def operations(recipe: Recipe) -> DataFrame:
+    """tables.IMPACT_OPERATIONS: the same over all users."""
+    return recipe.earlier["rows"].groupBy("kind", "operation").agg(
+        F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
+
+
+def detail(recipe: Recipe) -> DataFrame:
+    """tables.IMPACT_DETAIL: each entity with each operation whose answer turns for that user; sum(gained + lost) rows."""
+    pairs = changed_pairs(recipe.tables, impact_plan(recipe.generation, recipe.to_generation))
+    return pairs.select("user", "entity", "operation", (~pairs["after"]).alias("before"), "after")

@@ -1,0 +1,24 @@
+"""Visibility: the live entities that listing shows, for every active user, as changes from no rule to the `list` rules."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.spark.changes import changed_pairs, changes
+from analytics.spark.law import visibility_plan
+from analytics.spark.recipe import Recipe
+
+
+def rows(recipe: Recipe) -> DataFrame:
+    """tables.VISIBILITY: one row per user, kind and namespace of which the user sees anything."""
+    found = changes(recipe.tables, visibility_plan(recipe.generation))
+    return found.select("user", "kind", "namespace", F.col("gained").alias("visible"))
+
+
+def namespaces(recipe: Recipe) -> DataFrame:
+    """tables.VISIBILITY_NAMESPACES: the same over all kinds."""
+    return recipe.earlier["rows"].groupBy("user", "namespace").agg(F.sum("visible").alias("visible"))
+
+
+def detail(recipe: Recipe) -> DataFrame:
+    """tables.VISIBILITY_DETAIL: each entity that each user sees; sum(visible) rows."""
+    return changed_pairs(recipe.tables, visibility_plan(recipe.generation)).select("user", "entity")
