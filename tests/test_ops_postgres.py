@@ -49,14 +49,21 @@ def test_a_killed_wrapper_takes_its_server_along():
         while not (server := _postmaster_of(running.pid)):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        folder = Path(os.readlink(f"/proc/{server}/cwd")).parent
+        folder = _folder_of(server)
         os.killpg(running.pid, signal.SIGKILL)
     deadline = time.monotonic() + 20
     while _is_running(server) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _is_running(server)
-    # nobody was left to remove it
+    # nobody was left to remove it; its name is looked at first, as anything above it is not ours
+    assert folder.name.startswith("console-pg-")
     shutil.rmtree(folder)
+
+
+def _folder_of(server):
+    """From the server's own arguments: its working folder changes while it starts."""
+    arguments = Path(f"/proc/{server}/cmdline").read_text().split("\0")
+    return Path(arguments[arguments.index("-D") + 1]).parent
 
 
 def _postmaster_of(parent):
