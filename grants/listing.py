@@ -3,8 +3,10 @@
 Answers for whole lists what `grants.engine` answers one by one, from the same expressions; a test holds the two together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
@@ -23,6 +25,7 @@ from grants.policies.expressions import (
     Has,
     HasAtOrBelow,
     HasOnAllLive,
+    Parameter,
     Scope,
     UnknownExpression,
 )
@@ -81,6 +84,21 @@ def _kinds_by_requirement(generation: Generation, operation: str) -> dict[Expres
     return grouped
 
 
+def composed(expression: Expression, met_by: Callable[[Expression], Q], gives: Callable[[Parameter], bool]) -> Q:
+    """The condition of a node that is made of others, each turned into its own by `met_by`; what is not asked is met."""
+    match expression:
+        case AllOf(parts):
+            return reduce(and_, map(met_by, parts), ALL)
+        case AnyOf(parts):
+            return reduce(or_, map(met_by, parts), NONE)
+        case Given(parameter, then):
+            return met_by(then) if gives(parameter) else ALL
+        case Always():
+            return ALL
+        case _:
+            raise UnknownExpression(expression)
+
+
 def condition(expression: Expression, listed: Listed) -> Q:
     """The rows of entities, all of the kinds that are listed, for which `expression` is met."""
     match expression:
@@ -93,22 +111,8 @@ def condition(expression: Expression, listed: Listed) -> Q:
             return _held_at_or_below(listed)
         case HasOnAllLive(privilege, kind):
             return ~Q(Exists(_lacking(listed, privilege, kind)))
-        case AllOf(parts):
-            met = ALL
-            for part in parts:
-                met &= condition(part, listed)
-            return met
-        case AnyOf(parts):
-            met = NONE
-            for part in parts:
-                met |= condition(part, listed)
-            return met
-        case Given(parameter, then):
-            return condition(then, listed) if is_given(parameter, listed.question) else ALL
-        case Always():
-            return ALL
         case _:
-            raise UnknownExpression(expression)
+            return composed(expression, lambda part: condition(part, listed), lambda given: is_given(given, listed.question))
 
 
 def is_given(parameter, question: Question | None) -> bool:

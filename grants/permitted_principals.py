@@ -13,18 +13,13 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import ANY, CONTAINERS, Privilege
-from grants.listing import ALL, NONE, exactly_on, of_privileges
+from grants.listing import ALL, NONE, composed, exactly_on, of_privileges
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.expressions import (
-    AllOf,
-    Always,
-    AnyOf,
     Expression,
-    Given,
     Has,
     HasAtOrBelow,
     HasOnAllLive,
-    UnknownExpression,
     leaves,
 )
 from grants.policies.question import Question
@@ -85,22 +80,8 @@ def _condition(expression: Expression, sought: _Sought) -> Q:
             return _holds_at_or_below(sought)
         case HasOnAllLive(privilege, kind):
             return _holds_on_all_live(sought, privilege, kind)
-        case AllOf(parts):
-            met = ALL
-            for part in parts:
-                met &= _condition(part, sought)
-            return met
-        case AnyOf(parts):
-            met = NONE
-            for part in parts:
-                met |= _condition(part, sought)
-            return met
-        case Given(parameter, then):
-            return _condition(then, sought) if sought.question.gives(parameter) else ALL
-        case Always():
-            return ALL
         case _:
-            raise UnknownExpression(expression)
+            return composed(expression, lambda part: _condition(part, sought), sought.question.gives)
 
 
 def _on(place: Address | None, privileges: tuple[Privilege, ...]) -> dict | None:
