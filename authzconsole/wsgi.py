@@ -4,4 +4,9 @@ from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 
-application = get_wsgi_application()
+console = get_wsgi_application()
+
+# Django's applications are there from here on only
+from authzconsole.api.lane import TokenLane  # noqa: E402
+
+application = TokenLane(console)

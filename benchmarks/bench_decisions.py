@@ -5,9 +5,11 @@ import random
 import sys
 
 from authzconsole.ops.postgres import postgresql
+from entities.address import Address
 
 SIZE = {"entities": 100_000, "users": 5_000, "groups": 150, "grants": 500_000}
 CHECKS = 400
+PAGE_ROWS = 50
 
 
 def main() -> int:
@@ -29,7 +31,7 @@ def measure() -> int:
     dice = random.Random(1)
     pairs = read_pairs(dice)
     guardian = guardian_way(pairs)
-    kept = [single(pairs, guardian), batch(dice, guardian), namespaces(dice, guardian)]
+    kept = [single(pairs, guardian), batch(dice, guardian), namespaces(dice, guardian), first_pages(), over_http(pairs)]
     return 0 if all(kept) else 1
 
 
@@ -120,6 +122,75 @@ def namespaces(dice: random.Random, guardian) -> bool:
         kept &= compare(f"`{operation}` of a namespace (final)", guardian,
                         Way("engine", lambda asked=questions: one_by_one(asked), len(questions)), at_least=10)
     return kept
+
+
+def first_pages() -> bool:
+    from benchmarks.tenants import sees_nearly_everything_write
+
+    kept = first_page("a user of few grants", user_of_few_grants())
+    return first_page("a user who sees nearly everything", sees_nearly_everything_write("dataset")) and kept
+
+
+def user_of_few_grants():
+    """Of those who may read a dataset at all, one with the fewest grants, in no group."""
+    from django.db.models import Count
+
+    from entities.vocabulary import Privilege
+    from grants.models import User, permission_ids
+
+    reads = User.objects.filter(groups=None, grants__permission_id=permission_ids()[Privilege.READ],
+                                grants__content_object__kind="dataset")
+    return reads.annotate(held=Count("grants")).order_by("held", "pk").first()
+
+
+def first_page(who: str, user) -> bool:
+    from guardian.shortcuts import get_objects_for_user
+
+    from benchmarks.ratios import Way, compare
+    from entities.models import Entity
+    from grants.policies.question import Question
+    from grants.searching import entities_found
+
+    question = Question("user", user.username, "read", Address("dataset", ""), "final")
+
+    def guardian() -> list[str]:
+        found = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
+        return [entity.key for entity in found.order_by("key")[:PAGE_ROWS]]
+
+    def engine() -> list[str]:
+        return entities_found(question, after="", most_rows=PAGE_ROWS).ids
+
+    assert engine() == guardian() != []
+    return compare(f"first page of resource search, {who}", Way("get_objects_for_user", guardian, 1),
+                   Way("search", engine, 1), at_least=5)
+
+
+def over_http(pairs: list) -> bool:
+    """The reference's endpoint looks at no token."""
+    from benchmarks.ratios import Way, compare
+    from benchmarks.served.server import asked, post_bytes, serving
+
+    secret = token_secret()
+    bodies = [{"subject": {"type": "user", "id": user.username}, "action": {"name": "read"},
+               "resource": {"type": dataset.kind, "id": dataset.key}} for user, dataset in pairs]
+    reference = [post_bytes("/reference/guardian", body, {}) for body in bodies]
+    requests = [post_bytes("/access/v1/evaluation", body, {"Authorization": f"Bearer {secret}"}) for body in bodies]
+    with serving() as port:
+        assert asked(port, requests) == asked(port, reference), "the console and guardian disagree over HTTP"
+        return compare("POST evaluation over HTTP, 2 workers", Way("guardian has_perm over HTTP", lambda: asked(port, reference),
+                                                                   len(bodies)),
+                       Way("evaluation", lambda: asked(port, requests), len(bodies)), at_least=4)
+
+
+def token_secret() -> str:
+    from authzconsole.models import TokenScope
+    from authzconsole.tokens import token_create
+    from grants.journal import Author
+    from grants.models import Role, User
+
+    owner = User.objects.create(username="benchmark", role=Role.ADMINISTRATOR, is_principal=False)
+    author = Author(owner.username, user_id=owner.pk)
+    return token_create(author=author, owner=owner.username, name="benchmark", scopes=[TokenScope.DECIDE], days=1).secret
 
 
 if __name__ == "__main__":

@@ -10,14 +10,21 @@ from grants.outcomes import Outcome
 from grants.policies.catalogue import generation_named
 from grants.policies.policy import Generation
 
+# written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
+CHOSEN_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
+
 
 def active_generation() -> Generation:
     """The one that an administrator chose, else the setting DEFAULT_GENERATION. One query."""
-    # written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1")
-        chosen = cursor.fetchone()
-    return generation_named(chosen[0] if chosen else settings.DEFAULT_GENERATION)
+        cursor.execute(CHOSEN_SQL)
+        row = cursor.fetchone()
+    return generation_chosen(row[0] if row else None)
+
+
+def generation_chosen(name: str | None) -> Generation:
+    """The active generation where CHOSEN_SQL, alone or within another statement, said `name`."""
+    return generation_named(name or settings.DEFAULT_GENERATION)
 
 
 def generation_activate(*, author: Author, name: str) -> Outcome:

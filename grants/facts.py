@@ -1,25 +1,27 @@
 """Gathering facts: one statement for one question or for a thousand, on PostgreSQL and SQLite alike.
 
-The questions become four small relations (who asks, which addresses, which containers at or below, which containers whose
-live content must be held); the statement joins them to the grants. It holds no rule: which relations a question needs
-follows from the leaves of its expression.
+The questions become small relations (who asks, which addresses, which containers at or below, which containers whose live
+content must be held); the statement joins them to the grants. It holds no rule: which relations a question needs follows
+from the leaves of its expression.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from types import MappingProxyType
 
 from django.db import connection
 
 from entities.address import Address
 from entities.vocabulary import CONTAINERS, KIND_ORDER, Privilege
-from grants.facts_statement import statement
+from grants.facts_statement import FEW_ROWS, Relation, statement
 from grants.models import permission_ids, privilege_of
 from grants.policies.decide import Held, Lacking
 from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
 
-NOTHING_HELD: dict[Privilege, str] = {}
+NOTHING_HELD: Mapping[Privilege, str] = MappingProxyType({})
 NOTHING_LACKS = Lacking(is_empty=True)
 
 
@@ -40,13 +42,21 @@ def _number(relation: dict, row: tuple) -> int:
 
 @dataclass(slots=True)
 class _Ledger:
-    """What the statement found, by the numbers of the `_Ask`."""
+    """What the statement found, by the numbers of the `_Ask`. An entry in `below` is the text of an example."""
 
+    explained: bool
     known: set[int] = field(default_factory=set)
-    held: dict[int, dict[Privilege, str]] = field(default_factory=dict)
-    below: dict[int, Held] = field(default_factory=dict)
+    held: dict[int, str] = field(default_factory=dict)
+    below: dict[int, str] = field(default_factory=dict)
     lacks: dict[int, list[Address]] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)
+    read: dict[str, Mapping[Privilege, str]] = field(default_factory=dict)
+
+    def privileges(self, text: str) -> Mapping[Privilege, str]:
+        """Those of a text without principals; there are some dozen such texts."""
+        if (held := self.read.get(text)) is None:
+            held = self.read[text] = {privilege_of(int(permission)): "" for permission in text.split()}
+        return held
 
 
 class QuestionFacts:
@@ -58,12 +68,21 @@ class QuestionFacts:
         self._ask, self._ledger, self._subject = ask, ledger, subject
         self.subject_is_known = subject in ledger.known
 
-    def held(self, place: Address) -> dict[Privilege, str]:
-        return self._ledger.held.get(self._ask.places[self._subject, place], NOTHING_HELD)
+    def held(self, place: Address) -> Mapping[Privilege, str]:
+        text = self._ledger.held.get(self._ask.places[self._subject, place])
+        if text is None:
+            return NOTHING_HELD
+        return _by_whom(text) if self._ledger.explained else self._ledger.privileges(text)
+
+    def is_held_at_or_below(self, place: Address) -> bool:
+        if place.kind in CONTAINERS:
+            return self._ask.below[self._subject, place] in self._ledger.below
+        return bool(self.held(place))
 
     def at_or_below(self, place: Address) -> Held | None:
         if place.kind in CONTAINERS:
-            return self._ledger.below.get(self._ask.below[self._subject, place])
+            text = self._ledger.below.get(self._ask.below[self._subject, place])
+            return None if text is None else _example(text)
         for privilege, principal in self.held(place).items():
             return Held(principal, place, privilege)
         return None
@@ -83,16 +102,16 @@ def gather(questions: Sequence[Question], *, explained: bool = False) -> list[Qu
     """
     ask = _Ask()
     numbers = [_enter(ask, question, explained or question.explain) for question in questions]
-    ledger = _look_up(ask) if ask.subjects else _Ledger()
+    ledger = _look_up(ask, explained or any(question.explain for question in questions))
     return [QuestionFacts(ask, ledger, number) for number in numbers]
 
 
 def _enter(ask: _Ask, question: Question, explained: bool) -> int:
     """Note what the question needs looked up. Returns the number of its subject."""
-    if question.target is None:
+    target, policy = question.target, question.policy
+    if target is None:
         return -1
     subject = _number(ask.subjects, (question.subject_type, question.subject))
-    policy = question.policy
     if policy is None or policy.requires is None:
         return subject
     for leaf in leaves(policy.requires):
@@ -102,42 +121,62 @@ def _enter(ask: _Ask, question: Question, explained: bool) -> int:
                 if place is not None:
                     _number(ask.places, (subject, place))
             case HasAtOrBelow():
-                relation = ask.below if question.target.kind in CONTAINERS else ask.places
-                _number(relation, (subject, question.target))
+                _number(ask.below if target.kind in CONTAINERS else ask.places, (subject, target))
             case HasOnAllLive(privilege, kind):
-                number = _number(ask.live, (subject, question.target, privilege, kind or ""))
+                number = _number(ask.live, (subject, target, privilege, kind or ""))
                 if explained:
                     ask.explained.add(number)
     return subject
 
 
-def _look_up(ask: _Ask) -> _Ledger:
-    statement, parameters = _statement(ask)
-    ledger = _Ledger()
+def _look_up(ask: _Ask, explained: bool) -> _Ledger:
+    ledger = _Ledger(explained)
+    if not ask.subjects:
+        return ledger
+    text, parameters = _statement(ask, explained)
     with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        for what, number, figure, text in cursor:
-            _record(ledger, what, number, figure, text)
+        cursor.execute(text, parameters)
+        rows = cursor.fetchall()
+    _record(ledger, ask, rows)
     for addresses in ledger.lacks.values():
         addresses.sort(key=_address_order)
     return ledger
 
 
-def _record(ledger: _Ledger, what: str, number: int, figure: int | None, text: str | None) -> None:
-    match what:
-        case "held":
-            ledger.held.setdefault(number, {}).setdefault(privilege_of(figure), text)
-        case "known":
-            ledger.known.add(number)
-        case "below":
-            permission_text, address, principal = text.split(" ", 2)
-            ledger.below[number] = Held(principal, _read(address), privilege_of(int(permission_text)))
-        case "lacks":
-            addresses = ledger.lacks.setdefault(number, [])
-            if text is not None:
-                addresses.append(_read(text))
-        case "total":
-            ledger.totals[number] = figure
+def _record(ledger: _Ledger, ask: _Ask, rows: list[tuple]) -> None:
+    places, below = list(ask.places), list(ask.below)
+    known, held = ledger.known, ledger.held
+    for what, number, figure, text in rows:
+        match what:
+            case "held":
+                known.add(places[number][0])
+                # SQLite makes an empty array of what is null on PostgreSQL
+                if text is not None and text != "[]":
+                    held[number] = text
+            case "known":
+                known.add(number)
+            case "below":
+                known.add(below[number][0])
+                if text is not None:
+                    ledger.below[number] = text
+            case "lacks":
+                addresses = ledger.lacks.setdefault(number, [])
+                if text is not None:
+                    addresses.append(_read(text))
+            case "total":
+                ledger.totals[number] = figure
+
+
+def _by_whom(text: str) -> Mapping[Privilege, str]:
+    held: dict[Privilege, str] = {}
+    for permission, principal in json.loads(text):
+        held.setdefault(privilege_of(permission), principal)
+    return held
+
+
+def _example(text: str) -> Held:
+    permission, address, principal = text.split(" ", 2)
+    return Held(principal, _read(address), privilege_of(int(permission)))
 
 
 def _read(text: str) -> Address:
@@ -149,25 +188,34 @@ def _address_order(address: Address) -> tuple[int, str]:
     return KIND_ORDER.get(address.kind, len(KIND_ORDER)), address.key
 
 
+def _statement(ask: _Ask, explained: bool) -> tuple[str, list]:
+    """The statement with only the parts that these questions need, and its parameters."""
+    relations, parameters = [], []
+    for (subject_type, what), rows in _asked(ask).items():
+        is_few = len(rows) <= FEW_ROWS
+        parameters += chain.from_iterable(rows) if is_few else [json.dumps(rows)]
+        kinds = tuple(sorted({row[2] for row in rows})) if what in ("below", "live") else ()
+        relations.append(Relation(subject_type, what, len(rows) if is_few else 0, kinds))
+    return statement(connection.vendor, tuple(relations), explained), parameters
 
 
-def _statement(ask: _Ask) -> tuple[str, list[str]]:
-    """The statement with only the parts that these questions need, and its parameters: one JSON text a relation."""
-    subjects, ids = list(ask.subjects), permission_ids()
+def _asked(ask: _Ask) -> dict[tuple[str, str], list[tuple]]:
+    """The rows of each relation, by the type of their subjects and what is asked."""
     relations: dict[tuple[str, str], list[tuple]] = {}
-
-    def add(what: str, no: int, subject: int, *rest) -> None:
-        subject_type, name = subjects[subject]
-        relations.setdefault((subject_type, what), []).append((no, name, *rest))
-
-    for no in ask.subjects.values():
-        add("known", no, no)
-    for (subject, place), no in ask.places.items():
-        add("held", no, subject, place.kind, place.key)
-    for (subject, place), no in ask.below.items():
-        add("below", no, subject, place.kind, place.key)
+    subjects = list(ask.subjects)
+    # whoever stands in one of the others is known by its rows there
+    unseen = set(range(len(subjects)))
+    for what, asked in (("held", ask.places), ("below", ask.below)):
+        for (subject, place), no in asked.items():
+            subject_type, name = subjects[subject]
+            relations.setdefault((subject_type, what), []).append((no, name, place.kind, place.key))
+            unseen.discard(subject)
+    ids = permission_ids() if ask.live else {}
     for (subject, place, privilege, kind), no in ask.live.items():
-        add("live", no, subject, place.kind, place.key, ids[privilege], kind, int(no in ask.explained))
-    below, live = {place.kind for _, place in ask.below}, {place.kind for _, place, _, _ in ask.live}
-    text = statement(connection.vendor, tuple(relations), tuple(sorted(below)), tuple(sorted(live)), bool(ask.explained))
-    return text, [json.dumps(rows) for rows in relations.values()]
+        subject_type, name = subjects[subject]
+        row = (no, name, place.kind, place.key, ids[privilege], kind, int(no in ask.explained))
+        relations.setdefault((subject_type, "live"), []).append(row)
+    for subject in sorted(unseen):
+        subject_type, name = subjects[subject]
+        relations.setdefault((subject_type, "known"), []).append((subject, name))
+    return relations

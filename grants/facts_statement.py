@@ -1,10 +1,11 @@
 """The one statement behind every decision, in the few shapes that questions need; the database prepares each once.
 
-It knows subjects, places and containers, and no rule. Relations come in as JSON, answers go out as rows of (what, number of
-what was asked, a figure, a text).
+It knows subjects, places and containers, and no rule. Relations of what is asked come in as values or as JSON, answers go out
+as rows of (what, number of what was asked, a figure, a text).
 
-CROSS JOIN with the conditions in WHERE: PostgreSQL plans it as any join, SQLite keeps the order as written. Every join is a
-look into an index from the rows that are asked about, so that a plan made for one question serves a thousand.
+CROSS JOIN with the conditions in WHERE: PostgreSQL plans it as any join, SQLite keeps the order as written. What is looked up
+for each row is a subquery that ends in LIMIT, which no planner turns into a join: every one is a look into an index, and a
+plan made for one question serves a thousand.
 """
 
 from collections.abc import Iterator
@@ -17,142 +18,165 @@ from grants.models import GroupGrant, User, UserGrant
 _ENTITY, _USER, _MEMBER = Entity._meta.db_table, User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 
+# so many rows are told as values: to read JSON takes longer than to look up what it asks
+FEW_ROWS = 4
+_PLACE = {"no": "bigint", "name": "text", "kind": "text", "key": "text"}
 _COLUMNS = {
-    "known": "no bigint, name text",
-    "held": "no bigint, name text, kind text, key text",
-    "below": "no bigint, name text, kind text, key text",
-    "live": "no bigint, name text, kind text, key text, permission bigint, sort text, explained bigint",
+    "known": {"no": "bigint", "name": "text"},
+    "held": _PLACE,
+    "below": _PLACE,
+    "live": {**_PLACE, "permission": "bigint", "sort": "text", "explained": "bigint"},
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Grants:
-    """Grants `g` that count for a subject whose key is `x.subject_id`, and the principal that holds them."""
+class Relation:
+    """What is asked about subjects of one type.
 
-    tables: str
-    where: str
+    values: how many rows it has, where they are told as values; 0 where they come as one JSON text. kinds: of its containers.
+    """
+
+    subject_type: str
+    what: str
+    values: int
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject_type}_{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a grant `g` counts for a subject `s`, and the principal that holds it.
+
+    memberships: those of the subject, as `m`, where it holds the grant through them.
+    """
+
+    table: str
+    counts: str
     principal: str
+    memberships: str = ""
+
+    def one(self, inside: str, what: str) -> str:
+        """`what` of one grant inside, as a scalar."""
+        if not self.memberships:
+            return f"(SELECT {what} FROM {self.table} g WHERE {self.counts} AND {inside} LIMIT 1)"
+        # from the memberships: a container holds far more grants than a user has groups
+        of_group = f"(SELECT {what} FROM {self.table} g WHERE g.group_id = m.group_id AND {inside} LIMIT 1)"
+        return f"(SELECT {of_group} FROM {self.memberships} AND {of_group} IS NOT NULL LIMIT 1)"
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """How a subject of one type is found by its name, as `s`, and where its grants are."""
+    """How a subject of one type is found by its name, as `s`, and the ways in which grants are its."""
 
     table: str
     where: str
-    grants: tuple[_Grants, ...]
+    ways: tuple[_Way, ...]
 
 
+_GROUP_NAME = "'group:' || (SELECT t.name FROM auth_group t WHERE t.id = g.group_id)"
+_IN_GROUP = f"(SELECT 1 FROM {_MEMBER} m WHERE m.user_id = s.id AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
 _SUBJECTS = {
     "user": _Subject(_USER, "s.username = a.name AND s.is_active AND s.is_principal", (
-        _Grants(f"{_USER_GRANT} g", "g.user_id = x.subject_id", "'user:' || x.name"),
-        _Grants(f"{_MEMBER} m CROSS JOIN {_GROUP_GRANT} g CROSS JOIN auth_group t",
-                "m.user_id = x.subject_id AND g.group_id = m.group_id AND t.id = g.group_id", "'group:' || t.name"),
+        _Way(_USER_GRANT, "g.user_id = s.id", "'user:' || s.username"),
+        _Way(_GROUP_GRANT, _IN_GROUP, _GROUP_NAME, f"{_MEMBER} m WHERE m.user_id = s.id"),
     )),
-    "group": _Subject("auth_group", "s.name = a.name", (
-        _Grants(f"{_GROUP_GRANT} g", "g.group_id = x.subject_id", "'group:' || x.name"),
-    )),
+    "group": _Subject("auth_group", "s.name = a.name", (_Way(_GROUP_GRANT, "g.group_id = s.id", "'group:' || s.name"),)),
 }
 
 
 @cache
-def statement(vendor: str, relations: tuple[tuple[str, str], ...], below: tuple[str, ...], live: tuple[str, ...],
-              explained: bool) -> str:
-    """The statement over these relations, (type of subject, what is asked), one JSON parameter each, in their order.
+def statement(vendor: str, relations: tuple[Relation, ...], explained: bool) -> str:
+    """The statement over these relations; its parameters are theirs, in their order.
 
-    below, live: the kinds of container that occur in what is asked of that name. explained: with what only an explanation
-    needs.
+    explained: with what only an explanation needs: by whom and where a privilege is held, and all that is missing.
     """
-    tables, selects = [], []
-    for subject_type, what in relations:
-        name = f"{subject_type}_{what}"
-        tables.append(_relation(vendor, name, _COLUMNS[what]))
-        subject = _SUBJECTS[subject_type]
-        if what == "known":
-            selects.append(_known(name, subject))
-            continue
-        tables.append(_found(name, what, subject))
-        match what:
-            case "held":
-                selects += _held(f"{name}_found", subject)
-            case "below":
-                selects += _below(f"{name}_found", subject, below)
-            case "live":
-                selects += _lacks(f"{name}_found", subject, live, explained)
+    tables = [f"{relation.name}({', '.join(_COLUMNS[relation.what])}) AS ({_rows(vendor, relation)})" for relation in relations]
+    selects = [select for relation in relations for select in _selects(vendor, relation, explained)]
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
 
 
-def _relation(vendor: str, name: str, given: str) -> str:
-    """`name(columns)` holding the rows of a JSON parameter."""
-    columns = [column.split() for column in given.split(", ")]
+def _rows(vendor: str, relation: Relation) -> str:
+    types = _COLUMNS[relation.what].values()
+    if relation.values:
+        row = f"({', '.join(f'CAST(%s AS {sql_type})' for sql_type in types)})"
+        return f"VALUES {', '.join([row] * relation.values)}"
     if vendor == "postgresql":
-        source = "jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
-        picked = ", ".join(f"CAST(value ->> {place} AS {sql_type})" for place, (_, sql_type) in enumerate(columns))
-    else:
-        source = "json_each(%s)"
-        picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(columns)))
-    return f"{name}({', '.join(column for column, _ in columns)}) AS MATERIALIZED (SELECT {picked} FROM {source})"
+        picked = ", ".join(f"CAST(value ->> {place} AS {sql_type})" for place, sql_type in enumerate(types))
+        return f"SELECT {picked} FROM jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
+    picked = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(types)))
+    return f"SELECT {picked} FROM json_each(%s)"
 
 
-def _known(name: str, subject: _Subject) -> str:
-    # a subquery by itself: as a join, PostgreSQL would rather read all users than look up the hundred that it expects
-    return f"""
-SELECT 'known', a.no, CAST(NULL AS bigint), CAST(NULL AS text) FROM {name} a
-WHERE (SELECT s.id FROM {subject.table} s WHERE {subject.where} LIMIT 1) IS NOT NULL"""
+def _selects(vendor: str, relation: Relation, explained: bool) -> Iterator[str]:
+    subject = _SUBJECTS[relation.subject_type]
+    asked, at_place = f"{relation.name} a CROSS JOIN {subject.table} s", "e.kind = a.kind AND e.key = a.key"
+    # a place that is not registered has its row: the row is what tells that the subject is known
+    placed = f"{asked} LEFT JOIN {_ENTITY} e ON {at_place} WHERE {subject.where}"
+    match relation.what:
+        case "known":
+            yield _found("known", "NULL", f"{asked} WHERE {subject.where}")
+        case "held":
+            yield _found("held", _held(vendor, subject, explained), placed)
+        case "below":
+            for kind in relation.kinds:
+                yield _found("below", _below(subject, kind, explained), f"{placed} AND a.kind = '{kind}'")
+        case "live":
+            for kind in relation.kinds:
+                where = f"{subject.where} AND {at_place} AND a.kind = '{kind}'"
+                yield from _lacks(subject, kind, f"{asked} CROSS JOIN {_ENTITY} e", where, explained)
 
 
-def _found(name: str, what: str, subject: _Subject) -> str:
-    """What is asked, with the keys of its subject and entity; what is not registered falls out."""
-    rest = ", a.permission, a.sort, a.explained" if what == "live" else ""
-    return f"""
-{name}_found AS MATERIALIZED (
-  SELECT a.no, a.name, a.kind, s.id AS subject_id, e.id AS entity_id{rest}
-  FROM {name} a CROSS JOIN {subject.table} s CROSS JOIN {_ENTITY} e
-  WHERE {subject.where} AND e.kind = a.kind AND e.key = a.key
-)"""
+def _found(what: str, text: str, source: str, figure: str = "NULL") -> str:
+    return f"\nSELECT '{what}', a.no, CAST({figure} AS bigint), CAST({text} AS text) FROM {source}"
 
 
-def _held(found: str, subject: _Subject) -> Iterator[str]:
-    """Every grant on the places themselves."""
-    for grants in subject.grants:
-        yield f"""
-SELECT 'held', x.no, g.permission_id, {grants.principal} FROM {found} x CROSS JOIN {grants.tables}
-WHERE {grants.where} AND g.content_object_id = x.entity_id"""
-
-
-def _below(found: str, subject: _Subject, kinds: tuple[str, ...]) -> Iterator[str]:
-    """One example grant at or below each container; the name of a principal may hold spaces, so it is last."""
-    for kind in kinds:
-        inside = {"namespace": "g.namespace_id = x.entity_id", "application": "g.application_id = x.entity_id"}.get(kind, "1 = 1")
-        searches = ", ".join(
-            f"(SELECT CAST(g.permission_id AS text) || ' ' || d.kind || ':' || d.key || ' ' || {grants.principal} "
-            f"FROM {grants.tables} CROSS JOIN {_ENTITY} d "
-            f"WHERE {grants.where} AND {inside} AND d.id = g.content_object_id LIMIT 1)"
-            for grants in subject.grants
-        )
-        # COALESCE of one is no COALESCE in SQLite
-        example = f"COALESCE({searches}, NULL)"
-        yield f"""
-SELECT 'below', f.no, CAST(NULL AS bigint), f.example
-FROM (SELECT x.no AS no, {example} AS example FROM {found} x WHERE x.kind = '{kind}') f
-WHERE f.example IS NOT NULL"""
-
-
-def _lacks(found: str, subject: _Subject, kinds: tuple[str, ...], explained: bool) -> Iterator[str]:
-    """Whether a live entity in each container is not held; for an explanation which, and out of how many."""
-    held = " AND ".join(
-        f"NOT EXISTS (SELECT 1 FROM {grants.tables} "
-        f"WHERE {grants.where} AND g.content_object_id = d.id AND g.permission_id = x.permission)"
-        for grants in subject.grants
+def _held(vendor: str, subject: _Subject, explained: bool) -> str:
+    """What is held on the place itself; null for nothing."""
+    grants = " UNION ALL ".join(
+        f"SELECT g.permission_id{f', {way.principal} AS principal' if explained else ''} FROM {way.table} g "
+        f"WHERE g.content_object_id = e.id AND {way.counts}" for way in subject.ways
     )
-    for kind in kinds:
-        column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
-        inside = (f"x.kind = '{kind}' AND {column} = x.entity_id AND d.id <> x.entity_id AND d.state = '{State.LIVE}' "
-                  f"AND (x.sort = '' OR d.kind = x.sort)")
-        yield f"""
-SELECT 'lacks', x.no, CAST(NULL AS bigint), CAST(NULL AS text) FROM {found} x
-WHERE x.explained = 0 AND EXISTS (SELECT 1 FROM {_ENTITY} d WHERE {inside} AND {held})"""
-        if explained:
-            source = f"FROM {found} x CROSS JOIN {_ENTITY} d WHERE x.explained = 1 AND {inside}"
-            yield f"\nSELECT 'lacks', x.no, CAST(NULL AS bigint), d.kind || ':' || d.key {source} AND {held}"
-            yield f"\nSELECT 'total', x.no, COUNT(*), CAST(NULL AS text) {source} GROUP BY x.no"
+    return f"(SELECT {_GATHERED[vendor, explained]} FROM ({grants}) h)"
+
+
+# with the principals as JSON, since the name of a group may hold anything
+_GATHERED = {
+    ("postgresql", False): "string_agg(CAST(h.permission_id AS text), ' ')",
+    ("sqlite", False): "group_concat(h.permission_id, ' ')",
+    ("postgresql", True): "json_agg(json_build_array(h.permission_id, h.principal))",
+    ("sqlite", True): "json_group_array(json_array(h.permission_id, h.principal))",
+}
+
+
+def _below(subject: _Subject, kind: str, explained: bool) -> str:
+    """One grant at or below a container, null for none. The name of a principal may hold spaces, so it is last."""
+    inside = {"namespace": "g.namespace_id = e.id", "application": "g.application_id = e.id"}.get(kind, "e.id IS NOT NULL")
+    examples = ", ".join(
+        way.one(inside, _example(way) if explained else "'held'") for way in subject.ways
+    )
+    # COALESCE of one is no COALESCE in SQLite
+    return f"COALESCE({examples}, NULL)"
+
+
+def _example(way: _Way) -> str:
+    entity = f"(SELECT d.kind || ':' || d.key FROM {_ENTITY} d WHERE d.id = g.content_object_id)"
+    return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {way.principal}"
+
+
+def _lacks(subject: _Subject, kind: str, asked: str, where: str, explained: bool) -> Iterator[str]:
+    """Whether a live entity in a container is not held; for an explanation which, and out of how many."""
+    column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
+    inside = f"{column} = e.id AND d.id <> e.id AND d.state = '{State.LIVE}' AND (a.sort = '' OR d.kind = a.sort)"
+    lacking = " AND ".join(
+        f"(SELECT 1 FROM {way.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission AND {way.counts} "
+        f"LIMIT 1) IS NULL" for way in subject.ways
+    )
+    some = f"(SELECT 1 FROM {_ENTITY} d WHERE {inside} AND {lacking} LIMIT 1) IS NOT NULL"
+    yield _found("lacks", "NULL", f"{asked} WHERE {where} AND a.explained = 0 AND {some}")
+    if explained:
+        each = f"{asked} CROSS JOIN {_ENTITY} d WHERE {where} AND a.explained = 1 AND {inside}"
+        yield _found("lacks", "d.kind || ':' || d.key", f"{each} AND {lacking}")
+        yield _found("total", "NULL", f"{each} GROUP BY a.no", figure="COUNT(*)")

@@ -20,9 +20,9 @@ from grants.policies.expressions import AllOf, AnyOf, Expression, has
 from grants.policies.question import Question
 
 # Where the grants lead to few entities, they are collected and sorted. Where they lead to more, a page is mostly met among
-# the first entities of the kind; where not, more are collected before all entities are gone through in order.
-FEW, MANY = 2_000, 50_000
-FIRST_ROWS = 5_000
+# the first entities of the kind. Neither costs much while it is tried with little, so the two take turns with more each time.
+COLLECTED_AT_MOST = (400, 2_000, 50_000)
+WALKED_AT_MOST = (400, 5_000, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ NOTHING = Found([], False, 0)
 def entities_found(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> Found:
     """The keys after `after` of registered entities of `question.target.kind`, in any state, on which it is permitted.
 
-    seen_only_in: the generation in which the subject must also see what is found. Two queries, or up to six where the
+    seen_only_in: the generation in which the subject must also see what is found. Two queries, or up to nine where the
     subject holds very much.
     """
     requires = _requirement(question, seen_only_in)
@@ -48,7 +48,10 @@ def entities_found(question: Question, *, after: str, most_rows: int, seen_only_
     if not tables:
         return NOTHING
     search = _EntitySearch(requires, tables, question, after, most_rows)
-    return search.collected(FEW) or search.walked(FIRST_ROWS) or search.collected(MANY) or search.walked(None)
+    for most_keys, most_entities in zip(COLLECTED_AT_MOST, WALKED_AT_MOST, strict=True):
+        if found := search.collected(most_keys) or search.walked(most_entities):
+            break
+    return found
 
 
 def _requirement(question: Question, seen_only_in: str | None) -> Expression | None:

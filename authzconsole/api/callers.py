@@ -10,6 +10,7 @@ from rest_framework.authentication import CSRFCheck
 
 from authzconsole.api.refusal import Refused
 from authzconsole.tokens import ShownToken, TokenRefused, token_shown
+from grants.active import active_generation
 from grants.policies.question import Question
 
 REALM = 'Bearer realm="authorization console"'
@@ -17,8 +18,10 @@ REALM = 'Bearer realm="authorization console"'
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """asks_about_all: about any subject, and is told everything; otherwise about the user `name` only."""
+    """generation: the active one, by name. asks_about_all: about any subject, and is told everything; otherwise about the user
+    `name` only."""
 
+    generation: str
     asks_about_all: bool
     name: str = ""
 
@@ -31,12 +34,11 @@ def caller_of(request: HttpRequest, scope: str) -> Caller:
     """Raises Refused: 401 for nobody, 403 for somebody who may not call this."""
     header = request.headers.get("Authorization")
     if header is not None:
-        token_of(header, scope)
-        return Caller(asks_about_all=True)
+        return Caller(token_of(header, scope).generation, asks_about_all=True)
     if not request.user.is_authenticated:
         raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_forgery(request)
-    return Caller(request.user.may_see_all, request.user.username)
+    return Caller(active_generation().name, request.user.may_see_all, request.user.username)
 
 
 def token_of(header: str, scope: str) -> ShownToken:

@@ -4,7 +4,6 @@ from authzconsole.api.callers import Caller
 from authzconsole.api.endpoint import endpoint
 from authzconsole.api.refusal import Refused
 from authzconsole.models import TokenScope
-from grants.active import active_generation
 from grants.engine import answers
 from grants.policies.disclosure import withholding_all
 from grants.policies.question import Question, QuestionError, question_from_json
@@ -31,14 +30,14 @@ def evaluated(caller: Caller, body: dict) -> dict:
     if not items:
         return _one(caller, body)
     defaults = {member: body[member] for member in MEMBERS if member in body}
-    generation = active_generation().name
+    generation = caller.generation
     _check_defaults(defaults, generation)
     found = list(_answers(caller, [_question(defaults, item, place, generation) for place, item in enumerate(items)]))
     return {"evaluations": found[: _last(found, stops_at)]}
 
 
 def _one(caller: Caller, body: dict) -> dict:
-    return next(_answers(caller, [question_from_json(body, active_generation=active_generation().name)]))
+    return next(_answers(caller, [question_from_json(body, active_generation=caller.generation)]))
 
 
 def _answers(caller: Caller, items: list[Question | QuestionError]):

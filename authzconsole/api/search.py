@@ -6,7 +6,6 @@ from authzconsole.api.page_tokens import PageAsked, page_asked
 from authzconsole.api.refusal import Refused
 from authzconsole.models import TokenScope
 from entities.vocabulary import KINDS, Privilege
-from grants.active import active_generation
 from grants.policies.question import Question, question_from_json
 from grants.searching import NOTHING, entities_found, operations_found, principals_found
 
@@ -20,7 +19,7 @@ def subject_search(caller: Caller, body: dict) -> dict:
     if not caller.asks_about_all:
         raise Refused(403, "your account may ask about itself only: who else may do something is not told")
     body = _with(body, "subject", id="")
-    question = question_from_json(body, active_generation=active_generation().name)
+    question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
     found = NOTHING if question.unknown else principals_found(question, after=page.after, most_rows=page.most_rows)
     return page.answered(found, [{"type": question.subject_type, "id": name} for name in found.ids])
@@ -28,25 +27,23 @@ def subject_search(caller: Caller, body: dict) -> dict:
 
 @endpoint(TokenScope.DECIDE)
 def resource_search(caller: Caller, body: dict) -> dict:
-    active = active_generation().name
     body = _with(body, "resource", id="")
-    question = question_from_json(body, active_generation=active, of_kind=True)
+    question = question_from_json(body, active_generation=caller.generation, of_kind=True)
     caller.check_may_ask(question)
     page = _page(body, "resource", question)
     found = NOTHING if question.unknown else entities_found(
-        question, after=page.after, most_rows=page.most_rows, seen_only_in=None if caller.asks_about_all else active)
+        question, after=page.after, most_rows=page.most_rows, seen_only_in=None if caller.asks_about_all else caller.generation)
     return page.answered(found, [{"type": question.target.kind, "id": key} for key in found.ids])
 
 
 @endpoint(TokenScope.DECIDE)
 def action_search(caller: Caller, body: dict) -> dict:
-    active = active_generation().name
     body = body | {"action": ANY_ACTION}
-    question = question_from_json(body, active_generation=active)
+    question = question_from_json(body, active_generation=caller.generation)
     caller.check_may_ask(question)
     page = _page(body, "action", question)
     found = NOTHING if question.unknown else operations_found(
-        _questions(body, question.target.kind, active), after=page.after, most_rows=page.most_rows)
+        _questions(body, question.target.kind, caller.generation), after=page.after, most_rows=page.most_rows)
     return page.answered(found, [{"name": operation} for operation in found.ids])
 
 

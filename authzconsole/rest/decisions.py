@@ -9,6 +9,7 @@ from authzconsole.api.evaluation import MOST_EVALUATIONS, SEMANTICS, evaluated
 from authzconsole.models import TokenScope
 from authzconsole.rest.describing import described
 from authzconsole.rest.endpoint import Endpoint
+from grants.active import active_generation
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Decisions"
@@ -97,7 +98,8 @@ class Decisions(Endpoint):
                "are not known here are ignored, as that standard asks.",
                sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
     def post(self, request: Request) -> Response:
-        caller = Caller(request.auth is not None or request.user.may_see_all, request.user.username)
+        generation = request.auth.generation if request.auth else active_generation().name
+        caller = Caller(generation, request.auth is not None or request.user.may_see_all, request.user.username)
         return Response(evaluated(caller, _explained(self.raw_body())))
 
 

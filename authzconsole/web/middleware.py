@@ -3,14 +3,13 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.db import OperationalError
 from django.shortcuts import render
 from django.urls import reverse
 
+from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
 from authzconsole.web.rendering import see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-BUSY_RETRY_SECONDS = 10
 _GIVEN = re.compile(r"[\x20-\x7e]{1,200}")
 
 
@@ -39,7 +38,7 @@ class SignInMiddleware(LoginRequiredMiddleware):
 
 
 class BusyDatabaseMiddleware:
-    """SQLite lets one write at a time: who waited in vain behind a long import is asked to come again."""
+    """Asks who waited for the database in vain to come again."""
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -48,7 +47,7 @@ class BusyDatabaseMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request, error):
-        if not (isinstance(error, OperationalError) and "database is locked" in str(error)):
+        if not is_busy(error):
             return None
         response = render(request, "503.html", status=503)
         response["Retry-After"] = str(BUSY_RETRY_SECONDS)

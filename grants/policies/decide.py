@@ -3,6 +3,7 @@
 Denied by default: an unknown subject, kind or operation, a missing rule and an unmet requirement all end in no.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,11 +50,14 @@ class Facts(Protocol):
 
     subject_is_known: bool
 
-    def held(self, place: Address) -> dict[Privilege, str]:
-        """The privileges held on exactly `place`, each with a principal that holds it."""
+    def held(self, place: Address) -> Mapping[Privilege, str]:
+        """The privileges held on exactly `place`, each with a principal that holds it (empty where no reasons are asked)."""
+
+    def is_held_at_or_below(self, place: Address) -> bool:
+        """Whether there is a grant on `place` or on an address inside it."""
 
     def at_or_below(self, place: Address) -> Held | None:
-        """Some grant on `place` or on an address inside it; None where there is none."""
+        """One of these grants, for a reason; None where there is none."""
 
     def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
         """The live entities inside `place` (of one kind, or of all) on which `privilege` is not held."""
@@ -78,7 +82,7 @@ def holds(expression: Expression, question: Question, facts: Facts) -> bool:
         case AnyOf(parts):
             return any(holds(part, question, facts) for part in parts)
         case HasAtOrBelow():
-            return facts.at_or_below(question.target) is not None
+            return facts.is_held_at_or_below(question.target)
         case HasOnAllLive(privilege, kind):
             return facts.lacking(question.target, privilege, kind).is_empty
         case Given(parameter, then):

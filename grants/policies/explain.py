@@ -144,11 +144,11 @@ def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, fa
 
 def smallest_gap(expression: Expression, question: Question, facts: Facts) -> tuple[Gap, ...] | None:
     """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
-    choices = [tuple(sorted(choice, key=_gap_order)) for choice in _gaps(expression, question, facts)]
+    choices = [tuple(sorted(choice, key=_gap_order)) for choice in every_gap(expression, question, facts)]
     return min(choices, key=lambda choice: (len(choice), [_gap_order(gap) for gap in choice]), default=None)
 
 
-def _gaps(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap]]:
+def every_gap(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap]]:
     """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met."""
     match expression:
         case Has(privileges, scope):
@@ -160,19 +160,19 @@ def _gaps(expression: Expression, question: Question, facts: Facts) -> list[froz
                 return []
             return [frozenset([(place, privilege)]) for privilege in privileges]
         case HasAtOrBelow():
-            if facts.at_or_below(question.target) is not None:
+            if facts.is_held_at_or_below(question.target):
                 return [frozenset()]
             return [frozenset([(question.target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
             lacking = facts.lacking(question.target, privilege, kind)
             return [frozenset((address, privilege) for address in lacking.addresses)]
         case AllOf(parts):
-            combined = product(*(_gaps(part, question, facts) for part in parts))
+            combined = product(*(every_gap(part, question, facts) for part in parts))
             return _minimal(frozenset().union(*choice) for choice in combined)
         case AnyOf(parts):
-            return _minimal(choice for part in parts for choice in _gaps(part, question, facts))
+            return _minimal(choice for part in parts for choice in every_gap(part, question, facts))
         case Given(parameter, then):
-            return _gaps(then, question, facts) if question.gives(parameter) else [frozenset()]
+            return every_gap(then, question, facts) if question.gives(parameter) else [frozenset()]
         case Always():
             return [frozenset()]
         case _:

@@ -27,40 +27,41 @@ def many(people, api):
 
 
 @pytest.mark.parametrize(("path", "body", "expected"), [
-    ("evaluation", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
-    ("evaluation", request(context={"explain": True}), TOKEN + ACTIVE_GENERATION + QUESTION),
-    ("evaluation", request("zoe"), TOKEN + ACTIVE_GENERATION + QUESTION),
-    ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + ACTIVE_GENERATION + QUESTION),
-    ("search/action", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
-    ("search/resource", request(), TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES),
-    ("search/resource", request("readers", subject_type="group"), TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES),
-    ("search/subject", request(), TOKEN + ACTIVE_GENERATION + QUESTION),
+    ("evaluation", request(), TOKEN + QUESTION),
+    ("evaluation", request(context={"explain": True}), TOKEN + QUESTION),
+    ("evaluation", request("zoe"), TOKEN + QUESTION),
+    ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
+    ("search/action", request(), TOKEN + QUESTION),
+    ("search/resource", request(), TOKEN + SUBJECT + CANDIDATES),
+    ("search/resource", request("readers", subject_type="group"), TOKEN + SUBJECT + CANDIDATES),
+    ("search/subject", request(), TOKEN + QUESTION),
     ("search/subject", request(kind="namespace", resource="lab", operation="list"),
-     TOKEN + ACTIVE_GENERATION + CONTAINER + CROWD + QUESTION),
+     TOKEN + CONTAINER + CROWD + QUESTION),
     ("search/subject", request(kind="namespace", resource="lab", operation="delete"),
-     TOKEN + ACTIVE_GENERATION + CONTAINER + QUESTION),
+     TOKEN + CONTAINER + QUESTION),
 ])
 def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_num_queries, path, body, expected):
     with django_assert_num_queries(expected):
         assert api.post(f"/access/v1/{path}", body).status_code == 200
 
 
-def test_a_subject_with_very_many_grants_takes_up_to_four_queries_more(api, django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr(searching, "FEW", 10)
-    usual = TOKEN + ACTIVE_GENERATION + SUBJECT + CANDIDATES
-    with django_assert_num_queries(usual + FIRST_ENTITIES):
-        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
-    monkeypatch.setattr(searching, "FIRST_ROWS", 4)
-    with django_assert_num_queries(usual + FIRST_ENTITIES + CANDIDATES):
-        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
-    monkeypatch.setattr(searching, "MANY", 10)
-    with django_assert_num_queries(usual + FIRST_ENTITIES + CANDIDATES + ALL_ENTITIES):
-        assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
+def test_a_subject_with_very_many_grants_takes_up_to_seven_queries_more(api, django_assert_num_queries, monkeypatch):
+    usual = TOKEN + SUBJECT + CANDIDATES
+    for collected, walked, more in (
+        ((10, 10, 10), (400, 5_000, None), FIRST_ENTITIES),
+        ((10, 400, 10), (4, 5_000, None), FIRST_ENTITIES + CANDIDATES),
+        ((10, 10, 10), (4, 5_000, None), 2 * FIRST_ENTITIES + CANDIDATES),
+        ((10, 10, 10), (4, 4, None), 2 * (FIRST_ENTITIES + CANDIDATES) + ALL_ENTITIES),
+    ):
+        monkeypatch.setattr(searching, "COLLECTED_AT_MOST", collected)
+        monkeypatch.setattr(searching, "WALKED_AT_MOST", walked)
+        with django_assert_num_queries(usual + more):
+            assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
 
 
 def test_a_crowded_namespace_takes_no_more_queries(api, django_assert_num_queries, monkeypatch):
     monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", 10)
-    with django_assert_num_queries(TOKEN + ACTIVE_GENERATION + CONTAINER + CROWD + QUESTION):
+    with django_assert_num_queries(TOKEN + CONTAINER + CROWD + QUESTION):
         answer = api.search("subject", request(kind="namespace", resource="lab", operation="list"))
         assert len(answer.json()["results"]) == 2
 

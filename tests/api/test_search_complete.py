@@ -38,9 +38,8 @@ def way(request, monkeypatch):
 
 def take(monkeypatch, way):
     few, first, many, inside = WAYS[way]
-    monkeypatch.setattr(searching, "FEW", few)
-    monkeypatch.setattr(searching, "FIRST_ROWS", first)
-    monkeypatch.setattr(searching, "MANY", many)
+    monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (few, many))
+    monkeypatch.setattr(searching, "WALKED_AT_MOST", (first, None))
     monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", inside)
 
 

@@ -37,7 +37,7 @@ def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
     assert first.secret != second.secret and len(first.secret) == len("azc_") + 43
     stored = str(list(ApiToken.objects.values())) + str(list(JournalLine.objects.values()))
     assert first.secret not in stored and first.secret.removeprefix("azc_") not in stored
-    assert token_shown(first.secret) == ShownToken(first.token.pk, ada.pk, frozenset({"decide"}))
+    assert token_shown(first.secret) == ShownToken(first.token.pk, ada.pk, frozenset({"decide"}), "final")
 
 
 def test_scopes_stand_in_their_order_once(ada):
