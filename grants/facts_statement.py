@@ -3,9 +3,8 @@
 It knows subjects, places and containers, and no rule. Relations of what is asked come in as values or as JSON, answers go out
 as rows of (what, number of what was asked, a figure, a text).
 
-CROSS JOIN with the conditions in WHERE: PostgreSQL plans it as any join, SQLite keeps the order as written. What is looked up
-for each row is a subquery that ends in LIMIT, which no planner turns into a join: every one is a look into an index, and a
-plan made for one question serves a thousand.
+What is looked up for a row is a subquery that ends in LIMIT, which no planner turns into a join: every one is a look into an
+index, and a plan made for one question serves a thousand.
 """
 
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a grant `g` counts for a subject `s`, and the principal that holds it.
+    """How a grant `g` counts for the subject of `a`, and the principal that holds it.
 
     memberships: those of the subject, as `m`, where it holds the grant through them.
     """
@@ -69,7 +68,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """How a subject of one type is found by its name, as `s`, and the ways in which grants are its."""
+    """How a subject `s` of one type is found by the name in `r`, and the ways in which grants are its."""
 
     table: str
     where: str
@@ -77,13 +76,13 @@ class _Subject:
 
 
 _GROUP_NAME = "'group:' || (SELECT t.name FROM auth_group t WHERE t.id = g.group_id)"
-_IN_GROUP = f"(SELECT 1 FROM {_MEMBER} m WHERE m.user_id = s.id AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
+_IN_GROUP = f"(SELECT 1 FROM {_MEMBER} m WHERE m.user_id = a.subject_id AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
 _SUBJECTS = {
-    "user": _Subject(_USER, "s.username = a.name AND s.is_active AND s.is_principal", (
-        _Way(_USER_GRANT, "g.user_id = s.id", "'user:' || s.username"),
-        _Way(_GROUP_GRANT, _IN_GROUP, _GROUP_NAME, f"{_MEMBER} m WHERE m.user_id = s.id"),
+    "user": _Subject(_USER, "s.username = r.name AND s.is_active AND s.is_principal", (
+        _Way(_USER_GRANT, "g.user_id = a.subject_id", "'user:' || a.name"),
+        _Way(_GROUP_GRANT, _IN_GROUP, _GROUP_NAME, f"{_MEMBER} m WHERE m.user_id = a.subject_id"),
     )),
-    "group": _Subject("auth_group", "s.name = a.name", (_Way(_GROUP_GRANT, "g.group_id = s.id", "'group:' || s.name"),)),
+    "group": _Subject("auth_group", "s.name = r.name", (_Way(_GROUP_GRANT, "g.group_id = a.subject_id", "'group:' || a.name"),)),
 }
 
 
@@ -93,9 +92,18 @@ def statement(vendor: str, relations: tuple[Relation, ...], explained: bool) -> 
 
     explained: with what only an explanation needs: by whom and where a privilege is held, and all that is missing.
     """
-    tables = [f"{relation.name}({', '.join(_COLUMNS[relation.what])}) AS ({_rows(vendor, relation)})" for relation in relations]
+    tables = [f"{relation.name} AS MATERIALIZED ({_found(vendor, relation)})" for relation in relations]
     selects = [select for relation in relations for select in _selects(vendor, relation, explained)]
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
+
+
+def _found(vendor: str, relation: Relation) -> str:
+    """What is asked, with the keys of the subject and of the place; null for one that is not known."""
+    subject, columns = _SUBJECTS[relation.subject_type], ", ".join(_COLUMNS[relation.what])
+    keys = [f"(SELECT s.id FROM {subject.table} s WHERE {subject.where} LIMIT 1) AS subject_id"]
+    if "kind" in _COLUMNS[relation.what]:
+        keys.append(f"(SELECT e.id FROM {_ENTITY} e WHERE e.kind = r.kind AND e.key = r.key LIMIT 1) AS entity_id")
+    return f"WITH r({columns}) AS ({_rows(vendor, relation)}) SELECT {columns}, {', '.join(keys)} FROM r"
 
 
 def _rows(vendor: str, relation: Relation) -> str:
@@ -111,25 +119,22 @@ def _rows(vendor: str, relation: Relation) -> str:
 
 
 def _selects(vendor: str, relation: Relation, explained: bool) -> Iterator[str]:
-    subject = _SUBJECTS[relation.subject_type]
-    asked, at_place = f"{relation.name} a CROSS JOIN {subject.table} s", "e.kind = a.kind AND e.key = a.key"
     # a place that is not registered has its row: the row is what tells that the subject is known
-    placed = f"{asked} LEFT JOIN {_ENTITY} e ON {at_place} WHERE {subject.where}"
+    subject, asked = _SUBJECTS[relation.subject_type], f"{relation.name} a WHERE a.subject_id IS NOT NULL"
     match relation.what:
         case "known":
-            yield _found("known", "NULL", f"{asked} WHERE {subject.where}")
+            yield _row("known", "NULL", asked)
         case "held":
-            yield _found("held", _held(vendor, subject, explained), placed)
+            yield _row("held", _held(vendor, subject, explained), asked)
         case "below":
             for kind in relation.kinds:
-                yield _found("below", _below(subject, kind, explained), f"{placed} AND a.kind = '{kind}'")
+                yield _row("below", _below(subject, kind, explained), f"{asked} AND a.kind = '{kind}'")
         case "live":
             for kind in relation.kinds:
-                where = f"{subject.where} AND {at_place} AND a.kind = '{kind}'"
-                yield from _lacks(subject, kind, f"{asked} CROSS JOIN {_ENTITY} e", where, explained)
+                yield from _lacks(subject, kind, relation.name, explained)
 
 
-def _found(what: str, text: str, source: str, figure: str = "NULL") -> str:
+def _row(what: str, text: str, source: str, figure: str = "NULL") -> str:
     return f"\nSELECT '{what}', a.no, CAST({figure} AS bigint), CAST({text} AS text) FROM {source}"
 
 
@@ -137,7 +142,7 @@ def _held(vendor: str, subject: _Subject, explained: bool) -> str:
     """What is held on the place itself; null for nothing."""
     grants = " UNION ALL ".join(
         f"SELECT g.permission_id{f', {way.principal} AS principal' if explained else ''} FROM {way.table} g "
-        f"WHERE g.content_object_id = e.id AND {way.counts}" for way in subject.ways
+        f"WHERE g.content_object_id = a.entity_id AND {way.counts}" for way in subject.ways
     )
     return f"(SELECT {_GATHERED[vendor, explained]} FROM ({grants}) h)"
 
@@ -153,7 +158,8 @@ _GATHERED = {
 
 def _below(subject: _Subject, kind: str, explained: bool) -> str:
     """One grant at or below a container, null for none. The name of a principal may hold spaces, so it is last."""
-    inside = {"namespace": "g.namespace_id = e.id", "application": "g.application_id = e.id"}.get(kind, "e.id IS NOT NULL")
+    columns = {"namespace": "g.namespace_id = a.entity_id", "application": "g.application_id = a.entity_id"}
+    inside = columns.get(kind, "a.entity_id IS NOT NULL")
     examples = ", ".join(
         way.one(inside, _example(way) if explained else "'held'") for way in subject.ways
     )
@@ -166,17 +172,18 @@ def _example(way: _Way) -> str:
     return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {way.principal}"
 
 
-def _lacks(subject: _Subject, kind: str, asked: str, where: str, explained: bool) -> Iterator[str]:
+def _lacks(subject: _Subject, kind: str, asked: str, explained: bool) -> Iterator[str]:
     """Whether a live entity in a container is not held; for an explanation which, and out of how many."""
     column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
-    inside = f"{column} = e.id AND d.id <> e.id AND d.state = '{State.LIVE}' AND (a.sort = '' OR d.kind = a.sort)"
+    inside = f"{column} = a.entity_id AND d.id <> a.entity_id AND d.state = '{State.LIVE}' AND (a.sort = '' OR d.kind = a.sort)"
     lacking = " AND ".join(
         f"(SELECT 1 FROM {way.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission AND {way.counts} "
         f"LIMIT 1) IS NULL" for way in subject.ways
     )
+    where = f"a.subject_id IS NOT NULL AND a.kind = '{kind}'"
     some = f"(SELECT 1 FROM {_ENTITY} d WHERE {inside} AND {lacking} LIMIT 1) IS NOT NULL"
-    yield _found("lacks", "NULL", f"{asked} WHERE {where} AND a.explained = 0 AND {some}")
+    yield _row("lacks", "NULL", f"{asked} a WHERE {where} AND a.explained = 0 AND {some}")
     if explained:
-        each = f"{asked} CROSS JOIN {_ENTITY} d WHERE {where} AND a.explained = 1 AND {inside}"
-        yield _found("lacks", "d.kind || ':' || d.key", f"{each} AND {lacking}")
-        yield _found("total", "NULL", f"{each} GROUP BY a.no", figure="COUNT(*)")
+        each = f"{asked} a CROSS JOIN {_ENTITY} d WHERE {where} AND a.explained = 1 AND {inside}"
+        yield _row("lacks", "d.kind || ':' || d.key", f"{each} AND {lacking}")
+        yield _row("total", "NULL", f"{each} GROUP BY a.no", figure="COUNT(*)")
