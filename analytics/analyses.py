@@ -19,6 +19,7 @@ from analytics.tables import (
     VISIBILITY_DETAIL,
     VISIBILITY_NAMESPACES,
     Table,
+    changes_of,
 )
 
 
@@ -65,8 +66,14 @@ class Analysis:
         return self.outputs[-1].table
 
     @property
+    def changes(self) -> Table:
+        """What became of the first output since the run before."""
+        return changes_of(self.rows)
+
+    @property
     def tables(self) -> tuple[Table, ...]:
-        return tuple(output.table for output in (*self.outputs, self.detail) if output is not None)
+        written = [output.table for output in (*self.outputs, self.detail) if output is not None]
+        return (*written, self.changes)
 
     def table(self, name: str) -> Table:
         for table in self.tables:

@@ -56,7 +56,8 @@ def report_compute(
     progress.stage(RunStage.SNAPSHOT)
     with snapshot_in_use(check=progress.check) as snapshot:
         progress.stage(RunStage.SPARK)
-        spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY)
+        spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY,
+                              patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS))
         progress.watch(spark.sparkContext)
         progress.stage(RunStage.COMPUTING)
         recipe = _recipe(spark, snapshot, options)

@@ -9,6 +9,10 @@ from analytics.spark.session import SparkUnavailable, first_line, session_has_di
 from analytics.storage import REMEDIES, StorageError, storage_sentence
 
 MOST_CHARACTERS = 500
+_JAVA_WORDS = {
+    "Read-only file system": errno.EROFS, "Permission denied": errno.EACCES, "Not a directory": errno.ENOTDIR,
+    "Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG,
+}
 OWN = (AnalysisError, StorageError, SparkUnavailable)
 
 
@@ -19,14 +23,22 @@ def failure_sentence(error: BaseException, *, details: str = "the worker's log s
     if session_has_died():
         return java_lost_sentence(1)
     text = str(error)
-    if "No space left on device" in text:
-        return storage_sentence(OSError(errno.ENOSPC, "full"))
+    if (number := _storage_error(text)) is not None:
+        return storage_sentence(OSError(number, text))
     if "OutOfMemoryError" in text:
         return (f"Spark ran out of memory with SPARK_DRIVER_MEMORY {settings.SPARK_DRIVER_MEMORY}: give it more, "
                 f"or point SPARK_MASTER at a cluster.")
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_sentence(error)
     return f"{type(error).__name__}: {first_line(error)[:MOST_CHARACTERS]} ({details})"
+
+
+def _storage_error(text: str) -> int | None:
+    """The error number behind what Java says about the folder of snapshots and results."""
+    if "No space left on device" in text:
+        return errno.ENOSPC
+    place = settings.SNAPSHOT_URI
+    return next((number for words, number in _JAVA_WORDS.items() if words in text and place in text), None)
 
 
 def java_lost_sentence(attempts: int) -> str:

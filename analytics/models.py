@@ -1,4 +1,6 @@
-"""Runs of analyses: what was asked, how far it is, what came of it."""
+"""Runs of analyses: what was asked, how far it is, what came of it; and which of them run every night."""
+
+from datetime import time
 
 from django.conf import settings
 from django.db import models
@@ -25,15 +27,20 @@ class AnalysisRun(models.Model):
     """One run. A run is claimed by moving it from waiting to running in one statement, so it executes once.
 
     options: the options that the analysis takes, each with a text; an empty namespace is all of them.
+    is_scheduled: nobody asked for it but its schedule.
     claim: known only to the process that executes the run; what carries another one changes nothing.
+    process: which one that is, as `analytics.processes` writes it; empty where it cannot be told.
     attempt: how often it was started. sent_at: when the worker was last told; null when nobody could be told.
-    summary: small figures for the head of the report. result_folder: below SNAPSHOT_URI. Both of a run that is done.
+    summary: small figures for the head of the report, and `changes` since the run before, as `analytics.comparison` counts them.
+    result_folder: below SNAPSHOT_URI; empty once its files are gone. Both of a run that is done.
+    results_removed_at: from when on its report is not read any longer, whether or not its files are gone yet.
     """
 
     analysis = models.CharField(max_length=40)
     options = models.JSONField(default=dict)
     state = models.CharField(max_length=9, choices=RunState.choices, default=RunState.WAITING)
     requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    is_scheduled = models.BooleanField(default=False)
     requested_at = models.DateTimeField(auto_now_add=True)
     sent_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
@@ -41,6 +48,7 @@ class AnalysisRun(models.Model):
     cancel_requested_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     claim = models.CharField(max_length=32, blank=True, default="")
+    process = models.CharField(max_length=120, blank=True, default="")
     attempt = models.PositiveIntegerField(default=0)
     revision = models.BigIntegerField(null=True)
     stage = models.CharField(max_length=9, choices=RunStage.choices, blank=True, default="")
@@ -49,6 +57,7 @@ class AnalysisRun(models.Model):
     error = models.TextField(blank=True, default="")
     summary = models.JSONField(default=dict)
     result_folder = models.CharField(max_length=200, blank=True, default="")
+    results_removed_at = models.DateTimeField(null=True)
 
     class Meta:
         default_permissions = ()
@@ -63,3 +72,22 @@ class AnalysisRun(models.Model):
     @property
     def is_over(self) -> bool:
         return self.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
+
+
+class Schedule(models.Model):
+    """That an analysis runs every night; one row for each that was ever switched on.
+
+    at: in UTC. options: as of a run. last_moment: the newest moment that needs no run any more, so that each has one.
+    """
+
+    analysis = models.CharField(max_length=40, unique=True)
+    options = models.JSONField(default=dict)
+    at = models.TimeField(default=time(2, 30))
+    is_on = models.BooleanField(default=False)
+    last_moment = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"{self.analysis} nightly at {self.at:%H:%M} UTC"

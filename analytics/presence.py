@@ -1,5 +1,7 @@
 """Whether Redis answers and a worker is running, as the pages need to know it: within a third of a second."""
 
+from urllib.parse import urlsplit
+
 import redis
 from celery.signals import heartbeat_sent, worker_shutdown
 from django.conf import settings
@@ -10,6 +12,7 @@ ANSWER_SECONDS = 0.3
 # a worker says every two seconds that it is there
 PRESENT_SECONDS = 10
 KEY = "authzconsole:worker"
+UNREADABLE_ADDRESS = "the address in REDIS_URL"
 
 
 def redis_client(timeout_seconds: float = ANSWER_SECONDS) -> redis.Redis:
@@ -22,15 +25,29 @@ def redis_problem() -> str:
     try:
         with redis_client() as client:
             client.ping()
-    except (redis.RedisError, OSError) as error:
-        return f"Redis does not answer at {redis_address()} ({error or type(error).__name__})"
+    except (redis.RedisError, OSError, ValueError) as error:
+        return f"Redis does not answer at {redis_address()} ({_cause(error)})"
     return ""
 
 
+def _cause(error: Exception) -> str:
+    """What is said of a password, or of an address that may hold one, is not repeated."""
+    is_telling = isinstance(error, redis.AuthenticationError | ValueError) or redis_address() == UNREADABLE_ADDRESS
+    return type(error).__name__ if is_telling else str(error) or type(error).__name__
+
+
 def redis_address() -> str:
-    """REDIS_URL without its password."""
-    before, at, after = settings.REDIS_URL.rpartition("@")
-    return f"{before.partition('://')[0]}://{after}" if at else after
+    """REDIS_URL without anything that may be a password."""
+    try:
+        parts = urlsplit(settings.REDIS_URL)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    # a password with a `#`, `?` or `/` that is not encoded puts its second half there
+    if not host or "@" in parts.path + parts.query + parts.fragment:
+        return UNREADABLE_ADDRESS
+    place = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
 
 
 def worker_is_present() -> bool:

@@ -1,8 +1,10 @@
 """Reading what a run wrote: a page of rows, or all of them in order, never the whole table in memory."""
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +17,18 @@ from analytics.storage import StorageError, file_paths, storage_path, storage_ro
 from analytics.tables import ColumnType, Table
 
 ROWS_A_PAGE = 50
+ROWS_AT_ONCE = 10_000
+# beyond this DuckDB goes on in files
+MOST_MEMORY = "1GB"
 MOST_CHARACTERS_OF_A_CAUSE = 200
+
+
+class ResultsGone(AnalysisError):
+    """The report was there once."""
+
+
+class TableLeftOut(AnalysisError):
+    """The report was made without this table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +66,10 @@ def result_page(
 ) -> ResultPage:
     """Rows of a finished run's table, by `sort`, then by its key.
 
-    Raises AnalysisError naming the columns or tables there are, and StorageError where the files cannot be read.
+    Raises AnalysisError naming the columns or tables there are, ResultsGone, TableLeftOut, and StorageError where the files
+    cannot be read.
     """
-    table = _readable(run, table_name)
+    table = table_readable(run, table_name)
     condition, values = _condition(table, where)
     order = _order(table, sort, descending)
     with _open(table, run.result_folder) as database:
@@ -67,13 +81,30 @@ def result_page(
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in found], total_rows)
 
 
-def result_batches(table: Table, folder: str) -> Iterator[pa.RecordBatch]:
-    """All rows of a written table in the order of its key. Raises StorageError where a file cannot be read."""
+def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """All rows of a finished run's table that the filter lets through, by its key. Raises as `result_page`, at the call."""
+    batches = result_batches(table_readable(run, table_name), run.result_folder, where=where)
+    first = next(batches, None)
+    return batches if first is None else chain([first], batches)
+
+
+def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """Rows of a written table in the order of its key. Raises ResultsGone, StorageError where a file cannot be read."""
+    condition, values = _condition(table, where)
+    if condition:
+        yield from _chosen_batches(table, folder, condition, values)
+        return
     filesystem, _ = storage_root()
-    with _reading():
-        for path in file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet"):
+    with results_reading():
+        for path in _paths(table, folder):
             with filesystem.open_input_file(path) as file:
                 yield from pq.ParquetFile(file).iter_batches(columns=list(table.column_names))
+
+
+def _chosen_batches(table: Table, folder: str, condition: str, values: list) -> Iterator[pa.RecordBatch]:
+    query = f"SELECT {_list(table.column_names)} FROM {table.name}{condition} ORDER BY {_list(table.key)}"
+    with _open(table, folder) as database:
+        yield from database.sql(query, params=values).to_arrow_reader(ROWS_AT_ONCE)
 
 
 def figures(analysis: Analysis, folder: str) -> dict[str, int]:
@@ -93,29 +124,52 @@ def _one(table: Table, folder: str, aggregate: str) -> int:
     return value
 
 
-def _readable(run: AnalysisRun, table_name: str) -> Table:
+def table_readable(run: AnalysisRun, table_name: str) -> Table:
+    """The table, where the run's report has it. Raises AnalysisError, ResultsGone, TableLeftOut."""
     table = analysis_named(run.analysis).table(table_name)
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
+    if run.results_removed_at is not None:
+        raise ResultsGone(f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because later ones took "
+                          f"its place or it was too old; run the analysis again")
+    if table.name == "detail" and not run.summary.get("detail_is_written", True):
+        raise TableLeftOut(f"the detail was left out of the report of run {run.pk}: its {run.summary.get('detail_rows', 0):,} "
+                           f"rows are more than the console keeps; `manage.py analyze` with --detail writes it")
+    if table.name == "changes" and not run.summary.get("changes"):
+        raise TableLeftOut(f"run {run.pk} was compared with nothing: there was no report of the same analysis with the same "
+                           f"options before it")
     return table
 
 
-@contextmanager
-def _open(table: Table, folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that knows the table by its name. DuckDB reads only the columns and row groups that a query needs."""
+def _paths(table: Table, folder: str) -> list[str]:
     filesystem, _ = storage_root()
-    with _reading():
-        paths = file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet")
-        if not paths:
-            raise AnalysisError("the report's files are gone from the folder of snapshots and results; run the analysis again")
-        with duckdb.connect() as database:
-            database.register(table.name, ds.dataset(paths, filesystem=filesystem, format="parquet"))
+    paths = file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet") if folder else []
+    if not paths:
+        raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
+    return paths
+
+
+def _open(table: Table, folder: str):
+    return tables_open(table, {table.name: folder})
+
+
+@contextmanager
+def tables_open(table: Table, folders: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that knows the table of each folder by the name given to it.
+
+    DuckDB reads only the columns and row groups that a query needs.
+    """
+    filesystem, _ = storage_root()
+    with results_reading(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as beside:
+        with duckdb.connect(config={"memory_limit": MOST_MEMORY, "temp_directory": beside}) as database:
+            for name, folder in folders.items():
+                database.register(name, ds.dataset(_paths(table, folder), filesystem=filesystem, format="parquet"))
             yield database
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
-    """A file that is cut off or damaged shows when it is opened, or only when its rows are read."""
+def results_reading() -> Iterator[None]:
+    """A file that is cut off or damaged shows when it is opened, or only when its rows are read. Raises StorageError."""
     try:
         yield
     except (OSError, pa.ArrowException, duckdb.Error) as error:
@@ -150,5 +204,5 @@ def _column(table: Table, name: str, type_: ColumnType | None = None) -> str:
     return f'"{name}"'
 
 
-def _list(names: tuple[str, ...]) -> str:
+def _list(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)

@@ -2,9 +2,13 @@
 
 import redis
 from django.db.models import Q
+from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
 from analytics.presence import redis_problem, worker_is_present
+
+# the process of a run speaks every second
+SILENT_AFTER_SECONDS = 5
 
 
 def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
@@ -15,6 +19,20 @@ def latest_run(analysis: str, namespace: str | None = None, *, generation: str |
     if generation is not None:
         runs = runs.filter(options__generation=generation)
     return runs.order_by("-requested_at", "-pk").first()
+
+
+def previous_report(run: AnalysisRun) -> AnalysisRun | None:
+    """The newest earlier run of the same analysis with the same options whose report is kept."""
+    earlier = AnalysisRun.objects.filter(analysis=run.analysis, options=run.options, state=RunState.DONE, pk__lt=run.pk,
+                                         results_removed_at=None)
+    return earlier.order_by("-pk").first()
+
+
+def run_silent_seconds(run: AnalysisRun) -> int | None:
+    """For how long nothing was heard from the process of a running run; None for any other."""
+    if run.state != RunState.RUNNING or run.heartbeat_at is None:
+        return None
+    return max(0, int((timezone.now() - run.heartbeat_at).total_seconds()))
 
 
 def run_waiting_reason(run: AnalysisRun) -> str:

@@ -7,7 +7,7 @@ arrives twice and a process that was given up for dead change nothing.
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 import kombu.exceptions
@@ -15,13 +15,14 @@ import redis
 from celery import current_app
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
 from analytics.analyses import analysis_named
 from analytics.models import AnalysisRun, RunState
 from analytics.options import options_checked
 from analytics.presence import redis_problem
+from analytics.processes import has_ended, this_process
 from analytics.storage import database_identity
 
 logger = logging.getLogger(__name__)
@@ -30,23 +31,27 @@ logger = logging.getLogger(__name__)
 RESEND_AFTER = timedelta(seconds=15)
 
 
-def run_request(*, analysis: str, options: Mapping[str, str], requested_by) -> AnalysisRun:
+def run_request(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False) -> AnalysisRun:
     """Keep a run and tell the worker when the transaction commits. Raises AnalysisError."""
     chosen = analysis_named(analysis)
     run = AnalysisRun.objects.create(
-        analysis=chosen.name, options=options_checked(chosen, options), requested_by=requested_by
+        analysis=chosen.name, options=options_checked(chosen, options), requested_by=requested_by, is_scheduled=is_scheduled,
     )
     transaction.on_commit(lambda: _send(run))
     return run
 
 
 def run_cancel(*, run: AnalysisRun) -> bool:
-    """End a run: at once while it waits, within seconds while it runs. False when it was over already."""
-    now = timezone.now()
-    this = AnalysisRun.objects.filter(pk=run.pk)
-    if this.filter(state=RunState.WAITING).update(state=RunState.CANCELLED, cancel_requested_at=now, finished_at=now):
-        return True
-    return bool(this.filter(state=RunState.RUNNING).update(cancel_requested_at=now))
+    """End a run: at once while it waits, within seconds while it runs. False when it was over already.
+
+    One statement, so that a run which is given back or claimed meanwhile is met in the one state or in the other.
+    """
+    now, waits = timezone.now(), Q(state=RunState.WAITING)
+    unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))
+    return bool(unfinished.update(
+        state=Case(When(waits, then=Value(RunState.CANCELLED)), default=F("state")),
+        finished_at=Case(When(waits, then=Value(now)), default=F("finished_at")), cancel_requested_at=now,
+    ))
 
 
 def run_execute(*, run_id: int) -> None:
@@ -61,8 +66,8 @@ def run_execute(*, run_id: int) -> None:
 
 
 def runs_sweep() -> None:
-    """Put runs whose process has fallen silent back to waiting, and tell the worker of those that nobody took."""
-    for run in _silent_runs():
+    """Put runs whose process has fallen silent or ended back to waiting, and tell the worker of those that nobody took."""
+    for run in _lost_runs():
         run_give_back(run, silent_since=run.heartbeat_at)
     now = timezone.now()
     unheard = Q(sent_at__isnull=True) | Q(sent_at__lt=now - RESEND_AFTER)
@@ -72,20 +77,31 @@ def runs_sweep() -> None:
 
 
 def run_give_back(run: AnalysisRun, *, silent_since=None, sentence: str = "") -> None:
-    """What did not come to its end waits again; cancelled where that was asked for, failed after RUN_ATTEMPTS_MOST.
+    """What did not come to its end waits again; cancelled where that was asked for, failed after RUN_ATTEMPTS_MOST or its time.
 
     silent_since: the heartbeat that was seen; a newer one proves that the process lives. sentence: why, for the last time.
     """
     mine = AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
     if silent_since is not None:
         mine = mine.filter(heartbeat_at=silent_since)
-    now = timezone.now()
-    if mine.filter(cancel_requested_at__isnull=False).update(state=RunState.CANCELLED, finished_at=now, claim=""):
-        return
-    if run.attempt >= settings.RUN_ATTEMPTS_MOST:
-        mine.update(state=RunState.FAILED, finished_at=now, claim="", error=sentence or _lost_sentence(run.attempt))
-    elif mine.update(state=RunState.WAITING, claim="", stage="", tasks_done=0, tasks_total=0, sent_at=None):
+    now, wanted = timezone.now(), mine.filter(cancel_requested_at=None)
+    if now - run.started_at > timedelta(seconds=settings.RUN_TIMEOUT_SECONDS):
+        left = wanted.update(state=RunState.FAILED, finished_at=now, claim="", error=timeout_sentence())
+    elif run.attempt >= settings.RUN_ATTEMPTS_MOST:
+        left = wanted.update(state=RunState.FAILED, finished_at=now, claim="", error=sentence or _lost_sentence(run.attempt))
+    elif left := wanted.update(state=RunState.WAITING, claim="", process="", stage="", tasks_done=0, tasks_total=0, sent_at=None):
         logger.warning("%s lost its process; it waits for attempt %s", run, run.attempt + 1)
+    if not left:
+        # last, so that what is cancelled in the middle of this is found here
+        mine.filter(cancel_requested_at__isnull=False).update(state=RunState.CANCELLED, finished_at=now, claim="")
+
+
+def timeout_sentence() -> str:
+    """What a run says that took longer than it may."""
+    master = settings.SPARK_MASTER
+    where = "" if master.startswith("local") else f" SPARK_MASTER is {master}: look whether it has free workers."
+    return (f"The run took longer than {settings.RUN_TIMEOUT_SECONDS:,} s and was stopped; RUN_TIMEOUT_SECONDS gives it more "
+            f"time.{where}")
 
 
 def run_close(run: AnalysisRun, state: RunState, **facts) -> bool:
@@ -99,7 +115,7 @@ def _claimed(run_id: int) -> AnalysisRun | None:
     waiting = AnalysisRun.objects.filter(pk=run_id, state=RunState.WAITING)
     won = waiting.update(
         state=RunState.RUNNING, claim=claim, attempt=F("attempt") + 1, started_at=now, heartbeat_at=now,
-        stage="", tasks_done=0, tasks_total=0, error="",
+        stage="", tasks_done=0, tasks_total=0, error="", process=this_process(),
     )
     return AnalysisRun.objects.get(pk=run_id, claim=claim) if won else None
 
@@ -109,9 +125,12 @@ def result_folder_of(run: AnalysisRun) -> str:
     return f"results/{database_identity()}/run-{run.pk}-{run.attempt}"
 
 
-def _silent_runs():
+def _lost_runs() -> Iterator[AnalysisRun]:
+    """Those of a process of this machine that has ended, and those of any that has been silent for too long."""
     silent = timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
-    return AnalysisRun.objects.filter(state=RunState.RUNNING, heartbeat_at__lt=silent)
+    for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
+        if has_ended(run.process) or run.heartbeat_at < silent:
+            yield run
 
 
 def _lost_sentence(attempts: int) -> str:

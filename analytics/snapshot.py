@@ -8,7 +8,7 @@ is in use holds a lease file, and is not removed while it does.
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -78,7 +78,9 @@ def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Sna
     try:
         yield snapshot
     finally:
-        filesystem.delete_file(lease)
+        # one that stays is abandoned after a day
+        with suppress(OSError):
+            filesystem.delete_file(lease)
 
 
 def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> Snapshot:

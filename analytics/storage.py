@@ -18,6 +18,10 @@ REMEDIES = {
     errno.EROFS: "it is read-only",
     errno.EACCES: "it may not be written",
     errno.EPERM: "it may not be written",
+    errno.ENOTDIR: "a file stands where a folder should be: remove it",
+    errno.EEXIST: "a file stands where a folder should be: remove it",
+    errno.ENOENT: "there is no such place: create it",
+    errno.EFBIG: "its files may not become that large: raise the limit",
 }
 
 

@@ -1,6 +1,6 @@
 """The columns of every Parquet table that passes between the database, Spark and the pages; pure data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -30,6 +30,17 @@ class Table:
     @property
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+
+def changes_of(rows: Table) -> Table:
+    """What tells two versions of a table apart: a row for each key that was added, removed or changed.
+
+    Each further column stands there twice, as it was and as it is; null where there was no such row.
+    """
+    others = [column for column in rows.columns if column.name not in rows.key]
+    versions = [replace(column, name=f"{column.name}_{when}", nullable=True) for column in others for when in ("before", "after")]
+    keys = [column for name in rows.key for column in rows.columns if column.name == name]
+    return Table("changes", (*keys, _text("change"), *versions), rows.key)
 
 
 def _long(name: str, nullable: bool = False) -> Column:

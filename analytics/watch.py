@@ -2,17 +2,23 @@
 
 import logging
 import threading
+import time
 
+from django.conf import settings
 from django.db import Error, connections
 from django.utils import timezone
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.services import timeout_sentence
+from analytics.spark.session import java_kill
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+# Spark ends its jobs within moments; where it does not even answer, its process is ended
+END_SECONDS = 20
 
 
 class RunCancelled(Exception):
@@ -21,6 +27,10 @@ class RunCancelled(Exception):
 
 class RunLost(Exception):
     """The run is no longer this process's: it was given up for dead and taken up elsewhere."""
+
+
+class RunTimedOut(Exception):
+    """The run took longer than RUN_TIMEOUT_SECONDS; the message is what the run says about it."""
 
 
 class RunWatch:
@@ -32,6 +42,7 @@ class RunWatch:
         self._name = str(run)
         self._context: SparkContext | None = None
         self._over = threading.Event()
+        self._started, self._ending_since = time.monotonic(), 0.0
         self._thread = threading.Thread(target=self._poll_until_over, name=f"watch of {run}", daemon=True)
         self.ending: Exception | None = None
 
@@ -65,9 +76,8 @@ class RunWatch:
     def _poll(self) -> None:
         try:
             self._beat()
-            if self.ending is not None and self._context is not None:
-                # again at every poll: a query may have started its next job since
-                self._context.cancelJobGroup(self._group)
+            if self.ending is not None:
+                self._end()
         except (Error, Py4JError, OSError) as error:
             # a busy database or a dead Java process ends the run where it is executed, not here
             logger.warning("The watch of %s skipped a beat: %s", self._name, error)
@@ -75,9 +85,24 @@ class RunWatch:
     def _beat(self) -> None:
         done, total = self._tasks()
         if not self._mine.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
-            self.ending = RunLost(f"{self._name} was taken up elsewhere")
+            self._ends_with(RunLost(f"{self._name} was taken up elsewhere"))
         elif self._mine.filter(cancel_requested_at__isnull=False).exists():
-            self.ending = RunCancelled(f"{self._name} was cancelled")
+            self._ends_with(RunCancelled(f"{self._name} was cancelled"))
+        elif time.monotonic() - self._started > settings.RUN_TIMEOUT_SECONDS:
+            self._ends_with(RunTimedOut(timeout_sentence()))
+
+    def _ends_with(self, ending: Exception) -> None:
+        """The newest reason counts: a run that timed out may be found to be another process's."""
+        if self.ending is None:
+            self._ending_since = time.monotonic()
+        self.ending = ending
+
+    def _end(self) -> None:
+        if time.monotonic() - self._ending_since > END_SECONDS:
+            java_kill()
+        elif self._context is not None:
+            # again at every poll: a query may have started its next job since
+            self._context.cancelJobGroup(self._group)
 
     def _tasks(self) -> tuple[int, int]:
         """Of all jobs so far: tasks finished and tasks known of. Spark finds out about later ones as it goes."""

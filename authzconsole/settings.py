@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "csp",
+    "django_celery_beat",
     "django_htmx",
     "guardian",
     "rest_framework",
@@ -148,15 +149,26 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "visibility_timeout": 43_200}
 
+CELERY_BEAT_SCHEDULER = "analytics.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     # a sweep that waited behind a long run is worth nothing: the next one sees the same
-    "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expires": 5}},
+    "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
+    "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
 
 SPARK_MASTER = env.str("SPARK_MASTER", default="local[*]")
 SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")
 SNAPSHOT_URI = env.str("SNAPSHOT_URI", default=str(STATE_DIR / "snapshots"))
 SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
+# of each analysis with each choice of options; the newest report stays in any case, and 0 days are no limit
+RESULTS_KEPT = env.int("RESULTS_KEPT", default=10)
+RESULTS_KEPT_DAYS = env.int("RESULTS_KEPT_DAYS", default=90)
+# a run that takes longer is ended; so is, within a shorter time, one for which Spark does not start
+RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
+SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)
+for name, seconds in (("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS), ("SPARK_START_SECONDS", SPARK_START_SECONDS)):
+    if seconds < 1:
+        raise ImproperlyConfigured(f"{name} is {seconds}, and must be at least 1: with less no run ever came to its end")
 # a running run that has been silent for so long was killed; it is taken up again, but not for ever
 RUN_LOST_AFTER_SECONDS = env.int("RUN_LOST_AFTER_SECONDS", default=60)
 RUN_ATTEMPTS_MOST = env.int("RUN_ATTEMPTS_MOST", default=3)
@@ -226,6 +238,7 @@ SPECTACULAR_SETTINGS = {
         "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
         "Privilege": [(name, name) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")],
         "GenerationName": [(name, name) for name in ("core", "existing", "proposed", "final")],
+        "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
         "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
     },
 }

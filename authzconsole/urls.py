@@ -5,11 +5,16 @@ from django.urls import include, path
 from authzconsole.web.accounts import Password, SignIn, healthz
 from authzconsole.web.analyses import analyses, analysis, analysis_cancel, analysis_start
 from authzconsole.web.changes import grant, revoke
+from authzconsole.web.downloads import table_file
 from authzconsole.web.entity import entity_page
 from authzconsole.web.finding import search_page, suggest_principals
+from authzconsole.web.forecast import forecast_page
 from authzconsole.web.home import home
 from authzconsole.web.lifecycle import describe, lifecycle, lifecycle_new
-from authzconsole.web.report_pages import missing, rows_csv
+from authzconsole.web.plans import apply, discard, new_from_copy, new_from_impact, new_from_readiness, plan, plans, renew, undo
+from authzconsole.web.report_pages import missing
+from authzconsole.web.report_table import report_table
+from authzconsole.web.schedules import schedule
 
 # an address comes last: the name of a kerberos principal may hold slashes
 urlpatterns = [
@@ -28,11 +33,23 @@ urlpatterns = [
     path("register", lifecycle_new, name="lifecycle-new"),
     path("lifecycle/<slug:verb>/<path:address>", lifecycle, name="lifecycle"),
     path("describe/<path:address>", describe, name="lifecycle-describe"),
+    path("forecast/<path:address>", forecast_page, name="forecast"),
+    path("plans/", plans, name="plans"),
+    path("plans/readiness", new_from_readiness, name="plan-readiness"),
+    path("plans/policy-impact/<int:pk>", new_from_impact, name="plan-impact"),
+    path("plans/copy", new_from_copy, name="plan-copy"),
+    path("plans/<int:pk>/", plan, name="plan"),
+    path("plans/<int:pk>/apply", apply, name="plan-apply"),
+    path("plans/<int:pk>/discard", discard, name="plan-discard"),
+    path("plans/<int:pk>/undo", undo, name="plan-undo"),
+    path("plans/<int:pk>/renew", renew, name="plan-renew"),
     path("analyses/", analyses, name="analyses"),
     path("analyses/start", analysis_start, name="analysis-start"),
+    path("analyses/nightly/<slug:analysis>", schedule, name="analysis-schedule"),
     path("analyses/<int:pk>/", analysis, name="analysis"),
     path("analyses/<int:pk>/cancel", analysis_cancel, name="analysis-cancel"),
-    path("analyses/<int:pk>/rows.csv", rows_csv, name="analysis-rows-csv"),
+    path("analyses/<int:pk>/tables/<slug:table>", report_table, name="analysis-table"),
+    path("analyses/<int:pk>/tables/<slug:table>.<slug:extension>", table_file, name="analysis-file"),
     path("analyses/<int:pk>/missing", missing, name="analysis-missing"),
 ]
 

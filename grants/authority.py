@@ -22,10 +22,15 @@ def administering(author: Author) -> Iterator[JournalHead]:
         raise GrantError(f"the reason cannot be kept: {fault}")
     with transaction.atomic():
         head = journal_lock()
-        if author.user_id is not None and not _administers(author.user_id):
-            raise NotAdministrator(f"`{author.name}` is not an active administrator of this console: only administrators "
-                                   f"change what others may do; ask one of them")
+        check_administers(author)
         yield head
+
+
+def check_administers(author: Author) -> None:
+    """Raises NotAdministrator; a command (no `user_id`) may write."""
+    if author.user_id is not None and not _administers(author.user_id):
+        raise NotAdministrator(f"`{author.name}` is not an active administrator of this console: only administrators "
+                               f"change what others may do; ask one of them")
 
 
 def _administers(user_id: int) -> bool:

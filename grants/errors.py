@@ -32,3 +32,16 @@ class PrincipalError(GrantError):
 
 class LifecycleError(GrantError):
     """An entity that cannot be registered, deleted or recreated now."""
+
+
+class PlanError(GrantError):
+    """A plan that cannot be made, or not be applied, discarded or undone as it is."""
+
+
+class StalePlan(StaleBase):
+    """Something that the plan depends on was changed after the plan was made. line: the first such line, in words."""
+
+    def __init__(self, plan: str, base_revision: int, revision: int, line: str):
+        super().__init__(base_revision, revision)
+        self.args = (f"{plan} was made for revision {base_revision:,}, and what it depends on was changed since: {line}; "
+                     f"make the plan anew, look at it, and apply that one",)

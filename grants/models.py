@@ -1,4 +1,4 @@
-"""Who may do what: people, grants on addresses, and the journal of every change.
+"""Who may do what: people, grants on addresses, the journal of every change, and plans of changes to come.
 
 Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row per principal, privilege and address.
 The services of this package are the only writers of these tables.
@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Q
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
+from entities.address import LONGEST_KEY_CHARACTERS, Address
 from entities.models import Entity
 from entities.vocabulary import Privilege
 
@@ -183,3 +184,106 @@ class JournalHead(models.Model):
 
     class Meta:
         default_permissions = ()
+
+
+class PlanState(models.TextChoices):
+    PROPOSED = "proposed"
+    APPLIED = "applied"
+    DISCARDED = "discarded"
+
+
+class PlanBreadth(models.TextChoices):
+    """What a change has to touch to make a plan stale: what was computed from a namespace depends on all of it."""
+
+    ENTITIES = "entities"
+    NAMESPACES = "namespaces"
+
+
+class Plan(models.Model):
+    """Grants and revocations to be made together, and what became of them. Its items never change.
+
+    origin and recipe: what it was made from, and with what; enough to make it anew (grants.plans.renewing).
+    base_revision: what it was made of was true then. breadth, watches: what must not have changed since (grants.plans.concern);
+    watches are principals as they are written. revision: the newest one when it was applied.
+    effect: counts of what it changes, made with the plan, and after it was applied what it did (grants.plans.effect).
+    """
+
+    title = models.CharField(max_length=300)
+    origin = models.CharField(max_length=40)
+    recipe = models.JSONField(default=dict)
+    base_revision = models.BigIntegerField()
+    breadth = models.CharField(max_length=10, choices=PlanBreadth.choices, default=PlanBreadth.ENTITIES)
+    watches = models.JSONField(default=list)
+    made_by = models.CharField(max_length=150)
+    made_at = models.DateTimeField(auto_now_add=True)
+    state = models.CharField(max_length=9, choices=PlanState.choices, default=PlanState.PROPOSED)
+    decided_by = models.CharField(max_length=150, blank=True, default="")
+    decided_at = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True, default="")
+    revision = models.BigIntegerField(null=True)
+    effect = models.JSONField(default=dict)
+    inverse_of = models.ForeignKey("self", models.PROTECT, null=True, related_name="inverses")
+    renewal_of = models.ForeignKey("self", models.PROTECT, null=True, related_name="renewals")
+
+    class Meta:
+        default_permissions = ()
+        indexes = [models.Index(fields=["state", "-id"], name="plan_in_state")]
+
+    def __str__(self):
+        return f"plan {self.pk}"
+
+    @property
+    def is_proposed(self) -> bool:
+        return self.state == PlanState.PROPOSED
+
+
+class PlanVerb(models.TextChoices):
+    GRANT = "grant"
+    REVOKE = "revoke"
+
+
+class PlanItem(models.Model):
+    """One change of a plan, in words that outlive rows: an address may not be registered yet.
+
+    position: from 1. namespace: the key of the namespace that the address is or lies in; empty outside of all.
+    is_so: nothing changes by it, as it is so already; of an applied plan, was so when it was applied.
+    admins_left: of a revocation that strands its entity, how many active users administer that afterwards: 0 or 1.
+    """
+
+    plan = models.ForeignKey(Plan, models.CASCADE, related_name="items", db_index=False)
+    position = models.PositiveIntegerField()
+    verb = models.CharField(max_length=6, choices=PlanVerb.choices)
+    principal_type = models.CharField(max_length=5)
+    principal_name = models.CharField(max_length=150)
+    kind = models.CharField(max_length=63)
+    key = models.CharField(max_length=LONGEST_KEY_CHARACTERS)
+    namespace = models.CharField(max_length=LONGEST_KEY_CHARACTERS, blank=True, default="")
+    permission = models.ForeignKey(Permission, models.CASCADE, db_index=False, related_name="+")
+    is_so = models.BooleanField(default=False)
+    admins_left = models.PositiveSmallIntegerField(null=True)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["plan", "position"], name="plan_item_position"),
+            models.UniqueConstraint(fields=["plan", "kind", "key", "principal_type", "principal_name", "permission"],
+                                    name="plan_item_once"),
+        ]
+        indexes = [
+            models.Index(fields=["plan", "principal_type", "principal_name"], name="plan_item_principal"),
+            models.Index(fields=["plan", "namespace"], name="plan_item_namespace"),
+            models.Index(fields=["plan", "admins_left", "kind", "key"], name="plan_item_stranding",
+                         condition=Q(admins_left__isnull=False)),
+        ]
+
+    @property
+    def principal(self) -> str:
+        return f"{self.principal_type}:{self.principal_name}"
+
+    @property
+    def address(self) -> Address:
+        return Address(self.kind, self.key)
+
+    @property
+    def privilege(self) -> Privilege:
+        return privilege_of(self.permission_id)

@@ -62,7 +62,7 @@ def grants_change(*, author: Author, grant: Iterable[Given] = (), revoke: Iterab
 def change_write(head: JournalHead, author: Author, *, grant: Iterable[Given] = (), revoke: Iterable[Given] = (),
                  detail: str = "") -> ChangeOutcome:
     """What `grants_change` does, inside a transaction that is `administering`; `detail` goes on the lines of the items."""
-    items, principals = _checked({"grant": list(grant), "revoke": list(revoke)})
+    items, principals = items_checked({"grant": list(grant), "revoke": list(revoke)})
     entities = entities_at(item.address for part in items.values() for item in part)
     held = _held([*items["grant"], *items["revoke"]], principals, entities)
     revoked = [item for item in items["revoke"] if item in held]
@@ -89,7 +89,7 @@ def _one(change, **items) -> ChangeOutcome:
         raise GrantError(message) from None
 
 
-def _checked(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[Item]], dict[str, User | Group]]:
+def items_checked(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[Item]], dict[str, User | Group]]:
     """The items of each list, and their principals. Raises ChangeRefused with everything that is wrong."""
     places: dict[Item, tuple[str, int]] = {}
     errors = []

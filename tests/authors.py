@@ -5,7 +5,7 @@ from authzconsole.models import ApiToken
 from entities.address import Address, parse_address
 from entities.models import Entity
 from grants.journal import Author, current_revision
-from grants.models import GroupGrant, JournalLine, Role, User, UserGrant
+from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
 
 COMMAND = Author("a command", reason="because")
 
@@ -36,6 +36,7 @@ def everything() -> tuple:
         sorted(User.objects.values_list("username", "is_active", "role", "is_principal")),
         sorted(User.groups.through.objects.values_list("user__username", "group__name")),
         list(AnalysisRun.objects.order_by("pk").values_list("pk", "state", "options", "cancel_requested_at")),
+        list(Plan.objects.order_by("pk").values_list("pk", "state", "reason", "effect")),
         list(ApiToken.objects.order_by("pk").values_list("pk", "owner_id", "digest", "scopes", "expires_at", "revoked_at")),
     )
 

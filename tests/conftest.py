@@ -1,47 +1,21 @@
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-import redis
 
 from authzconsole.celery import app
-from authzconsole.ops import machine
 from authzconsole.ops.address import free_port
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
-from tests.workers import celery_worker
+from tests.workers import celery_worker, redis_at
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory):
     """The URL of a real Redis that lives as long as the tests."""
-    program, port = machine.redis_server(), free_port()
-    if program is None:
-        pytest.fail("redis-server is missing; `make test` installs it")
-    folder = tmp_path_factory.mktemp("redis")
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
-                                  stdout=log, stderr=log)
-    try:
-        _wait_until_ready(port, server)
+    port = free_port()
+    with redis_at(port, tmp_path_factory.mktemp("redis")):
         yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_until_ready(port, server):
-    with redis.Redis(port=port) as client:
-        for _ in range(200):
-            assert server.poll() is None, "redis-server ended at once"
-            try:
-                client.ping()
-                return
-            except redis.ConnectionError:
-                time.sleep(0.05)
-    pytest.fail("redis-server did not answer within 10 s")
 
 
 @pytest.fixture(scope="session")

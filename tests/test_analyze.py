@@ -27,6 +27,8 @@ def folder(settings, tmp_path):
     (["visibility", "--namespace", "sales"], "visibility takes no namespace; it takes generation"),
     (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail: its rows are the pairs already"),
     (["delete-readiness", "--output", "out.txt"], "must be one of .csv, .parquet, .jsonl"),
+    (["delete-readiness", "--output", "out.csv", "--detail", "./out.csv"], "--output and --detail are the same file, out.csv"),
+    (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),
     (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
 ])
 def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeypatch, arguments, says):

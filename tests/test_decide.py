@@ -2,12 +2,16 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from authzconsole.ops import ROOT
 from tests.random_tenants import random_tenant, store
+from tests.workers import database_url
 
 pytestmark = pytest.mark.django_db
 
@@ -84,3 +88,15 @@ def test_standard_input_is_read_as_a_file_is(tenant, monkeypatch, capsys):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(CommandError, match="cannot read .*nothing.jsonl: No such file or directory"):
         call_command("decide", str(tmp_path / "nothing.jsonl"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_reads_the_answers_may_stop_early_without_a_word_on_the_terminal(tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text((json.dumps(request()) + "\n") * 20_000)
+    environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    with subprocess.Popen([sys.executable, "manage.py", "decide", questions], cwd=ROOT, env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
+        assert "decision" in asked.stdout.readline()
+        asked.stdout.close()
+        assert (asked.stderr.read(), asked.wait(60)) == ("", 0)

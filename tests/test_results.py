@@ -1,15 +1,25 @@
 """Reading a report by pages and writing it to a file, without Spark."""
 
+import csv
 import json
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from analytics.analyses import AnalysisError
-from analytics.export import export_check, table_export
+from analytics.export import FORMS, export_check, table_export, table_pieces
 from analytics.models import AnalysisRun, RunState
-from analytics.results import ResultFilter, result_batches, result_page
+from analytics.results import (
+    EVERYTHING,
+    ResultFilter,
+    ResultsGone,
+    TableLeftOut,
+    result_batches,
+    result_page,
+    result_stream,
+)
 from analytics.snapshot import arrow_schema
 from analytics.storage import StorageError
 from analytics.tables import READINESS, READINESS_NAMESPACES
@@ -109,6 +119,50 @@ def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(ru
         'sales,"ada, the first",9,4,5,false\n'
         'sales,"q""o",9,9,0,true\n'
     )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_pieces_of_a_stream_are_the_file(run, tmp_path, form):
+    pieces = list(table_pieces(READINESS, result_stream(run, "rows"), FORMS[form]))
+    table_export(READINESS, "results", tmp_path / f"out{form}")
+    assert b"".join(pieces) == (tmp_path / f"out{form}").read_bytes() and len(pieces) > 2
+
+
+def test_a_line_break_within_a_value_stays_in_its_field(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    rows = [ROWS[0] | {"user": name} for name in ("a\rb", "a\nb", "a\r\nb")]
+    (tmp_path / "r" / "rows").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(READINESS)), tmp_path / "r" / "rows" / "part-0.parquet")
+    table_export(READINESS, "r", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["user"] for row in csv.DictReader(file)] == ["a\rb", "a\nb", "a\r\nb"]
+
+
+def test_a_stream_gives_the_rows_that_the_filter_lets_through_in_the_order_of_the_key(run):
+    batches = result_stream(run, "rows", where=ResultFilter(equal={"ready": True}, containing={"user": "O"}))
+    assert [row for batch in batches for row in batch.to_pylist()] == [ROWS[3]]
+
+
+@pytest.mark.parametrize("where", [EVERYTHING, ResultFilter(equal={"ready": True})])
+def test_a_stream_of_files_that_are_gone_is_refused_before_its_first_piece(run, where):
+    run.result_folder = "elsewhere"
+    with pytest.raises(ResultsGone, match="run the analysis again"):
+        result_stream(run, "rows", where=where)
+
+
+def test_a_table_whose_files_are_gone_is_never_written_as_an_empty_one(run, tmp_path):
+    with pytest.raises(ResultsGone, match="run the analysis again"):
+        table_export(READINESS_NAMESPACES, "results", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_report_that_was_removed_says_when_and_one_without_a_table_says_why(run):
+    run.summary = {"detail_is_written": False, "detail_rows": 6_000_000}
+    with pytest.raises(TableLeftOut, match="6,000,000 rows are more than the console keeps"):
+        result_page(run, "detail")
+    run.results_removed_at = datetime(2026, 3, 1, tzinfo=UTC)
+    with pytest.raises(ResultsGone, match="run 1 was removed on 01 March 2026"):
+        result_page(run)
 
 
 def test_json_lines_and_parquet_hold_the_same_rows_in_the_same_order(run, tmp_path):

@@ -1,11 +1,15 @@
 """Runs from request to end, without Spark: claims, sweeps, failures, and what is said while one waits."""
 
+import subprocess
+import sys
+import threading
 from datetime import timedelta
 
 import celery
 import kombu.exceptions
 import pytest
-from django.db import transaction
+import redis
+from django.db import connections, transaction
 from django.utils import timezone
 
 from analytics import selectors, services
@@ -13,10 +17,12 @@ from analytics.analyses import ANALYSES, AnalysisError
 from analytics.computation import Outcome
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.presence import KEY, redis_client
+from analytics.processes import has_ended, this_process
 from analytics.watch import RunCancelled, RunLost, RunWatch
 from authzconsole.ops.address import free_port
 from entities.models import Entity, State
 from grants.models import User
+from tests.workers import redis_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -236,6 +242,81 @@ def test_a_cancelled_run_ends_cancelled_whatever_spark_says_about_it(computes):
     assert fresh(run).state == RunState.CANCELLED
 
 
+@pytest.mark.slow
+def test_a_run_cancelled_while_it_is_given_back_ends_cancelled(sent):
+    """However the two fall together; and one that is claimed at the same time ends at its first step."""
+    for _ in range(25):
+        run, ready = running(), threading.Barrier(2)
+
+        def give_back(run=run, ready=ready):
+            ready.wait()
+            services.run_give_back(run)
+            connections.close_all()
+
+        thread = threading.Thread(target=give_back)
+        thread.start()
+        ready.wait()
+        assert services.run_cancel(run=run)
+        thread.join()
+        services.run_execute(run_id=run.pk)
+        assert fresh(run).state == RunState.CANCELLED
+
+
+def test_cancelling_is_one_statement(django_assert_num_queries):
+    for run in (waiting(), running()):
+        with django_assert_num_queries(1):
+            assert services.run_cancel(run=run)
+
+
+def test_a_run_over_its_time_is_stopped_and_failed_with_a_sentence(computes, settings):
+    settings.RUN_TIMEOUT_SECONDS = 0
+
+    def take_long(progress):
+        progress._poll()
+        progress.check()
+
+    computes(take_long)
+    run = waiting()
+    services.run_execute(run_id=run.pk)
+    assert (fresh(run).state, fresh(run).error) == (
+        RunState.FAILED, "The run took longer than 0 s and was stopped; RUN_TIMEOUT_SECONDS gives it more time.")
+
+
+def test_on_a_cluster_it_also_says_where_to_look(settings):
+    settings.SPARK_MASTER = "spark://far:7077"
+    assert services.timeout_sentence().endswith("SPARK_MASTER is spark://far:7077: look whether it has free workers.")
+
+
+def test_a_run_whose_process_was_killed_for_taking_too_long_is_not_tried_again(settings, sent):
+    run = silent(settings, started_at=timezone.now() - timedelta(seconds=settings.RUN_TIMEOUT_SECONDS + 130))
+    services.runs_sweep()
+    assert fresh(run).state == RunState.FAILED and "The run took longer than" in fresh(run).error
+
+
+def ended_process():
+    """The name that a process had which is gone by now."""
+    asks = "import sys; sys.path.insert(0, '.'); from analytics.processes import this_process; print(this_process())"
+    return subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_run_whose_process_on_this_machine_has_ended_is_taken_up_at_once(sent):
+    runs = {"ended": running(process=ended_process()), "alive": running(process=this_process()), "unknown": running(),
+            "elsewhere": running(process="another-boot/4026531836/1/1"), "unreadable": running(process="x")}
+    services.runs_sweep()
+    assert {name: str(fresh(run).state) for name, run in runs.items()} == {
+        "ended": "waiting", "alive": "running", "unknown": "running", "elsewhere": "running", "unreadable": "running"}
+    assert sent == [("analytics.run_execute", runs["ended"].pk)]
+
+
+def test_a_process_id_that_is_used_again_is_not_taken_for_the_process_that_had_it():
+    mine = this_process()
+    assert not has_ended(mine) and has_ended(f"{mine}1")
+
+
+def test_a_claim_says_which_process_has_it():
+    assert services._claimed(waiting().pk).process == this_process() != ""
+
+
 def test_a_run_that_is_over_cannot_be_cancelled():
     assert not services.run_cancel(run=waiting(state=RunState.DONE))
 
@@ -325,6 +406,26 @@ def test_it_says_that_redis_does_not_answer_and_where_but_not_the_password(setti
     settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
     reason = selectors.run_waiting_reason(waiting())
     assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "geheim" not in reason
+
+
+@pytest.mark.parametrize("url", [
+    "redis://:geheim@127.0.0.1:1/0", "redis://name:geheim@127.0.0.1:1", "redis://127.0.0.1:1/0?password=geheim",
+    "redis://127.0.0.1:1/0?password=a@geheim", "redis://:geh#geheim@127.0.0.1:1/0", "redis://:1#geheim@127.0.0.1:1/0",
+    "redis://:a/geheim@127.0.0.1:1/0", "redis://:a?geheim@127.0.0.1:1/0", "rediss://:geheim@[::1]:1/0", "redis://geheim#@x:1",
+])
+def test_whatever_the_address_of_redis_looks_like_its_password_is_not_told(settings, url):
+    settings.REDIS_URL = url
+    reason = selectors.run_waiting_reason(waiting())
+    assert reason.startswith("Redis does not answer at ") and "geheim" not in reason
+
+
+def test_a_wrong_password_of_redis_is_told_without_it(settings, tmp_path):
+    port = free_port()
+    with redis_at(port, tmp_path), redis.Redis(port=port) as client:
+        client.config_set("requirepass", "richtig")
+        settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+        reason = selectors.run_waiting_reason(waiting())
+    assert "does not answer" in reason and "geheim" not in reason and "richtig" not in reason
 
 
 def test_it_says_that_no_worker_runs_then_who_keeps_it_busy_then_nothing(settings, redis_server):

@@ -20,6 +20,7 @@ def started(tmp_path, **environment):
 @pytest.mark.parametrize(("name", "value", "sentence"), [
     ("DEFAULT_GENERATION", "newest", "DEFAULT_GENERATION: `newest` is not a generation of rules"),
     ("REDIS_URL", "localhost:6379", "REDIS_URL must be written redis://"),
+    ("RUN_TIMEOUT_SECONDS", "0", "RUN_TIMEOUT_SECONDS is 0, and must be at least 1"),
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])
 def test_a_wrong_value_stops_the_start_with_a_sentence(tmp_path, name, value, sentence):

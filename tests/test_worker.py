@@ -11,6 +11,9 @@ from analytics import selectors, services
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.presence import KEY, redis_client
 from analytics.results import ResultFilter, result_page
+from entities.address import parse_address
+from grants.services import grants_change
+from tests.cast import SETUP
 from tests.random_tenants import random_tenant, store
 from tests.workers import descendants
 
@@ -36,11 +39,11 @@ def wait_until(claim, what):
     return found
 
 
-def run_in(run, *states, stage=None):
+def run_in(run, *states, stage=None, attempt=None):
     def claim():
         now = AnalysisRun.objects.get(pk=run.pk)
         assert now.state != RunState.FAILED or RunState.FAILED in states, now.error
-        return now if now.state in states and stage in (None, now.stage) else None
+        return now if now.state in states and stage in (None, now.stage) and attempt in (None, now.attempt) else None
 
     return wait_until(claim, f"{run} in {states}, stage {stage}")
 
@@ -52,6 +55,10 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(wor
     java = next(pid for pid, name in descendants(worker.pid) if name == "java")
     executing = int(Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(executing, signal.SIGKILL)
+    killed = time.monotonic()
+    run_in(run, RunState.WAITING, RunState.RUNNING, attempt=2)
+    # long before RUN_LOST_AFTER_SECONDS: the process is known to have ended
+    assert time.monotonic() - killed < 30
     run = run_in(run, RunState.DONE)
     assert run.attempt == 2 and run.result_folder.endswith("-2")
     assert result_page(run).total_rows == run.summary["pairs"] > 0
@@ -92,6 +99,22 @@ def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
     services.run_cancel(run=run)
     assert run_in(run, RunState.CANCELLED).error == ""
     run_in(request(), RunState.DONE)
+
+
+def test_a_run_says_what_changed_since_the_one_before(worker):
+    store(random_tenant(3))
+    first = run_in(request(), RunState.DONE)
+    assert "changes" not in first.summary
+    same = run_in(request(), RunState.DONE)
+    assert same.summary["changes"] == {"run": first.pk, "revision": first.revision, "added": 0, "removed": 0, "changed": 0}
+    row = result_page(same, where=ResultFilter(equal={"ready": False}), most_rows=1).rows[0]
+    lacked = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
+    grants_change(author=SETUP, grant=[(f"user:{row['user']}", parse_address(gap["entity"]), "ADMIN") for gap in lacked.rows])
+    third = run_in(request(), RunState.DONE)
+    assert third.summary["changes"]["changed"] >= 1 and third.summary["changes"]["run"] == same.pk
+    (changed,) = result_page(third, "changes", where=ResultFilter(
+        equal={"namespace": row["namespace"], "user": row["user"]})).rows
+    assert (changed["ready_before"], changed["ready_after"], changed["missing_after"]) == (False, True, 0)
 
 
 def test_the_worker_says_that_it_is_there(worker):

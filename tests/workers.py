@@ -1,29 +1,63 @@
-"""A real Celery worker on the test database, in processes of its own."""
+"""A real Redis and a real Celery worker on the test database, in processes of their own."""
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+import redis
 from django.db import connection
 
+from authzconsole.ops import machine
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@contextmanager
+def redis_at(port: int, folder: Path) -> Iterator[subprocess.Popen]:
+    """A real Redis that forgets everything when it ends; its log lies in `folder`."""
+    program = machine.redis_server()
+    if program is None:
+        pytest.fail("redis-server is missing; `make test` installs it")
+    with (folder / "redis.log").open("a") as log:
+        server = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
+                                  stdout=log, stderr=log)
+    try:
+        _wait_until_ready(port, server)
+        yield server
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_until_ready(port, server):
+    with redis.Redis(port=port) as client:
+        for _ in range(200):
+            assert server.poll() is None, "redis-server ended at once"
+            try:
+                client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.05)
+    pytest.fail("redis-server did not answer within 10 s")
 
 
 @contextmanager
 def celery_worker(place: Path, redis_url: str) -> Iterator[subprocess.Popen]:
     """`celery worker` with the periodic sweep in it; its log and its snapshots lie in `place`."""
     environment = os.environ | {
-        "DATABASE_URL": _database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(place / "snapshots"),
-        "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "4",
+        "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(place / "snapshots"),
+        "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
         "DJANGO_SETTINGS_MODULE": "tests.settings",
     }
-    command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--beat", "--schedule", str(place / "beat"),
-               "--concurrency", "1", "--loglevel", "INFO"]
+    command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--beat", "--concurrency", "1",
+               "--loglevel", "INFO"]
     with (place / "worker.log").open("w") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -52,7 +86,7 @@ def descendants(pid: int) -> list[tuple[int, str]]:
     return found
 
 
-def _database_url() -> str:
+def database_url() -> str:
     name = connection.settings_dict["NAME"]
     if connection.vendor == "sqlite":
         return f"sqlite:///{name}"

@@ -6,11 +6,13 @@ not stopped, because it is that process's to stop.
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -18,6 +20,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 PATIENCE_SECONDS = 30
+# how long starting may take, and how long a standalone master may take to accept a connection
+START_SECONDS = 120
+CONNECT_SECONDS = 5
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 # with one partition a table no step needs an exchange, so a query is one job, planned once
@@ -38,24 +43,88 @@ class SparkUnavailable(Exception):
     """Spark did not start; the message says where and why."""
 
 
-def spark_session(*, master: str, memory: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+def spark_session(
+    *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS
+) -> SparkSession:
     """The warm session, or a new one. memory: of the driver, as Spark writes it (`2g`). settings: further Spark settings.
 
-    Raises SparkUnavailable.
+    Raises SparkUnavailable, after `patience_seconds` at most; what was half started is gone then, and the next call begins anew.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
         return _session
     _forget()
+    _master_check(master)
     _owner_pid = os.getpid()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        _session = _build(master, memory, settings or {})
+        with _ended_after(patience_seconds) as patience_is_over:
+            session = _build(master, memory, settings or {})
+            is_up = is_alive(session)
     except Exception as error:
         reason = first_line(error)
         _forget()
+        if patience_is_over():
+            raise SparkUnavailable(_silent_sentence(master, patience_seconds)) from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
+    if not is_up:
+        _forget()
+        raise SparkUnavailable(_silent_sentence(master, patience_seconds))
+    _session = session
     return _session
+
+
+def _master_check(master: str) -> None:
+    """Spark itself asks a standalone master that is not there again and again for a minute. Raises SparkUnavailable."""
+    if not master.startswith("spark://"):
+        return
+    faults = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            faults.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+    raise SparkUnavailable(f"The Spark master at SPARK_MASTER {master} does not answer ({'; '.join(faults)}): start it, or "
+                           f"point SPARK_MASTER at another.")
+
+
+def _silent_sentence(master: str, seconds: float) -> str:
+    return (f"The Spark master at SPARK_MASTER {master} did not give this console a place within {seconds:,.0f} s: look "
+            f"whether it works and has free workers, or point SPARK_MASTER at another.")
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator:
+    """Ends the Java process of a start that takes longer, from outside: the thread that starts it waits for its answer.
+
+    Yields a function that says whether it came to that.
+    """
+    is_started, is_over = threading.Event(), threading.Event()
+
+    def end_it() -> None:
+        wait = seconds
+        while not is_started.wait(wait):
+            is_over.set()
+            # again and again: it may not have been launched yet
+            java_kill()
+            wait = 1
+
+    watcher = threading.Thread(target=end_it, name="patience with Spark", daemon=True)
+    watcher.start()
+    try:
+        yield is_over.is_set
+    finally:
+        is_started.set()
+        watcher.join()
+
+
+def java_kill() -> None:
+    """End this process's Java process at once, so that whoever waits for its answer gets an error instead."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        process.kill()
 
 
 def session_for_little(session: SparkSession) -> SparkSession:

@@ -53,5 +53,7 @@ def _of_known_host(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[Htt
 def _connection_renew() -> None:
     """What Django does when a request begins, but without a question to the database whether it is still there: the endpoint
     asks again where it was not."""
-    connection.close_if_unusable_or_obsolete()
-    connection.health_check_done = True
+    # who calls from within a transaction of its own keeps it
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+        connection.health_check_done = True

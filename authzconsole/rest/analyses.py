@@ -10,10 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
+from analytics.comparison import CHANGES
 from analytics.export import table_export
 from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.results import ResultFilter, result_page
-from analytics.selectors import run_waiting_reason
+from analytics.results import ResultFilter, result_page, table_readable
+from analytics.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
 from analytics.services import run_cancel, run_request
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.callers import check_administers, check_oversees
@@ -63,13 +64,20 @@ class RunSerializer(serializers.Serializer):
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
+    scheduled = serializers.BooleanField(help_text="Whether its schedule asked for it, and nobody else.")
     requested_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
     revision = serializers.IntegerField(allow_null=True, help_text="The revision of the journal that it looked at.")
     waiting_reason = serializers.CharField(help_text="Why a waiting run does not run yet; empty in a list.")
+    silent_seconds = serializers.IntegerField(
+        allow_null=True, help_text=f"Of a running run: for how long its worker has said nothing. One that works says something "
+                                   f"every second; after {SILENT_AFTER_SECONDS} s something is wrong with it.")
+    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="Since when its report is not kept any longer.")
     error = serializers.CharField()
-    summary = serializers.DictField(help_text="The figures at the head of the report.")
+    summary = serializers.DictField(
+        help_text="The figures at the head of the report. `changes`: with which earlier run of the same analysis with the same "
+                  "options it was compared, and how many rows were added, removed and changed; the table `changes` has them.")
 
 
 class ResultsSerializer(serializers.Serializer):
@@ -93,6 +101,7 @@ class StartSerializer(Shape):
 class ResultsQuery(PageQuery):
     namespace = Text(required=False, max_length=200, help_text="Only rows of this namespace, where the table has that column.")
     user = NameText(required=False, help_text="Only rows of this user, where the table has that column.")
+    change = Word(choices=list(CHANGES), required=False, help_text="Only rows that changed so; of the table `changes`.")
 
 
 class CsvRenderer(BaseRenderer):
@@ -105,9 +114,14 @@ class ParquetRenderer(CsvRenderer):
     media_type, format = "application/vnd.apache.parquet", "parquet"
 
 
+class JsonLinesRenderer(CsvRenderer):
+    media_type, format = "application/x-ndjson", "jsonl"
+
+
 RUN = {"number": 7, "analysis": "delete-readiness", "options": {"generation": "final", "namespace": ""}, "state": "waiting",
-       "stage": "", "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "requested_at": "2026-02-01T08:00:00Z",
-       "started_at": None, "finished_at": None, "revision": None, "waiting_reason": "It starts within seconds.", "error": "",
+       "stage": "", "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "scheduled": False,
+       "requested_at": "2026-02-01T08:00:00Z", "started_at": None, "finished_at": None, "revision": None,
+       "waiting_reason": "It starts within seconds.", "silent_seconds": None, "results_removed_at": None, "error": "",
        "summary": {}}
 ANALYSIS = {"name": "delete-readiness", "title": "Delete readiness", "options": ["generation", "namespace"],
             "question": "Who could delete which namespace, and what stands in the way?",
@@ -170,18 +184,17 @@ class Results(Endpoint):
     queries = {"GET": ResultsQuery}
 
     @described("runs_results", TAG, "Read a report's table",
-               "Page by page, in the order of its key. 409 while the run is not done. For administrators and auditors.",
+               "Page by page, in the order of its key. `changes` tells what the rows were before and are now. 409 while the run "
+               "is not done, and where its report was made without that table; 410 once it is not kept any longer. For "
+               "administrators and auditors.",
                query=ResultsQuery, answers={200: ResultsSerializer}, example=ROWS, errors=[404, 409, 410],
                parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> Response:
         run, found = _finished(request, number, table)
         asked, identity = self.asked, ["results", number, table, *list_identity("", self.asked)]
         first = cursor_read(asked["cursor"], of=identity) if asked["cursor"] else 0
-        try:
-            page = result_page(run, found.name, where=ResultFilter(equal=_equal(found, asked)), first_row=first,
-                               most_rows=asked["limit"])
-        except AnalysisError as error:
-            raise Problem(410, str(error)) from None
+        page = result_page(run, found.name, where=ResultFilter(equal=_equal(found, asked)), first_row=first,
+                           most_rows=asked["limit"])
         end = first + len(page.rows)
         following = cursor_written(end, of=identity) if end < page.total_rows else None
         return Response({"items": page.rows, "next": following, "total": page.total_rows})
@@ -192,15 +205,11 @@ class _ResultsFile(Endpoint):
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         run, found = _finished(request, number, table)
+        table_readable(run, found.name)
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{found.name}.{renderer.format}"
-            try:
-                # without its files a table would be exported as an empty one
-                result_page(run, found.name, most_rows=1)
-                table_export(found, run.result_folder, path)
-            except (AnalysisError, OSError) as error:
-                raise Problem(410, f"the report's files cannot be read; run the analysis again ({error})") from None
+            table_export(found, run.result_folder, path)
             # the folder goes, the open file stays readable until it is sent
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 
@@ -208,7 +217,9 @@ class _ResultsFile(Endpoint):
 class ResultsCsv(_ResultsFile):
     renderer_classes = [CsvRenderer]
 
-    @described("runs_results_csv", TAG, "Download a report's table as CSV", "All rows, in the order of its key.",
+    @described("runs_results_csv", TAG, "Download a report's table as CSV",
+               "All rows, in the order of its key, each value exactly as it is. The pages' own download puts an apostrophe "
+               "before what a spreadsheet would compute.",
                answers={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
@@ -220,6 +231,16 @@ class ResultsParquet(_ResultsFile):
     @described("runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, in the order of its key.",
                answers={(200, "application/vnd.apache.parquet"): FILE}, errors=[404, 409, 410],
                parameters=[RUN_PATH, TABLE_PATH])
+    def get(self, request: Request, number: int, table: str) -> FileResponse:
+        return super().get(request, number, table)
+
+
+class ResultsJsonLines(_ResultsFile):
+    renderer_classes = [JsonLinesRenderer]
+
+    @described("runs_results_jsonl", TAG, "Download a report's table as JSON Lines",
+               "All rows, one object a line, in the order of its key.", answers={(200, "application/x-ndjson"): FILE},
+               errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
@@ -245,7 +266,7 @@ def _finished(request: Request, number: int, table: str) -> tuple[AnalysisRun, T
 
 
 def _equal(table: Table, asked: dict) -> dict:
-    equal = {name: asked[name] for name in ("namespace", "user") if name in asked}
+    equal = {name: asked[name] for name in ("namespace", "user", "change") if name in asked}
     if strange := [name for name in equal if name not in table.column_names]:
         raise Problem(400, f"the table `{table.name}` has no column `{strange[0]}`; it has {', '.join(table.column_names)}",
                       errors=[{"field": name, "message": "no such column"} for name in strange])
@@ -268,10 +289,11 @@ def _column_as_json(column: Column) -> dict:
 def _run_as_json(run: AnalysisRun) -> dict:
     return {"number": run.pk, "analysis": run.analysis, "options": run.options, "state": str(run.state), "stage": str(run.stage),
             "tasks_done": run.tasks_done, "tasks_total": run.tasks_total,
-            "requested_by": run.requested_by.username if run.requested_by else None,
+            "requested_by": run.requested_by.username if run.requested_by else None, "scheduled": run.is_scheduled,
             "requested_at": as_json_time(run.requested_at), "started_at": as_json_time(run.started_at),
-            "finished_at": as_json_time(run.finished_at), "revision": run.revision, "waiting_reason": "", "error": run.error,
-            "summary": run.summary}
+            "finished_at": as_json_time(run.finished_at), "revision": run.revision, "waiting_reason": "",
+            "silent_seconds": run_silent_seconds(run), "results_removed_at": as_json_time(run.results_removed_at),
+            "error": run.error, "summary": run.summary}
 
 
 def _followed_as_json(run: AnalysisRun) -> dict:

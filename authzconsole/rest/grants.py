@@ -1,7 +1,8 @@
 """Grants: who holds what, and one change set that is made whole or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from django.db import transaction
 from rest_framework import serializers
@@ -32,6 +33,8 @@ from grants.models import GroupGrant, User, UserGrant
 from grants.names import principal_parts
 from grants.outcomes import ChangeOutcome, Item
 from grants.services import grants_change
+
+T = TypeVar("T")
 
 TAG = "Grants"
 MOST_ITEMS = 1_000
@@ -137,25 +140,25 @@ class Grants(Endpoint):
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent = self.body(Envelope)
-        items = _ChangeSet.read(sent)
+        items = ChangeSet.read(sent)
         author = author_of(request, sent["reason"])
         with transaction.atomic():
             before = journal_lock().revision
-            outcome = _change(items, author, sent.get("base_revision"))
+            outcome = items.made(grants_change, author=author, base_revision=sent.get("base_revision"))
             if sent["dry_run"]:
                 transaction.set_rollback(True)
         return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))
 
 
 @dataclass
-class _ChangeSet:
+class ChangeSet:
     """triples: by list, each with the index of the item that it comes from. errors: of the items that cannot be read."""
 
     triples: dict[str, list[tuple[int, Item]]] = field(default_factory=lambda: {name: [] for name in LISTS})
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
-    def read(cls, sent: dict) -> "_ChangeSet":
+    def read(cls, sent: dict) -> "ChangeSet":
         """Raises Problem where there are no items, or too many."""
         count = sum(len(sent[name]) for name in LISTS)
         if not count:
@@ -175,6 +178,21 @@ class _ChangeSet:
 
     def given(self, name: str) -> list[Item]:
         return [item for _, item in self.triples[name]]
+
+    def made(self, change: Callable[..., T], **options) -> T:
+        """What `change(grant=, revoke=)` makes of them. Raises Problem with every fault of every item, those that only the
+        database knows among them: after it was made, so that the caller's transaction takes it back."""
+        try:
+            outcome = change(**options, **{name: self.given(name) for name in LISTS})
+        except ChangeRefused as refused:
+            for index, name, message in refused.errors:
+                self.fault(name, self.triples[name][index][0], message)
+        if self.errors:
+            errors = sorted(self.errors, key=lambda error: (error["list"], error["index"]))
+            first = errors[0]
+            raise Problem(400, f"{len(errors):,} of the items cannot be done, so nothing was changed; the first is "
+                               f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
+        return outcome
 
     def _add(self, name: str, index: int, raw: object, seen: dict) -> None:
         if not isinstance(raw, dict):
@@ -197,21 +215,6 @@ class _ChangeSet:
 def _words(refused: serializers.ValidationError) -> Iterator[str]:
     for error in field_errors(refused.detail):
         yield f"`{error['field']}`: {error['message']}" if error["field"] else error["message"]
-
-
-def _change(items: _ChangeSet, author, base_revision: int | None) -> ChangeOutcome:
-    """Raises Problem with every fault of every item, those that only the database knows among them."""
-    try:
-        outcome = grants_change(author=author, base_revision=base_revision, **{name: items.given(name) for name in LISTS})
-    except ChangeRefused as refused:
-        for index, name, message in refused.errors:
-            items.fault(name, items.triples[name][index][0], message)
-    if items.errors:
-        errors = sorted(items.errors, key=lambda error: (error["list"], error["index"]))
-        first = errors[0]
-        raise Problem(400, f"{len(errors):,} of the items cannot be done, so nothing was changed; the first is "
-                           f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
-    return outcome
 
 
 def _held(request: Request, asked: dict) -> Iterator[tuple[str, object]]:

@@ -25,6 +25,10 @@ def run_location(number: int) -> str:
     return f"{ROOT}/runs/{number}"
 
 
+def plan_location(number: int) -> str:
+    return f"{ROOT}/plans/{number}"
+
+
 def address_or_404(text: str) -> Address:
     try:
         return parse_address(text)

@@ -12,11 +12,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from analytics.analyses import AnalysisError
+from analytics.export import ExportFailed
+from analytics.results import ResultsGone, TableLeftOut
 from analytics.storage import StorageError
 from authzconsole.api.refusal import Refused
-from authzconsole.web.middleware import BUSY_RETRY_SECONDS
+from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
 from entities.services import EntityError
-from grants.errors import GrantError, LifecycleError, NotAdministrator, PrincipalError, StaleBase
+from grants.errors import GrantError, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
 from grants.policies.catalogue import UnknownGeneration
 from grants.policies.question import QuestionError
 
@@ -29,8 +31,9 @@ TYPES = {
     415: "unsupported-media-type", 428: "precondition-required", 429: "too-many-requests", 500: "failure",
     503: "unavailable",
 }
-_STATUSES = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (GrantError, 400), (EntityError, 400),
-             (AnalysisError, 400), (UnknownGeneration, 400), (QuestionError, 400), (StorageError, 503))
+_STATUSES = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
+             (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
+             (UnknownGeneration, 400), (QuestionError, 400), (StorageError, 503))
 
 
 class Problem(Exception):
@@ -72,7 +75,7 @@ def _problem_of(error: Exception) -> Problem | None:
             return Problem(error.status, error.message, headers=error.headers)
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
-        case OperationalError() if "database is locked" in str(error):
+        case OperationalError() if is_busy(error):
             # SQLite lets one write at a time, and an import may take minutes
             return Problem(503, "another change is still being written: repeat the request, it was not carried out",
                            headers={"Retry-After": str(BUSY_RETRY_SECONDS)})

@@ -4,16 +4,31 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.rest.analyses import Analyses, Cancellation, OneRun, Results, ResultsCsv, ResultsParquet, Runs
+from authzconsole.rest.analyses import Analyses, Cancellation, OneRun, Results, ResultsCsv, ResultsJsonLines, ResultsParquet, Runs
 from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.document import openapi
 from authzconsole.rest.endpoint import nowhere
 from authzconsole.rest.entities import Entities, OneEntity, Recreations
+from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
 from authzconsole.rest.pages import redoc, swagger
+from authzconsole.rest.plans import (
+    CopiedPlans,
+    ImpactPlans,
+    OnePlan,
+    PlanApplication,
+    PlanDiscard,
+    PlanInverse,
+    PlanItems,
+    PlanPrincipals,
+    PlanRenewal,
+    Plans,
+    ReadinessPlans,
+)
 from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
 from authzconsole.rest.principals import Groups, Members, OneGroup, OneUser, Users
+from authzconsole.rest.schedules import OneSchedule, Schedules
 
 urlpatterns = [
     path("openapi.json", openapi, name="rest-openapi"),
@@ -29,17 +44,32 @@ urlpatterns = [
     path("groups/<path:name>", OneGroup.as_view(), name="rest-group"),
     path("members", Members.as_view(), name="rest-members"),
     path("grants", Grants.as_view(), name="rest-grants"),
+    path("plans", Plans.as_view(), name="rest-plans"),
+    path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),
+    path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
+    path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
+    path("plans/<int:number>", OnePlan.as_view(), name="rest-plan"),
+    path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
+    path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
+    path("plans/<int:number>/apply", PlanApplication.as_view(), name="rest-plan-apply"),
+    path("plans/<int:number>/discard", PlanDiscard.as_view(), name="rest-plan-discard"),
+    path("plans/<int:number>/inverse", PlanInverse.as_view(), name="rest-plan-inverse"),
+    path("plans/<int:number>/renewal", PlanRenewal.as_view(), name="rest-plan-renewal"),
+    path("forecasts/deletion", DeletionForecasts.as_view(), name="rest-forecast-deletion"),
     path("policies", Generations.as_view(), name="rest-policies"),
     path("policies/active", ActiveGeneration.as_view(), name="rest-policies-active"),
     path("policies/<slug:generation>", Catalogue.as_view(), name="rest-policy"),
     path("decisions", Decisions.as_view(), name="rest-decisions"),
     path("analyses", Analyses.as_view(), name="rest-analyses"),
+    path("schedules", Schedules.as_view(), name="rest-schedules"),
+    path("schedules/<slug:analysis>", OneSchedule.as_view(), name="rest-schedule"),
     path("runs", Runs.as_view(), name="rest-runs"),
     path("runs/<int:number>", OneRun.as_view(), name="rest-run"),
     path("runs/<int:number>/cancel", Cancellation.as_view(), name="rest-run-cancel"),
     path("runs/<int:number>/tables/<slug:table>", Results.as_view(), name="rest-run-table"),
     path("runs/<int:number>/tables/<slug:table>.csv", ResultsCsv.as_view(), name="rest-run-csv"),
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
+    path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
     path("journal", Journal.as_view(), name="rest-journal"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
     # or Django would answer with a page, and to nobody with the way to sign in

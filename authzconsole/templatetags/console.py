@@ -44,6 +44,12 @@ def counted(value: int, words: str) -> str:
 
 
 @register.filter
+def counted_upto(value: int, most: int) -> str:
+    """A figure that was counted only so far."""
+    return f"over {most:,}" if value > most else f"{value:,}"
+
+
+@register.filter
 def ago(at: datetime | None) -> SafeString | str:
     """How long ago, with the exact time on hover."""
     if at is None:

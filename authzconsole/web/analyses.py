@@ -8,6 +8,8 @@ from django.views.decorators.http import require_POST, require_safe
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.java import java_problem
 from analytics.models import AnalysisRun, RunState
+from analytics.regrants import ANALYSIS as IMPACT
+from analytics.schedules import schedules_of_all
 from analytics.services import run_cancel, run_request
 from authzconsole.web.guard import administrators_only, overseers_only
 from authzconsole.web.paging import page_of_sequence
@@ -17,11 +19,11 @@ from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.report_table import table_parts
 from authzconsole.web.reports import PARTS, report_parts
 from authzconsole.web.runs import listed_run, run_or_404, shown_run
+from authzconsole.web.schedules import OPTIONS, shown_schedule
 from grants.active import active_generation
 from grants.policies.catalogue import GENERATIONS
 
 RUNS_A_PAGE = 20
-OPTIONS = ("generation", "to_generation", "namespace")
 
 
 @require_safe
@@ -37,7 +39,7 @@ def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: in
         "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
         "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
-        "java_problem": java_problem(),
+        "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in schedules_of_all()],
     }, status=status)
 
 
@@ -68,7 +70,8 @@ def analysis_start(request: HttpRequest) -> HttpResponse:
 def analysis(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
-               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer}
+               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
+               "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE}
     part = target_part(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)

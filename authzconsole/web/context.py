@@ -17,7 +17,8 @@ class Room:
 
 
 ROOMS = (
-    Room("Namespaces", "home", "namespace", ("home", "entity", "grant", "revoke", "lifecycle", "search")),
+    Room("Namespaces", "home", "namespace", ("home", "entity", "grant", "revoke", "lifecycle", "search", "forecast")),
+    Room("Plans", "plans", "plans", ("plan",), is_for_everybody=False),
     Room("Analyses", "analyses", "analyses", ("analys",), is_for_everybody=False),
 )
 

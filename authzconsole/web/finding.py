@@ -15,7 +15,9 @@ from grants.models import User
 
 MOST_FOUND = 50
 MOST_SUGGESTED = 10
-FIELDS = ("principal", "subject", "deleter", "creator")
+# the fields that name principals by their type, and those that name one of a single type without it
+FIELDS = ("principal", "subject", "creator", "source", "target")
+PLAIN_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
 
 
 @require_safe
@@ -35,12 +37,12 @@ def search_page(request: HttpRequest) -> HttpResponse:
 @overseers_only
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Options for a field that names a principal. Ordinary accounts get no lists of names."""
-    text = next((text_of(request, name, most_characters=150) for name in FIELDS if name in request.GET), "")
-    type_, colon, name = text.partition(":")
-    wanted = {type_} if colon and type_ in ("user", "group") else {"user"} if "deleter" in request.GET else {"user", "group"}
-    names = _names(wanted, name if colon and type_ in ("user", "group") else text)
-    plain = "deleter" in request.GET
-    return render_page(request, "_pieces/options.html", {"options": [n.split(":", 1)[1] if plain else n for n in names]})
+    field = next((name for name in (*FIELDS, *PLAIN_FIELDS) if name in request.GET), "")
+    type_, colon, name = text_of(request, field, most_characters=150).partition(":")
+    is_typed, only = bool(colon) and type_ in ("user", "group"), PLAIN_FIELDS.get(field)
+    wanted = {only} if only else {type_} if is_typed else {"user", "group"}
+    names = _names(wanted, name if is_typed else f"{type_}{colon}{name}")
+    return render_page(request, "_pieces/options.html", {"options": [n.split(":", 1)[1] if only else n for n in names]})
 
 
 def _names(types: set[str], text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The latest journal lines of one entity, for administrators and auditors."""
+"""The latest journal lines of one entity or principal, for administrators and auditors."""
 
 from django.http import HttpRequest
 
@@ -14,7 +14,12 @@ MOST_LINES = 8
 def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     if not request.user.may_see_all:
         return None
-    return {"lines": [_shown(line) for line in journal_lines(entity=str(entity))[:MOST_LINES]]}
+    return history_of(entity=str(entity))
+
+
+def history_of(**asked: str) -> dict:
+    """The latest lines of which all of this is true. One query."""
+    return {"lines": [_shown(line) for line in journal_lines(**asked)[:MOST_LINES]]}
 
 
 def _shown(line: JournalLine) -> dict:

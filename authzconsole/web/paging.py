@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
+from authzconsole.web.parameters import name_of
 from entities.address import AddressError, parse_address
 from entities.models import Entity
 
@@ -69,6 +70,26 @@ def _beyond(address, way: str) -> Q:
     # the first condition is what an index can start from
     return Q(**{f"kind__{way}e": address.kind}) & (
         Q(**{f"kind__{way}": address.kind}) | Q(**{f"key__{way}": address.key})
+    )
+
+
+def page_of_names(request: HttpRequest, rows: QuerySet, column: str, *, most_rows: int, prefix: str = "") -> Page:
+    """A page of rows that a unique column sorts, after or before the name in the URL. One query; the total is not counted."""
+    after, before = f"{prefix}after", f"{prefix}before"
+    start, backwards = name_of(request, after), name_of(request, before)
+    if backwards and not start:
+        found = list(rows.filter(**{f"{column}__lt": backwards}).order_by(f"-{column}")[: most_rows + 1])
+        has_previous, has_next = len(found) > most_rows, True
+        found = found[:most_rows][::-1]
+    else:
+        found = list((rows.filter(**{f"{column}__gt": start}) if start else rows).order_by(column)[: most_rows + 1])
+        has_previous, has_next = bool(start), len(found) > most_rows
+        found = found[:most_rows]
+    ends = [getattr(found[place], column) if found else None for place in (0, -1)]
+    return Page(
+        found, f"{len(found):,} on this page", len(found),
+        url_with(request, **{before: ends[0], after: None}) if has_previous else "",
+        url_with(request, **{after: ends[1], before: None}) if has_next and found else "",
     )
 
 

@@ -1,12 +1,14 @@
 """How an address and a principal are shown: what the pieces `address.html` and `principal.html` need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from entities.address import Address
 from entities.models import Entity
+from grants.models import User
 from grants.selectors import Holder
 
 
@@ -35,6 +37,15 @@ class ShownPrincipal:
     def address(self) -> str:
         return f"{self.type}:{self.name}"
 
+    @property
+    def url(self) -> str:
+        """Administrators and auditors look there; nobody else is shown principals."""
+        return principal_url("person", self.address)
+
+    def of(self, members: int) -> "ShownPrincipal":
+        """The same group with how many are in it."""
+        return replace(self, members=members)
+
 
 def place_of(what: Entity | Address, *, linked: bool = True) -> Place:
     address = what.address if isinstance(what, Entity) else what
@@ -52,8 +63,19 @@ def address_url(url_name: str, address: Address | Entity | str, *before: str) ->
     return reverse(url_name, args=[*before, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
 
 
+def principal_url(url_name: str, principal: str) -> str:
+    """Names hold whatever they hold: a slash of a name must not end a part of the path."""
+    return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
+
+
 def principal_of(holder: Holder) -> ShownPrincipal:
     return ShownPrincipal(holder.kind, holder.name, not holder.is_active, holder.members)
+
+
+def principal_shown(principal: User | Group, members: int | None = None) -> ShownPrincipal:
+    if isinstance(principal, Group):
+        return ShownPrincipal("group", principal.name, members=members)
+    return ShownPrincipal("user", principal.username, not principal.is_active)
 
 
 def principal_named(text: str) -> ShownPrincipal:

@@ -1,10 +1,13 @@
 """Can this namespace be deleted: the immediate answer for one person, and what Spark last found for everybody."""
 
+from urllib.parse import urlencode
+
 from django.http import HttpRequest
 
 from analytics.selectors import latest_run
 from authzconsole.web.answers import MOST_GAPS, shown_gap
 from authzconsole.web.parameters import text_of
+from authzconsole.web.places import address_url
 from authzconsole.web.reports import quoted_summaries
 from entities.models import Entity
 from grants.journal import current_revision
@@ -32,6 +35,7 @@ def _answer(request, entity: Entity, user: User, generation: Generation) -> dict
     readiness = readiness_of(entity.address, user, generation)
     principal = f"user:{user.username}"
     return {
+        "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
         "missing": [shown_gap(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
         "missing_more": max(0, len(readiness.missing) - MOST_GAPS), "missing_total": len(readiness.missing),

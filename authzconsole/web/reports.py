@@ -8,17 +8,18 @@ from django.urls import reverse
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results import ResultFilter, ResultPage, result_page
+from analytics.results import ResultFilter, ResultPage, ResultsGone, result_page
 from analytics.storage import StorageError
 from authzconsole.web.paging import numbered_page, page_number, url_with
 from authzconsole.web.parameters import text_of
-from authzconsole.web.places import entity_url
+from authzconsole.web.places import address_url, entity_url
+from authzconsole.web.report_parameters import FLAGS, download_urls
 from entities.address import Address
 
 ROWS_A_PAGE = 50
 NAMESPACES_A_PAGE = 25
 NAMES_SHOWN = 3
-FLAGS = {"yes": True, "no": False}
+FILTERS = ("namespace", "user", "ready")
 
 COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"), ("held", "Held"), ("missing", "Missing"),
            ("ready", "Can delete it"))
@@ -42,6 +43,9 @@ def quoted_summaries(run: AnalysisRun | None, names: Iterable[str]) -> tuple[dic
 
 
 def unreadable(run: AnalysisRun, error: Exception) -> str:
+    if isinstance(error, ResultsGone):
+        said = str(error)
+        return f"{said[0].upper()}{said[1:]}."
     return f"The report of run {run.pk} cannot be read: {error}."
 
 
@@ -63,7 +67,7 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in found.rows]
     page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=NAMESPACES_A_PAGE, name="namespaces")
-    return {"page": page, "rows": rows}
+    return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
 def _held(row: dict) -> int:
@@ -82,20 +86,26 @@ def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]
 
 
 def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
-    given = {name: text_of(request, name) for name in ("namespace", "user", "ready", "sort")}
+    given = given_of(request)
     sort = given["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
     found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
-                                  where=_where(run, given), descending=given["sort"].startswith("-"))
-    rows = [{**row, "namespace_url": namespace_url(row["namespace"]), "missing_url": _missing_url(run, row)}
+                                  where=readiness_where(run, given), descending=given["sort"].startswith("-"))
+    rows = [{**row, "namespace_url": namespace_url(row["namespace"]), "missing_url": _missing_url(run, row),
+             "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in found.rows]
     return {"page": numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page"),
             "rows": rows, "given": given, "columns": _columns(request, sort, given["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
-            "is_filtered": any(given[name] for name in ("namespace", "user", "ready")), "total": found.total_rows}
+            "is_filtered": any(given[name] for name in FILTERS), "total": found.total_rows,
+            "downloads": download_urls(run, "rows", {name: given[name] for name in FILTERS})}
 
 
-def _where(run: AnalysisRun, given: dict) -> ResultFilter:
+def given_of(request: HttpRequest) -> dict[str, str]:
+    return {name: text_of(request, name) for name in (*FILTERS, "sort")}
+
+
+def readiness_where(run: AnalysisRun, given: dict) -> ResultFilter:
     equal = {"ready": FLAGS[given["ready"]]} if given["ready"] in FLAGS else {}
     containing = {"user": given["user"]} if given["user"] else {}
     if name := given["namespace"].removeprefix("namespace:"):
@@ -113,6 +123,12 @@ def _columns(request: HttpRequest, sort: str, asked: str) -> list[dict]:
 
 def namespace_url(name: str) -> str:
     return entity_url(Address("namespace", name))
+
+
+def forecast_url(namespace: str, user: str, options: dict) -> str:
+    """What would happen if the person deleted it, by the rules of the report."""
+    query = urlencode({"deleter": user, "generation": options.get("generation", "")})
+    return f"{address_url('forecast', Address('namespace', namespace))}?{query}"
 
 
 def _missing_url(run: AnalysisRun, row: dict) -> str:

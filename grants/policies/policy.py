@@ -5,24 +5,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from entities.vocabulary import KINDS, OperationClass, Privilege
+from grants.policies.deletion import NamespaceDeletion
 from grants.policies.expressions import Expression, Has
+from grants.policies.source import Source
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a row was read: the seed document, its table and row, and a note where the cell needed a decision."""
-
-    seed: str
-    table: str
-    row: str
-    note: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.seed}, {self.table}, {self.row}"
-
-    def as_json(self) -> dict:
-        shown = {"seed": self.seed, "table": self.table, "row": self.row}
-        return {**shown, "note": self.note} if self.note else shown
+__all__ = ["GeneralRule", "Generation", "Policy", "Source", "by_operation", "general_rules", "no_rule", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +44,7 @@ class Generation:
 
     general: the rule for each class of operations, for kinds that the documents do not name.
     creator_receives: privileges that registering an entity gives to whoever created it. deleting_removes_grants: whether
-    the grants on an entity go with it. Both carry `lifecycle_source`.
+    the grants on an entity go with it. Both carry `lifecycle_source`. deletion: how a namespace's goes through its content.
     """
 
     name: str
@@ -69,6 +56,7 @@ class Generation:
     creator_receives: tuple[Privilege, ...]
     deleting_removes_grants: bool
     lifecycle_source: Source
+    deletion: NamespaceDeletion
 
     def policy(self, kind: str, operation: str) -> Policy | None:
         """The row of that operation, a bare privilege included; None where the kind has no such operation."""

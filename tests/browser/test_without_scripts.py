@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
          "/entities/dataset:sales.legacy", "/entities/dataset:sales.next", "/lifecycle/delete/namespace:sales", "/search?q=sales",
-         "/register?parent=namespace:sales", "/analyses/", "/password",
+         "/register?parent=namespace:sales", "/analyses/", "/password", "/plans/", "/forecast/namespace:sales?deleter=dee",
          "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ"]
 
 
@@ -32,6 +32,27 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     page.get_by_role("button", name="Delete dataset").click()
     expect(page.locator("#notices")).to_contain_text("dataset:sales.orders was deleted")
     expect(page.locator(".notice.warning")).to_contain_text("outlived it")
+
+
+def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/entities/namespace:sales?deleter=dee")
+    page.get_by_role("link", name="What would go, and how to close the gap").click()
+    expect(page.locator(".verdict")).to_contain_text("Nothing goes: user:dee lacks what the deletion")
+    page.get_by_role("button", name="Make a plan").click()
+    plan = page.url
+    page.get_by_label("Reason, for the journal").fill("she takes over")
+    page.get_by_role("button", name="Apply plan").click()
+    expect(page.locator("#notices")).to_contain_text("is applied: 6 granted.")
+    page.goto("/forecast/namespace:sales?deleter=dee")
+    expect(page.locator(".verdict")).to_contain_text("All of it goes: 5 live entities")
+    page.goto(plan)
+    page.get_by_role("button", name="Undo with a plan").click()
+    page.get_by_label("Reason, for the journal").fill("back again")
+    page.get_by_label("Leave").check()
+    page.get_by_role("button", name="Apply plan").click()
+    expect(page.locator("#notices")).to_contain_text("is applied: 6 revoked.")
 
 
 def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):

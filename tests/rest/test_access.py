@@ -16,7 +16,9 @@ ITEM = {"principal": "user:dee", "entity": "dataset:sales.orders", "privileges":
 QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
             "resource": {"type": "dataset", "id": "sales.orders"}}
 READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
-         "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/runs", "/journal", "/journal/proof"]
+         "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
+         "/schedules/visibility", "/runs", "/journal", "/journal/proof",
+         "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned"]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
     ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
@@ -28,12 +30,18 @@ WRITES = [
     ("POST", "/members", {"group": "operators", "user": "ned"}),
     ("DELETE", "/members?group=operators&user=grp", None),
     ("POST", "/grants", {"grant": [ITEM]}),
+    ("POST", "/plans", {"grant": [ITEM]}),
+    ("POST", "/plans/copy", {"source": "user:ned", "target": "user:dee"}),
+    ("POST", "/plans/readiness", {"namespace": "namespace:sales", "user": "dee", "generation": "final"}),
     ("PUT", "/policies/active", {"name": "core"}),
     ("POST", "/runs", {"analysis": "delete-readiness"}),
     ("POST", "/runs/1/cancel", None),
+    ("PUT", "/schedules/visibility", {"on": True}),
 ]
 DECISIONS = ("POST", "/decisions", QUESTION)
-FOR_OVERSEERS = {"/runs", "/journal", "/journal/proof"}
+FOR_OVERSEERS = {"/schedules", "/schedules/visibility",
+                 "/runs", "/journal", "/journal/proof", "/plans",
+                 "/forecasts/deletion?namespace=namespace:sales&user=ned"}
 
 
 def call(rest, method, path, body=None):

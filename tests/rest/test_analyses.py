@@ -1,6 +1,8 @@
 """Runs over REST from start to report. The reports are written by hand; Spark's own are in tests/spark."""
 
 import io
+import json
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ from django.utils import timezone
 from analytics.analyses import analysis_named
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshot import arrow_schema
+from tests.reports import report_write
 from tests.rest.conftest import problem
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +45,7 @@ def report(cast, tmp_path):
 def test_the_analyses_say_what_they_take_and_write(ada):
     (found,) = [one for one in ada.get("/analyses").json()["items"] if one["name"] == NAME]
     assert found["options"] == ["generation", "namespace"]
-    assert [table["name"] for table in found["tables"]] == ["rows", "namespaces", "detail"]
+    assert [table["name"] for table in found["tables"]] == ["rows", "namespaces", "detail", "changes"]
     assert found["tables"][0]["key"] == ["namespace", "user"]
 
 
@@ -96,7 +99,7 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
     assert [tuple(row.values()) for row in table.to_pylist()] == ROWS
 
 
-@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
 def test_a_report_that_is_not_there(ada, report, suffix):
     path = f"/runs/{report.pk}/tables"
     problem(ada.get(f"{path}/nothing{suffix}"), 404)
@@ -113,7 +116,42 @@ def test_a_column_that_the_table_does_not_have_filters_nothing(ada, report):
 
 
 def test_reports_are_for_administrators_and_auditors(by_session, report):
-    for suffix in ("", ".csv", ".parquet"):
+    for suffix in ("", ".csv", ".parquet", ".jsonl"):
         assert b"".join(by_session("aud").get(f"/runs/{report.pk}/tables/rows{suffix}"))
         problem(by_session("ned").get(f"/runs/{report.pk}/tables/rows{suffix}"), 403)
         problem(by_session("ned").get(f"/runs/99/tables/rows{suffix}"), 403)
+
+
+def test_a_report_is_downloaded_as_json_lines(ada, report):
+    answer = ada.get(f"/runs/{report.pk}/tables/rows.jsonl")
+    assert answer["Content-Type"] == "application/x-ndjson"
+    assert [tuple(json.loads(line).values()) for line in b"".join(answer).splitlines()] == ROWS
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
+def test_a_report_that_was_removed_is_gone_and_a_table_that_was_left_out_was_never_there(ada, report, suffix):
+    path = f"/runs/{report.pk}/tables"
+    AnalysisRun.objects.update(summary={"detail_is_written": False, "detail_rows": 7_000_000})
+    assert "7,000,000 rows" in problem(ada.get(f"{path}/detail{suffix}"), 409)["detail"]
+    assert "compared with nothing" in problem(ada.get(f"{path}/changes{suffix}"), 409)["detail"]
+    AnalysisRun.objects.update(results_removed_at="2026-03-01T00:00Z", result_folder="")
+    assert "was removed on 01 March 2026" in problem(ada.get(f"{path}/rows{suffix}"), 410)["detail"]
+    assert ada.get(f"/runs/{report.pk}").json()["results_removed_at"] == "2026-03-01T00:00:00Z"
+
+
+def test_what_changed_since_the_run_before_is_paged_and_filtered(ada, report, tmp_path):
+    report_write(tmp_path, report, {"changes": [("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
+                                                ("sales", "dee", "changed", 6, 6, 1, 6, 5, 0, False, True)]})
+    AnalysisRun.objects.update(summary={"changes": {"run": 1, "revision": 3, "added": 0, "removed": 1, "changed": 1}})
+    path = f"/runs/{report.pk}/tables/changes"
+    assert [row["change"] for row in ada.all_of(path, limit=1)] == ["removed", "changed"]
+    (changed,) = ada.all_of(path, change="changed", user="dee")
+    assert (changed["missing_before"], changed["missing_after"]) == (5, 0)
+    problem(ada.get(path, change="nonsense"), 400)
+    problem(ada.get(f"/runs/{report.pk}/tables/rows", change="added"), 400)
+
+
+def test_a_running_run_says_how_long_its_worker_has_been_silent(ada, report):
+    assert ada.get(f"/runs/{report.pk}").json()["silent_seconds"] is None
+    AnalysisRun.objects.update(state=RunState.RUNNING, heartbeat_at=timezone.now() - timedelta(seconds=30))
+    assert 30 <= ada.get(f"/runs/{report.pk}").json()["silent_seconds"] < 40

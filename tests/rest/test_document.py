@@ -59,7 +59,8 @@ def test_every_path_of_the_api_and_of_authzen_is_in_it(document):
     served = {str(pattern.pattern) for pattern in urlpatterns}
     written = {path.removeprefix("/api/v1/").replace("{address}", "<path:address>").replace("{name}", "<path:name>")
                .replace("{number}", "<int:number>").replace("{table}", "<slug:table>")
-               .replace("{generation}", "<slug:generation>") for path in document["paths"]}
+               .replace("{generation}", "<slug:generation>").replace("{analysis}", "<slug:analysis>")
+               for path in document["paths"]}
     assert served - written == {"openapi.json", "docs", "redoc", ""}
     assert {f"/{path}" for path in PATHS.values()} <= document["paths"].keys()
     assert get_resolver().resolve("/api/v1/entities").func.view_class.__name__ == "Entities"
@@ -67,7 +68,8 @@ def test_every_path_of_the_api_and_of_authzen_is_in_it(document):
 
 def test_a_strict_body_is_said_to_be_strict(document):
     schemas = document["components"]["schemas"]
-    for name in ("ChangeSet", "ChangeItem", "Register", "Describe", "NewUser", "UserChange", "Activate", "Start"):
+    for name in ("ChangeSet", "ChangeItem", "Register", "Describe", "NewUser", "UserChange", "Activate", "Start", "MakePlan",
+                 "Copy", "CloseGap", "Keep", "Apply", "Discard"):
         assert schemas[name]["additionalProperties"] is False, name
 
 

@@ -15,6 +15,9 @@ from schemathesis.specs.openapi import checks
 from analytics.models import AnalysisRun
 from authzconsole.tokens import token_create
 from authzconsole.wsgi import application
+from grants.models import Plan
+from grants.plans.origins import plan_of_changes
+from tests.authors import at
 from tests.cast import SETUP, house
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -41,6 +44,7 @@ def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "Redis does not answer")
     house()
     AnalysisRun.objects.create(pk=1, analysis="delete-readiness", options={})
+    plan_of_changes(author=SETUP, grant=[("user:out", at("dataset:sales.orders"), "READ")])
     secret = token_create(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
     return {"Authorization": f"Bearer {secret}"}
 
@@ -85,7 +89,11 @@ def _name_what_there_is(case):
     """Made-up addresses and names are never those of this house."""
     name = "operators" if "/groups" in case.path else "ned"
     known = {"address": "dataset:sales.orders", "entity": "dataset:sales.orders", "principal": "user:ned", "user": "ned",
-             "group": "operators", "name": name, "number": 1, "table": "rows", "generation": "final", "creator": "dee"}
+             "group": "operators", "name": name, "number": 1, "table": "rows", "generation": "final",
+             "analysis": "visibility", "creator": "dee"}
+    if "/plans" in case.path or "/forecasts" in case.path:
+        known |= {"number": Plan.objects.latest("pk").pk, "namespace": "namespace:sales", "source": "user:ned",
+                  "target": "user:dee"}
     for part in (case.path_parameters, case.query, case.body):
         if isinstance(part, dict) or hasattr(part, "keys"):
             for member in set(part) & set(known):

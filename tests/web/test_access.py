@@ -36,9 +36,14 @@ PAGES = [
     ("/register?parent=namespace:sales", 200, 403, 404, 404, 404, 404),
     ("/suggest/principals?principal=n", 200, 200, 404, 404, 404, 404),
     ("/analyses/", 200, 200, 404, 404, 404, 404),
+    ("/analyses/nightly/visibility", 200, 403, 404, 404, 404, 404),
+    ("/analyses/nightly/nothing", 404, 403, 404, 404, 404, 404),
     ("/analyses/{run}/", 200, 200, 404, 404, 404, 404),
     ("/analyses/{run}/missing", 303, 303, 404, 404, 404, 404),
-    ("/analyses/{run}/rows.csv", 303, 303, 404, 404, 404, 404),
+    ("/analyses/{run}/tables/changes", 303, 303, 404, 404, 404, 404),
+    ("/analyses/{run}/tables/nothing", 404, 404, 404, 404, 404, 404),
+    ("/analyses/{run}/tables/rows.csv", 303, 303, 404, 404, 404, 404),
+    ("/analyses/{run}/tables/rows.xls", 404, 404, 404, 404, 404, 404),
     ("/analyses/0/", 404, 404, 404, 404, 404, 404),
     ("/nowhere", 404, 404, 404, 404, 404, 404),
 ]
@@ -54,6 +59,7 @@ WRITES = [
     ("/register", 403, 404, 404, 404),
     ("/analyses/start", 403, 404, 404, 404),
     ("/analyses/{run}/cancel", 403, 404, 404, 404),
+    ("/analyses/nightly/visibility", 403, 404, 404, 404),
 ]
 
 

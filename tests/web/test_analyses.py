@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from analytics.analyses import analysis_named
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshot import arrow_schema
 from grants.journal import current_revision
+from tests.reports import report_write
 
 ANALYSIS = "delete-readiness"
 
@@ -165,16 +167,16 @@ def test_a_detail_that_was_left_out_says_where_it_is_to_be_had(report, browse):
 
 
 def test_the_report_can_be_downloaded_as_csv(report, browse):
-    response = browse("aud").get(f"/analyses/{report.pk}/rows.csv")
+    response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
     lines = list(csv.reader(io.StringIO(response.getvalue().decode())))
     assert lines[0] == ["namespace", "user", "required", "held", "missing", "ready"]
     assert lines[1:] == [[str(value).lower() if isinstance(value, bool) else str(value) for value in row] for row in ROWS["rows"]]
-    assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}.csv"'
+    assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}-rows.csv"'
 
 
 def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
-    for url in ("", "?namespace=hr", "missing?namespace=hr&user=dee", "rows.csv"):
+    for url in ("", "?namespace=hr", "missing?namespace=hr&user=dee", "tables/rows.csv"):
         response = browse("aud").get(f"/analyses/{report.pk}/{url}", follow=True)
         assert response.status_code == 200 and "run the analysis again" in response.content.decode()
     assert browse("aud").get("/").context["namespaces"]["rows"][0]["report"] is None
@@ -191,7 +193,7 @@ def test_one_damaged_file_takes_no_page_down(table, report, browse, htmx, tmp_pa
     for part in ("namespaces", "rows"):
         text = client.get(f"/analyses/{report.pk}/", headers=htmx(part)).content.decode()
         assert f'id="{part}"' in text and "Nobody holds ADMIN in any namespace" not in text and "No namespace is live" not in text
-    download = client.get(f"/analyses/{report.pk}/rows.csv")
+    download = client.get(f"/analyses/{report.pk}/tables/rows.csv")
     assert download.status_code == (200 if table == "namespaces" else 303)
     for url in ("/", "/entities/namespace:hr"):
         response = client.get(url)
@@ -213,7 +215,7 @@ def test_a_download_is_kept_by_nobody_and_computed_by_no_spreadsheet(report, bro
     columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
     pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
                    tmp_path / report.result_folder / "rows" / "part-0.parquet")
-    response = browse("aud").get(f"/analyses/{report.pk}/rows.csv")
+    response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
     assert "no-store" in response.headers["Cache-Control"]
     lines = list(csv.reader(io.StringIO(response.getvalue().decode(), newline="")))
     assert [line[1] for line in lines[1:]] == ["'=1+1", "'+1", "'-1", "'@sum", "'\tx", "'\rx", "a=b"]
@@ -267,5 +269,98 @@ def test_a_report_without_a_page_of_its_own_shows_its_figures_and_its_rows(cast,
     assert "core to final" in text and "12,345" in text and "answers gained" in text and "4,000" in text
     part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
     assert [row[0][0] for row in part.context["table"]["rows"]] == ["ned", "dee"] and "<html" not in part.content.decode()
-    lines = browse("aud").get(f"/analyses/{run.pk}/rows.csv").getvalue().decode().splitlines()
+    lines = browse("aud").get(f"/analyses/{run.pk}/tables/rows.csv").getvalue().decode().splitlines()
     assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]
+
+
+CHANGES = [("hr", "dee", "changed", 2, 2, 0, 0, 2, 2, False, True),
+           ("sales", "ned", "added", None, 6, None, 6, None, 0, None, True),
+           ("sales", "old", "removed", 1, None, 0, None, 1, None, False, None)]
+
+
+@pytest.fixture
+def compared(report, tmp_path):
+    """The report with its changes since an earlier one."""
+    report.summary = SUMMARY | {"changes": {"run": 77, "revision": 0, "added": 1, "removed": 1, "changed": 1}}
+    report.save()
+    report_write(tmp_path, report, {"changes": CHANGES})
+    return report
+
+
+def test_a_report_says_what_changed_since_the_run_before_and_leads_to_the_rows(compared, browse):
+    page = browse("aud").get(f"/analyses/{compared.pk}/").content.decode()
+    assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in page
+    assert f'href="/analyses/{compared.pk}/tables/changes"' in page and f'href="/analyses/{compared.pk}/tables/detail"' in page
+    shown = browse("aud").get(f"/analyses/{compared.pk}/tables/changes")
+    assert [row[2][0] for row in shown.context["table"]["rows"]] == ["changed", "added", "removed"]
+    assert [[cell[0] for cell in row[3:]] for row in shown.context["table"]["rows"]] == [
+        ["2", "0", "2", "no → yes"], ["6", "6", "0", "yes"], ["1", "0", "1", "no"]]
+    assert 'href="/entities/namespace:hr"' in shown.content.decode()
+
+
+@pytest.mark.parametrize(("revision", "says"), [
+    (0, "Nothing changed since run 77, which looked at the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
+])
+def test_a_report_that_is_the_same_says_so(revision, says, report, browse):
+    revision += report.revision
+    report.summary = SUMMARY | {"changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}}
+    report.save()
+    assert says.replace("-1", str(revision)) in browse("aud").get(f"/analyses/{report.pk}/").content.decode()
+
+
+@pytest.mark.parametrize(("query", "users"), [
+    ("change=added", ["ned"]), ("change=nonsense", ["dee", "ned", "old"]), ("user=E", ["dee", "ned"]),
+    ("namespace=sal&ready_before=no", ["old"]), ("sort=-missing_before", ["dee", "old", "ned"]),
+    ("page=99", ["dee", "ned", "old"]),
+    ("user=%27%20OR%201=1", []),
+])
+def test_any_table_is_filtered_and_its_download_with_it(query, users, compared, browse, htmx):
+    client, url = browse("aud"), f"/analyses/{compared.pk}/tables/changes"
+    part = client.get(f"{url}?{query}", headers=htmx("rows"))
+    assert [row[1][0] for row in part.context["table"]["rows"]] == users and "<html" not in part.content.decode()
+    for title, url in part.context["table"]["downloads"]:
+        body = client.get(url).getvalue()
+        found = {"CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
+                 "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
+                 "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist()}[title](body)
+        assert sorted(found) == sorted(users)
+
+
+@pytest.mark.parametrize(("query", "users"), [("", ["dee", "dee", "ned", "zed"]), ("namespace=sales&ready=yes", ["ned", "zed"]),
+                                              ("user=d&sort=-user&page=7", ["dee", "dee", "ned", "zed"])])
+def test_a_filtered_report_is_downloaded_as_it_is_filtered(query, users, report, browse):
+    client = browse("aud")
+    for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["rows"]["downloads"]:
+        response = client.get(url)
+        assert "attachment" in response.headers["Content-Disposition"] and "no-store" in response.headers["Cache-Control"]
+        body = response.getvalue()
+        assert [name for name in ("dee", "ned", "zed") if name.encode() in body] == sorted(set(users))
+
+
+def test_the_detail_has_a_page_and_files_of_its_own(report, browse):
+    client = browse("aud")
+    assert client.get(f"/analyses/{report.pk}/tables/detail?entity=salaries").context["table"]["total"] == 1
+    lines = client.get(f"/analyses/{report.pk}/tables/detail.csv").getvalue().decode().splitlines()
+    assert lines[1] == "hr,dee,dataset:hr.salaries"
+
+
+@pytest.mark.parametrize("extension", ["csv", "jsonl", "parquet"])
+def test_files_are_for_administrators_and_auditors(report, browse, extension):
+    url = f"/analyses/{report.pk}/tables/rows.{extension}"
+    assert [browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")] == [200, 200, 404, 404, 404]
+    assert browse("ada").post(url).status_code == 405
+
+
+def test_a_report_that_was_removed_says_so_wherever_it_is_asked_for(compared, browse):
+    AnalysisRun.objects.update(results_removed_at=timezone.now(), result_folder="")
+    for url in ("", "tables/changes", "tables/rows.csv", "missing?namespace=hr&user=dee"):
+        response = browse("aud").get(f"/analyses/{compared.pk}/{url}", follow=True)
+        assert response.status_code == 200, url
+        assert f"The report of run {compared.pk} was removed on" in response.content.decode(), url
+
+
+def test_a_table_costs_the_same_queries_however_long_it_is(compared, browse, django_assert_num_queries):
+    client = browse("aud")
+    for url in ("tables/changes", "tables/changes?user=e&sort=user", "tables/rows.csv"):
+        with django_assert_num_queries(3):
+            client.get(f"/analyses/{compared.pk}/{url}")

@@ -21,7 +21,7 @@ PAGES = {
     "/search?q=sales": 5,
     "/suggest/principals?principal=e": 4,
     "/lifecycle/delete/namespace:sales": 10,
-    "/analyses/": 5,
+    "/analyses/": 6,
 }
 
 

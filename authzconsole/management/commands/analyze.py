@@ -36,6 +36,9 @@ class Command(BaseCommand):
             chosen = options_checked(analysis, {option: options[option] or "" for option in OPTIONS})
             for path in filter(None, (output, detail)):
                 export_check(path)
+            if output is not None and detail is not None and _is_one_file(output, detail):
+                raise AnalysisError(f"--output and --detail are the same file, {output}: the second would replace the first; "
+                                    f"name two")
             self._run(analysis, chosen, output, detail)
         except (AnalysisError, StorageError) as error:
             raise CommandError(str(error)) from error
@@ -68,6 +71,11 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
         if is_cut:
             self.stdout.write(f"… only the first {MOST_LINES} are shown; --output FILE writes all rows.")
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    """By whatever names: of a file that there is not yet, its folder may be reached in several ways."""
+    return one.resolve() == other.resolve() or one.exists() and other.exists() and one.samefile(other)
 
 
 def _shown(value: object) -> str:

@@ -1,6 +1,7 @@
 """AuthZEN evaluation requests, one a line, in; one answer a line, out, in order."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -22,6 +23,14 @@ class Command(BaseCommand):
         parser.add_argument("file", nargs="?", default="-", help="a file of requests, or - for standard input")
 
     def handle(self, *, file, **options):
+        try:
+            self._answer_all(file)
+            self.stdout.flush()
+        except BrokenPipeError:
+            # whoever read the answers has enough; what is still held for them goes nowhere, and without a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def _answer_all(self, file: str) -> None:
         generation = active_generation().name
         with _opened(file) as stream:
             lines = lines_of(stream)

@@ -4,7 +4,10 @@
 EXECUTE out, as written.
 """
 
+from types import MappingProxyType
+
 from entities.vocabulary import Privilege
+from grants.policies.deletion import NamespaceDeletion, OneMissing
 from grants.policies.expressions import Always, Given, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
@@ -166,4 +169,12 @@ CORE = Generation(
     deleting_removes_grants=True,
     lifecycle_source=Source("001", "Authorization policies", "column Resultant Privileges",
                             "deleting an entity removes the grants on it"),
+    deletion=NamespaceDeletion(
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.PASSED_OVER,
+        # deleting an application asks for ADMIN on the application, and its programs go with it
+        asks_of=MappingProxyType({"program": on(Scope.APPLICATION, ADMIN)}),
+        source=Source("001", "Core policies",
+                      "Delete all deletes all entities the user has privileges for and shows errors for the ones not deleted",
+                      "of what remains the document says nothing more: the namespace stands as long as something live is in it"),
+    ),
 )

@@ -5,6 +5,7 @@ row with a single requirement holds in both columns.
 """
 
 from entities.vocabulary import ANY, Privilege
+from grants.policies.deletion import NamespaceDeletion, OneMissing
 from grants.policies.expressions import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
@@ -157,4 +158,8 @@ EXISTING = Generation(
     deleting_removes_grants=True,
     lifecycle_source=Source("003", "Existing", "not named",
                             "as CDAP 3.5 to 4.2 did: the creator receives everything, deleting removes the grants"),
+    deletion=NamespaceDeletion(
+        begins=has(ADMIN), asks=ADMIN_NAMESPACE, one_missing=OneMissing.STOPS,
+        source=Source("003", "Namespaces", "Delete", "ADMIN on the namespace is all that the row asks for, so everything goes"),
+    ),
 )

@@ -5,6 +5,7 @@ document's summary decides.
 """
 
 from entities.vocabulary import ANY, Privilege
+from grants.policies.deletion import NamespaceDeletion, OneMissing
 from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
@@ -174,4 +175,10 @@ FINAL = Generation(
     creator_receives=(),
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected"),
+    deletion=NamespaceDeletion(
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.STOPS,
+        source=Source("002", "Namespaces", "Delete",
+                      "lack of the privileges may result in an inconsistent state for the namespace: some entities may get "
+                      "cleaned up while entities with insufficient privileges will remain"),
+    ),
 )

@@ -4,6 +4,7 @@ Each entity stands alone. A blank Proposed cell beside a filled Existing one mea
 """
 
 from entities.vocabulary import ANY, Privilege
+from grants.policies.deletion import NamespaceDeletion, OneMissing
 from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
@@ -142,4 +143,8 @@ PROPOSED = Generation(
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected",
                             "003 is silent; its Proposed column is the model that 002 describes"),
+    deletion=NamespaceDeletion(
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.STOPS,
+        source=Source("003", "Namespaces", "Delete", "as in 002, whose note on an inconsistent state speaks of the same model"),
+    ),
 )

@@ -1,0 +1,115 @@
+"""What would happen: the deletion of a namespace by one person, foretold type by type."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.callers import check_oversees
+from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of
+from authzconsole.rest.describing import described
+from authzconsole.rest.endpoint import Endpoint
+from authzconsole.rest.fields import AddressText, NameText, Word
+from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
+from authzconsole.rest.policies import SourceSerializer
+from grants.active import active_generation
+from grants.deletion import DeletionForecast, Step, StepOutcome, Verdict, deletion_forecast, not_deletable
+from grants.policies.catalogue import GENERATIONS
+
+TAG = "Forecasts"
+
+
+class StepSerializer(serializers.Serializer):
+    """The live entities of one type, or of the few that go together, in the order in which the platform deletes."""
+
+    kinds = serializers.DictField(child=serializers.IntegerField(), help_text="Live entities by kind.")
+    live = serializers.IntegerField()
+    missing = serializers.IntegerField(help_text="Of them, how many the person may not delete.")
+    gone = serializers.IntegerField()
+    remains = serializers.IntegerField()
+    outcome = serializers.ChoiceField([str(outcome) for outcome in StepOutcome])
+
+
+class HeirsSerializer(serializers.Serializer):
+    """Who holds a privilege on what would be gone, and has access at once where an address is recreated."""
+
+    privilege = serializers.ChoiceField(PRIVILEGES)
+    users = serializers.IntegerField()
+    groups = serializers.IntegerField()
+    grants = serializers.IntegerField()
+
+
+class DeletionForecastSerializer(serializers.Serializer):
+    namespace = serializers.CharField()
+    user = serializers.CharField()
+    generation = serializers.ChoiceField(list(GENERATIONS))
+    verdict = serializers.ChoiceField([str(verdict) for verdict in Verdict])
+    sentence = serializers.CharField()
+    source = SourceSerializer(help_text="Where it was read how such a deletion goes.")
+    live = serializers.IntegerField(help_text="Live entities, the namespace itself among them.")
+    gone = serializers.IntegerField()
+    remains = serializers.IntegerField()
+    namespace_goes = serializers.BooleanField()
+    steps = StepSerializer(many=True)
+    grants_removed = serializers.IntegerField(help_text="Grants that go with what is deleted.")
+    grants_kept = serializers.IntegerField(help_text="Grants that stay on what is deleted: ghosts.")
+    heirs = HeirsSerializer(many=True)
+    heirs_users = serializers.IntegerField()
+    heirs_groups = serializers.IntegerField()
+    ghosts = GrantedSerializer(many=True, help_text="The first of the grants kept, by address.")
+    missing = serializers.IntegerField(help_text="Live entities that the person may not delete.")
+    items = serializers.ListField(child=serializers.CharField(), help_text="Those entities, a page of them.")
+    next = serializers.CharField(allow_null=True)
+
+
+class DeletionQuery(PageQuery):
+    namespace = AddressText(help_text="A live namespace.")
+    user = NameText(help_text="Who deletes it.")
+    generation = Word(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+
+
+EXAMPLE = {
+    "namespace": "namespace:sales", "user": "alice", "generation": "final", "verdict": "inconsistent",
+    "sentence": "An inconsistent state: it stops at the datasets, of which 1 may not be deleted.",
+    "source": {"seed": "002", "table": "Namespaces", "row": "Delete"}, "live": 6, "gone": 2, "remains": 4,
+    "namespace_goes": False, "grants_removed": 0, "grants_kept": 3, "heirs_users": 1, "heirs_groups": 0,
+    "steps": [{"kinds": {"application": 1, "program": 1}, "live": 2, "missing": 0, "gone": 2, "remains": 0, "outcome": "goes"},
+              {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"}],
+    "heirs": [{"privilege": "ADMIN", "users": 1, "groups": 0, "grants": 3}],
+    "ghosts": [{"principal": "user:alice", "entity": "application:sales.shop", "privilege": "ADMIN"}],
+    "missing": 1, "items": ["dataset:sales.customers"], "next": None,
+}
+
+
+class DeletionForecasts(Endpoint):
+    queries = {"GET": DeletionQuery}
+
+    @described("forecasts_deletion", TAG, "Foretell the deletion of a namespace",
+               "If this user deleted it now: what goes and what remains, type by type, and what the grants on it become. Nothing "
+               "is deleted. 409 where that is no live namespace. For administrators and auditors.",
+               query=DeletionQuery, answers={200: DeletionForecastSerializer}, example=EXAMPLE, errors=[409])
+    def get(self, request: Request) -> Response:
+        check_oversees(request)
+        asked = self.asked
+        named = asked.get("generation")
+        generation = GENERATIONS[named] if named else active_generation()
+        forecast = deletion_forecast(asked["namespace"], asked["user"], generation)
+        page = page_of([Part(not_deletable(asked["namespace"], asked["user"], generation), ("kind", "key"))], str, asked=asked,
+                       of=list_identity("forecast", asked))
+        return Response(_forecast_as_json(forecast) | page)
+
+
+def _forecast_as_json(forecast: DeletionForecast) -> dict:
+    numbers = ("live", "gone", "remains", "namespace_goes", "grants_removed", "grants_kept", "heirs_users", "heirs_groups",
+               "missing", "user", "sentence")
+    return {name: getattr(forecast, name) for name in numbers} | {
+        "namespace": str(forecast.namespace), "generation": forecast.generation.name, "verdict": str(forecast.verdict),
+        "source": forecast.generation.deletion.source.as_json(), "steps": list(map(_step_as_json, forecast.steps)),
+        "heirs": [{"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
+                  for row in forecast.heirs],
+        "ghosts": [{"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege)}
+                   for item in forecast.ghosts]}
+
+
+def _step_as_json(step: Step) -> dict:
+    return {"kinds": dict(step.kinds), "live": step.live, "missing": step.missing, "gone": step.gone, "remains": step.remains,
+            "outcome": str(step.outcome)}

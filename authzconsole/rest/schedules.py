@@ -1,0 +1,112 @@
+"""Which analyses run every night, when and with what."""
+
+import re
+from datetime import time
+
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.models import Schedule
+from analytics.schedules import schedule_change, schedule_named, schedules_of_all
+from authzconsole.rest.callers import author_of, check_administers, check_oversees
+from authzconsole.rest.describing import ETAG, IF_MATCH_OPTIONAL, described, in_path
+from authzconsole.rest.endpoint import Endpoint
+from authzconsole.rest.etags import check_match, etag_of
+from authzconsole.rest.fields import Flag, Shape, Text, Word, reason_text
+from grants.policies.catalogue import GENERATIONS
+
+TAG = "Analyses"
+ANALYSIS_PATH = in_path("analysis", f"One of {', '.join(ANALYSES)}.")
+TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
+
+
+class ScheduleSerializer(serializers.Serializer):
+    analysis = serializers.ChoiceField(list(ANALYSES))
+    on = serializers.BooleanField()
+    at = serializers.RegexField(TIME_FORMAT, help_text="The time of the day in UTC, to the minute.")
+    options = serializers.DictField(child=serializers.CharField(), help_text="What it runs with; without a generation the one "
+                                                                             "that is active that night.")
+
+
+class SchedulesSerializer(serializers.Serializer):
+    items = ScheduleSerializer(many=True)
+
+
+class MinuteText(serializers.RegexField):
+    def __init__(self, **options):
+        super().__init__(TIME_FORMAT, trim_whitespace=False, **options)
+        self.error_messages["invalid"] = "this must be a time such as 02:30, in UTC"
+
+    def to_internal_value(self, data):
+        if not isinstance(data, str):
+            raise serializers.ValidationError("this must be a string")
+        # the validator's `$` lets a line break pass
+        if not re.fullmatch(TIME_FORMAT, data) or data.endswith("\n"):
+            self.fail("invalid")
+        return data
+
+
+class SwitchSerializer(Shape):
+    on = Flag(help_text="Whether it runs every night.")
+    at = MinuteText(required=False, help_text="The time of the day in UTC; as it was unless given.")
+    generation = Word(choices=list(GENERATIONS), required=False, help_text="Each night the active one unless given.")
+    to_generation = Word(choices=list(GENERATIONS), required=False)
+    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
+    reason = reason_text()
+
+
+EXAMPLE = {"analysis": "delete-readiness", "on": True, "at": "02:30", "options": {"generation": "final"}}
+
+
+class Schedules(Endpoint):
+    @described("schedules_list", TAG, "List the nightly runs",
+               "Each analysis, whether it runs every night and when. Off until switched on. For administrators and auditors.",
+               answers={200: SchedulesSerializer}, example={"items": [EXAMPLE]})
+    def get(self, request: Request) -> Response:
+        check_oversees(request)
+        return Response({"items": list(map(_as_json, schedules_of_all()))})
+
+
+class OneSchedule(Endpoint):
+    @described("schedules_retrieve", TAG, "Read when an analysis runs by itself", "For administrators and auditors.",
+               answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404], parameters=[ANALYSIS_PATH, ETAG])
+    def get(self, request: Request, analysis: str) -> Response:
+        check_oversees(request)
+        return _response(_schedule(analysis))
+
+    @described("schedules_change", TAG, "Switch a nightly run on or off",
+               "The options are replaced by those that are sent. A run that the schedule asked for says `scheduled`.",
+               sends=SwitchSerializer, sent={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
+               answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404, 412],
+               parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
+    def put(self, request: Request, analysis: str) -> Response:
+        check_administers(request)
+        schedule = _schedule(analysis)
+        sent = self.body(SwitchSerializer)
+        check_match(request, _etag(schedule), is_required=False)
+        at = time.fromisoformat(sent["at"]) if "at" in sent else schedule.at
+        options = {name: sent[name] for name in ("generation", "to_generation", "namespace") if name in sent}
+        schedule_change(author=author_of(request, sent["reason"]), analysis=analysis, is_on=sent["on"], at=at, options=options)
+        return _response(_schedule(analysis))
+
+
+def _schedule(analysis: str) -> Schedule:
+    try:
+        return schedule_named(analysis)
+    except AnalysisError:
+        raise Http404 from None
+
+
+def _response(schedule: Schedule) -> Response:
+    return Response(_as_json(schedule), headers={"ETag": _etag(schedule)})
+
+
+def _etag(schedule: Schedule) -> str:
+    return etag_of(*_as_json(schedule).values())
+
+
+def _as_json(schedule: Schedule) -> dict:
+    return {"analysis": schedule.analysis, "on": schedule.is_on, "at": f"{schedule.at:%H:%M}", "options": schedule.options}

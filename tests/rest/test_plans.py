@@ -1,0 +1,154 @@
+"""Plans and the forecast through REST: made, read, applied, refused, undone; by whom, and for whom they are nothing."""
+
+import pytest
+
+from entities.services import entities_ensure
+from grants.engine import check
+from grants.journal import current_revision
+from grants.models import Plan
+from grants.plans.origins import plan_of_changes
+from grants.policies.question import Question
+from grants.services import grants_change
+from tests.authors import at, everything, held
+from tests.cast import SETUP
+from tests.reports import done_run
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "dataset:sales.orders"
+ITEMS = {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
+         "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}]}
+READ_OF = ["", "/items", "/principals"]
+DECIDE = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
+
+
+@pytest.fixture
+def plan(cast):
+    return plan_of_changes(author=SETUP, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
+                           revoke=[("user:ned", at(ORDERS), "ADMIN")])
+
+
+@pytest.mark.parametrize("rest", READ_OF)
+def test_overseers_read_a_plan_and_nobody_else(by_session, plan, rest):
+    path = f"/plans/{plan.pk}{rest}"
+    assert [by_session(name).get(path).status_code for name in ("ada", "aud", "ned", "out", "")] == [200, 200, 403, 403, 401]
+    for number in (0, plan.pk + 1, 10**30):
+        problem(by_session("aud").get(f"/plans/{number}{rest}"), 404)
+        problem(by_session("ned").get(f"/plans/{number}{rest}"), 403)
+
+
+@pytest.mark.parametrize("verb", DECIDE)
+def test_administrators_decide_and_nobody_else(by_session, by_token, plan, verb):
+    before = held()
+    for name in ("aud", "ned", "out"):
+        problem(by_session(name).post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
+    problem(by_token("ada", "read", "decide").post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
+    assert held() == before and Plan.objects.get(pk=plan.pk).is_proposed
+    problem(by_session("ada").post(f"/plans/{plan.pk + 1}{verb}", DECIDE[verb]), 404)
+
+
+def test_a_plan_from_a_change_set_to_its_undoing(ada):
+    before = held()
+    made = ada.post("/plans", ITEMS | {"title": "Orders to out"})
+    assert made.status_code == 201 and made["Location"] == f"/api/v1/plans/{made.json()['number']}"
+    path = made["Location"].removeprefix("/api/v1")
+    assert held() == before and made.json()["title"] == "Orders to out"
+    assert made.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0, "stranded_none": 1,
+                                     "stranded_one": 0}
+    detail = ada.get(path).json()
+    assert (detail["state"], detail["stale"], detail["stranded"]) == ("proposed", "", [{"entity": ORDERS, "admins": 0}])
+    assert [(i["verb"], i["privilege"]) for i in ada.all_of(f"{path}/items", limit=2)] == [
+        ("grant", "READ"), ("grant", "WRITE"), ("revoke", "ADMIN")]
+    assert [(p["principal"], p["gains"], p["losses"]) for p in ada.all_of(f"{path}/principals", limit=1)] == [
+        ("user:ned", [], [{"privilege": "ADMIN", "kind": "dataset", "entities": 1}]),
+        ("user:out", [{"privilege": "READ", "kind": "dataset", "entities": 1},
+                      {"privilege": "WRITE", "kind": "dataset", "entities": 1}], [])]
+    problem(ada.post(f"{path}/apply"), 400)
+    problem(ada.post(f"{path}/inverse"), 409)
+    applied = ada.post(f"{path}/apply", {"reason": "quarterly close"}).json()
+    assert (applied["state"], applied["decided_by"], applied["reason"]) == ("applied", "ada", "quarterly close")
+    assert ("user:out", ORDERS, "WRITE") in held()
+    for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
+        assert "was applied already" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
+    inverse = ada.post(f"{path}/inverse")
+    assert inverse.status_code == 201 and inverse.json()["inverse_of"] == made.json()["number"]
+    assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back"}).status_code == 200
+    assert held() == before
+    listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
+    assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
+
+
+def test_a_stale_plan_is_a_conflict_and_is_made_anew(ada, plan):
+    grants_change(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
+    before = everything()
+    refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
+    assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
+    assert "make the plan anew" in refused["detail"] and everything() == before
+    assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
+    renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
+    assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
+    assert ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x"}).status_code == 200
+
+
+def test_every_fault_of_a_change_set_is_named_and_no_plan_is_made(ada):
+    bad = {"grant": [*ITEMS["grant"], {"principal": "user:nobody", "entity": ORDERS, "privileges": ["READ"]},
+                     {"principal": "user:out", "entity": "dataset:x", "privileges": ["READ"]}]}
+    errors = problem(ada.post("/plans", bad), 400)["errors"]
+    assert [(error["list"], error["index"]) for error in errors] == [("grant", 1), ("grant", 2)]
+    problem(ada.post("/plans", {}), 400)
+    problem(ada.post("/plans", {"grant": ITEMS["grant"], "surprise": 1}), 400)
+    assert not Plan.objects.exists()
+
+
+def test_a_gap_is_closed_through_a_plan(ada):
+    asked = {"namespace": "namespace:sales", "user": "grp", "generation": "final"}
+    forecast = ada.get("/forecasts/deletion", **asked).json()
+    assert (forecast["verdict"], forecast["missing"], forecast["next"]) == ("refused", 6, None)
+    made = ada.post("/plans/readiness", asked | {"principal": "group:operators"}).json()
+    assert made["effect"]["grants"] == 6 and made["recipe"] == asked | {"principal": "group:operators"}
+    ada.post(f"/plans/{made['number']}/apply", {"reason": "the operators take over"})
+    assert check(Question("user", "grp", "delete", at("namespace:sales"), "final")).allowed
+    assert ada.get("/forecasts/deletion", **asked).json()["verdict"] == "complete"
+    assert "nothing is missing" in problem(ada.post("/plans/readiness", asked), 409)["detail"]
+    problem(ada.post("/plans/readiness", asked | {"user": "nobody"}), 409)
+    problem(ada.post("/plans/readiness", asked | {"namespace": "namespace:nowhere"}), 409)
+
+
+def test_grants_are_copied_through_a_plan(ada):
+    made = ada.post("/plans/copy", {"source": "user:ned", "target": "group:operators", "within": "namespace:sales"})
+    assert made.status_code == 201 and made.json()["effect"]["grants"] == 6
+    assert "is both" in problem(ada.post("/plans/copy", {"source": "user:ned", "target": "user:ned"}), 409)["detail"]
+
+
+def test_the_forecast_pages_through_what_may_not_be_deleted(by_session):
+    entities_ensure(states={at(f"stream:sales.s{number}"): "live" for number in range(5)})
+    aud, asked = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
+    first = aud.get("/forecasts/deletion", **asked, limit=2).json()
+    assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (5, "inconsistent", 4, 7)
+    assert aud.all_of("/forecasts/deletion", **asked, limit=2) == [f"stream:sales.s{number}" for number in range(5)]
+    assert [step["outcome"] for step in first["steps"] if step["live"]] == ["goes", "goes", "stops", "not reached"]
+    assert first["source"]["seed"] == "002"
+    for wrong in ({"namespace": "namespace:nowhere"}, {"namespace": ORDERS}):
+        problem(aud.get("/forecasts/deletion", **asked | wrong), 409)
+    for wrong in ({"namespace": "x"}, {"user": ""}, {"generation": "newest"}):
+        problem(aud.get("/forecasts/deletion", **asked | wrong), 400)
+
+
+def test_what_people_have_is_kept_through_a_plan(by_session, ada, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    lost = ("out", "dataset:hr.salaries", "drop", True, False)
+    run = done_run(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
+                   revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
+    made = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr"})
+    assert made.status_code == 201 and made.json()["effect"]["grants"] == 1
+    assert made.json()["recipe"]["note"].startswith("It keeps 1 answer that would be lost.")
+    for name in ("aud", "ned"):
+        problem(by_session(name).post("/plans/policy-impact", {"run": run.pk}), 403)
+    for sent, status in (({"run": run.pk + 1}, 404), ({"run": run.pk, "namespace": "namespace:sales"}, 409),
+                         ({"run": run.pk, "namespace": ORDERS}, 400), ({}, 400), ({"run": run.pk, "group": "x"}, 409)):
+        problem(ada.post("/plans/policy-impact", sent), status)
+    other = done_run(tmp_path, {"rows": []}, revision=current_revision())
+    problem(ada.post("/plans/policy-impact", {"run": other.pk}), 409)
+    settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
+    problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)
