@@ -14,7 +14,7 @@ from analytics.spark.law import Fact, Plan, lacking_plan
 from analytics.spark.principals import users_of_principals
 from analytics.spark.schemas import Tables
 from analytics.spark.targets import block_shapes, live_targets
-from analytics.spark.verdicts import COUNTS, EVERYWHERE, HOLDINGS, changes_counted
+from analytics.spark.verdicts import COUNTS, EVERYWHERE, FACTS_APART, HOLDINGS, changes_counted
 from entities.address import containers
 from entities.vocabulary import CONTAINERS, KINDS
 from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
@@ -28,7 +28,7 @@ def blocks(tables: Tables, plan: Plan, targets: DataFrame) -> DataFrame:
     """family, block, kinds, applications, holdings: every block of the targets, also where nobody holds anything."""
     by_principal = reduce(DataFrame.unionByName, _held(tables, plan, targets)).groupBy(
         "family", "block", "principal_type", "principal_id"
-    ).agg(F.collect_set(F.struct("fact", "place")).alias("held"))
+    ).agg(F.collect_list(F.col("fact") * F.lit(FACTS_APART) + F.col("place") - EVERYWHERE).alias("held"))
     holdings = (
         by_principal.join(_users(tables, plan), on=["principal_type", "principal_id"], how="inner")
         .groupBy("family", "block").agg(F.collect_list(F.struct("users", "held")).alias("holdings"))
@@ -181,5 +181,4 @@ def counted(tables: Tables, plan: Plan, targets: DataFrame) -> DataFrame:
     return (
         blocks(tables, plan, targets)
         .select("family", F.inline(count("kinds", "applications", "holdings")))
-        .select("family", F.explode_outer("users").alias("user_id"), "rule", "gained", "lost")
     )

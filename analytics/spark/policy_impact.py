@@ -3,15 +3,14 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.changes import changed_pairs, changes
+from analytics.spark.changes import changed_pairs, changes_by_operation
 from analytics.spark.law import impact_plan
 from analytics.spark.recipe import Recipe
 
 
 def rows(recipe: Recipe) -> DataFrame:
     """tables.IMPACT: one row per user, kind and operation with any change."""
-    found = changes(recipe.tables, impact_plan(recipe.generation, recipe.to_generation))
-    return found.groupBy("user", "kind", "operation").agg(F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
+    return changes_by_operation(recipe.tables, impact_plan(recipe.generation, recipe.to_generation))
 
 
 def operations(recipe: Recipe) -> DataFrame:

@@ -37,7 +37,10 @@ def snapshot_read(spark: SparkSession, uri: str, *, is_little: bool = False) -> 
     return Tables(**{f.name: frames[f.name].coalesce(1) if is_little else frames[f.name] for f in fields(Tables)})
 
 
-def table_write(frame: DataFrame, table: Table, uri: str) -> None:
-    """Write sorted by the table's key; file names follow that order. Replaces what is there."""
+def table_write(frame: DataFrame, table: Table, uri: str, *, is_in_order: bool = False) -> None:
+    """Write sorted by the table's key; file names follow that order. Replaces what is there.
+
+    is_in_order: the rows come so, partition after partition.
+    """
     chosen = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
-    chosen.orderBy(*table.key).write.mode("overwrite").parquet(uri)
+    (chosen if is_in_order else chosen.orderBy(*table.key)).write.mode("overwrite").parquet(uri)

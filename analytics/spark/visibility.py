@@ -3,14 +3,14 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.changes import changed_pairs, changes
+from analytics.spark.changes import changed_pairs, changes_by_namespace
 from analytics.spark.law import visibility_plan
 from analytics.spark.recipe import Recipe
 
 
 def rows(recipe: Recipe) -> DataFrame:
     """tables.VISIBILITY: one row per user, kind and namespace of which the user sees anything."""
-    found = changes(recipe.tables, visibility_plan(recipe.generation))
+    found = changes_by_namespace(recipe.tables, visibility_plan(recipe.generation))
     return found.select("user", "kind", "namespace", F.col("gained").alias("visible"))
 
 

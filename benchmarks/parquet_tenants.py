@@ -1,0 +1,78 @@
+"""Very large tenants as snapshots, written by DuckDB: a few huge namespaces, a few groups with most of the grants.
+
+The same size and seed give the same tenant. Every number in it comes from a hash of its place.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+# of u, uniform in [0, 1): u * u falls on the first of n with a chance of 1 / sqrt(n)
+_HUGE, _LARGE = 4, 2
+_KINDS = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
+_PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many of each; of grants, before those that fall on the same place."""
+
+    entities: int
+    users: int
+    groups: int
+    grants: int
+
+    @property
+    def namespaces(self) -> int:
+        return self.entities // 5_000
+
+    @property
+    def applications(self) -> int:
+        return self.entities // 20
+
+
+def tenant_parquet(folder: Path, size: Size, *, seed: int = 7) -> None:
+    """One folder of Parquet files per table, columns as in analytics.tables."""
+    database = duckdb.connect(config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False})
+    database.execute(f"CREATE MACRO dice(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0")
+    first_application, first_other = 2 + size.namespaces, 2 + size.namespaces + size.applications
+    database.execute(f"""
+        CREATE TABLE applications AS
+        SELECT n AS id, 2 + floor({size.namespaces} * pow(dice(n, 1), {_HUGE}))::BIGINT AS namespace_id
+        FROM range({first_application}, {first_other}) t(n)""")
+    tables = {
+        "entities": f"""
+            SELECT 1::BIGINT AS id, 'instance' AS kind, 'cdap' AS key, NULL::BIGINT AS parent_id, NULL::BIGINT AS namespace_id,
+              NULL::BIGINT AS application_id, 'live' AS state
+            UNION ALL SELECT n, 'namespace', 'ns' || n, 1, n, NULL, 'live' FROM range(2, {first_application}) t(n)
+            UNION ALL SELECT id, 'application', 'ns' || namespace_id || '.app' || id, namespace_id, namespace_id, id, 'live'
+              FROM applications
+            UNION ALL SELECT n, 'program', 'ns' || a.namespace_id || '.app' || a.id || '.workflow.p' || n, a.id, a.namespace_id,
+              a.id, 'live'
+              FROM range({first_other}, {size.entities + 1}) t(n)
+              JOIN applications a ON a.id = {first_application} + floor({size.applications} * dice(n, 2))::BIGINT
+              WHERE dice(n, 3) < 0.25
+            UNION ALL SELECT n, kind, 'ns' || namespace_id || '.' || kind || n, namespace_id, namespace_id, NULL,
+              CASE WHEN dice(n, 4) < 0.02 THEN 'deleted' ELSE 'live' END
+              FROM (SELECT n, list_extract({list(_KINDS)}, 1 + floor({len(_KINDS)} * dice(n, 5))::BIGINT) AS kind,
+                      2 + floor({size.namespaces} * pow(dice(n, 6), {_HUGE}))::BIGINT AS namespace_id
+                    FROM range({first_other}, {size.entities + 1}) t(n) WHERE dice(n, 3) >= 0.25)""",
+        "users": f"SELECT n AS id, 'user' || n AS name FROM range(1, {size.users + 1}) t(n)",
+        "groups": f"SELECT n AS id, 'group' || n AS name FROM range(1, {size.groups + 1}) t(n)",
+        "memberships": f"""
+            SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(dice(n, 20 + k), {_LARGE}))::BIGINT AS group_id
+            FROM range(1, {size.users + 1}) t(n), range(6) s(k) WHERE k < floor(7 * dice(n, 7))""",
+        "grants": f"""
+            SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * dice(n, 8))::BIGINT AS entity_id,
+              list_extract({list(_PRIVILEGES)}, 1 + floor(4 * dice(n, 9))::BIGINT) AS privilege, '' AS reason
+            FROM (SELECT n, CASE WHEN n % 5 < 3 THEN 'user' ELSE 'group' END AS principal_type,
+                    CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * dice(n, 10))::BIGINT
+                      ELSE 1 + floor({size.groups} * pow(dice(n, 11), {_LARGE}))::BIGINT END AS principal_id
+                  FROM range({size.grants}) t(n))""",
+    }
+    for name, query in tables.items():
+        (folder / name).mkdir(parents=True)
+        database.execute(f"COPY ({query}) TO '{folder / name}' (FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES '64MB', "
+                         "OVERWRITE_OR_IGNORE)")
+    database.close()
