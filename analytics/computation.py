@@ -56,7 +56,7 @@ def report_compute(
     progress.stage(RunStage.SNAPSHOT)
     with snapshot_in_use(check=progress.check) as snapshot:
         progress.stage(RunStage.SPARK)
-        spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY,
+        spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
                               patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS))
         progress.watch(spark.sparkContext)
         progress.stage(RunStage.COMPUTING)
@@ -89,5 +89,5 @@ def _output_write(output: Output, recipe: Recipe, folder: str) -> None:
     module, _, function = output.build.partition(":")
     frame = getattr(import_module(module), function)(recipe)
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
-    table_write(frame, output.table, uri)
+    table_write(frame, output.table, uri, is_in_order=output.is_in_order)
     recipe.earlier[output.table.name] = table_read(frame.sparkSession, output.table, uri)

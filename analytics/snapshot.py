@@ -6,18 +6,22 @@ INVARIANT: `_COMPLETE` is written last, nothing without it is ever read, and a s
 is in use holds a lease file, and is not removed while it does.
 """
 
+import io
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 
+import psycopg
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
+from django.db.models import Case, CharField, QuerySet, Value, When
 from pyarrow.fs import FileSelector, FileSystem
 
 from analytics.storage import (
@@ -35,6 +39,7 @@ from entities.models import Entity
 from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
 
 ROWS_A_GROUP = 100_000
+BLOCK_BYTES = 8_000_000
 ROWS_A_FILE = 500_000
 # a lease or an unfinished snapshot that is older belongs to a process that was killed
 ABANDONED_AFTER = timedelta(hours=24)
@@ -116,54 +121,102 @@ def _reading_one_revision() -> Iterator[None]:
 
 def _snapshot_write(filesystem: FileSystem, path: str, check: Callable[[], None]) -> None:
     try:
-        for table, batches in _contents():
+        for table, parts in _contents():
             filesystem.create_dir(f"{path}/{table.name}")
-            _table_write(filesystem, f"{path}/{table.name}", table, batches, check)
+            _table_write(filesystem, f"{path}/{table.name}", table, parts, check)
         filesystem.open_output_stream(f"{path}/_COMPLETE").close()
     except BaseException:
         path_discard(filesystem, path)
         raise
 
 
-def _contents() -> Iterator[tuple[Table, Iterator[tuple]]]:
-    """Each table with its rows in batches of columns."""
+def _contents() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
+    """Each table with the querysets of its rows, values in the order of its columns."""
     active = User.objects.filter(is_active=True, is_principal=True)
     members = User.groups.through.objects.filter(user__is_active=True, user__is_principal=True)
-    yield ENTITIES, _batches(Entity.objects.values_list(*ENTITIES.column_names))
-    yield USERS, _batches(active.values_list("id", "username"))
-    yield GROUPS, _batches(Group.objects.values_list("id", "name"))
-    yield MEMBERSHIPS, _batches(members.values_list("user_id", "group_id"))
-    yield GRANTS, _grant_batches()
+    yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
+    yield USERS, (active.values_list("id", "username"),)
+    yield GROUPS, (Group.objects.values_list("id", "name"),)
+    yield MEMBERSHIPS, (members.values_list("user_id", "group_id"),)
+    privilege = Case(*(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
+                     output_field=CharField())
+    yield GRANTS, tuple(
+        model.objects.annotate(kind=Value(kind), privilege_name=privilege).order_by()
+        .values_list("kind", f"{kind}_id", "content_object_id", "privilege_name", "reason")
+        for kind, model in (("user", UserGrant), ("group", GroupGrant))
+    )
 
 
-def _batches(queryset) -> Iterator[tuple]:
-    rows = queryset.iterator(chunk_size=ROWS_A_GROUP // 10)
-    while batch := list(islice(rows, ROWS_A_GROUP)):
-        yield tuple(zip(*batch, strict=True))
+def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    return _copied(rows, schema) if connection.vendor == "postgresql" else _fetched(rows, schema)
 
 
-def _grant_batches() -> Iterator[tuple]:
-    privileges = {pk: privilege.value for privilege, pk in permission_ids().items()}
-    for kind, model in (("user", UserGrant), ("group", GroupGrant)):
-        columns = (f"{kind}_id", "content_object_id", "permission_id", "reason")
-        for principals, places, permissions, reasons in _batches(model.objects.values_list(*columns)):
-            yield [kind] * len(places), principals, places, [privileges[pk] for pk in permissions], reasons
+def _fetched(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    waiting = rows.iterator(chunk_size=ROWS_A_GROUP // 10)
+    while batch := list(islice(waiting, ROWS_A_GROUP)):
+        columns = zip(zip(*batch, strict=True), schema.types, strict=True)
+        yield pa.record_batch([pa.array(column, data_type) for column, data_type in columns], schema=schema)
 
 
-def _table_write(filesystem: FileSystem, folder: str, table: Table, batches: Iterator[tuple], check) -> None:
+def _copied(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """As CSV, which PostgreSQL writes and Arrow reads several times as fast as Python makes its objects."""
+    statement = psycopg.ClientCursor(connection.connection).mogrify(*rows.query.sql_with_params())
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
+        try:
+            for batch in _read_csv(_CopyFile(copy), schema):
+                for first in range(0, batch.num_rows, ROWS_A_GROUP):
+                    yield batch.slice(first, ROWS_A_GROUP)
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" not in str(error):
+                raise
+
+
+def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # null is written as nothing at all, an empty text as two quotation marks
+    return pa.csv.open_csv(
+        file, read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=schema, null_values=[""], strings_can_be_null=True,
+                                              quoted_strings_can_be_null=False),
+    )
+
+
+class _CopyFile(io.RawIOBase):
+    """A running COPY as a file that is read once."""
+
+    def __init__(self, copy: psycopg.Copy):
+        self._copy, self._left = copy, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        blocks, length = [self._left], len(self._left)
+        while size < 0 or length < size:
+            block = bytes(self._copy.read())
+            if not block:
+                break
+            blocks.append(block)
+            length += len(block)
+        read = b"".join(blocks)
+        size = len(read) if size < 0 else size
+        self._left = read[size:]
+        return read[:size]
+
+
+def _table_write(filesystem: FileSystem, folder: str, table: Table, parts: tuple[QuerySet, ...], check) -> None:
     """Several files, so that Spark reads them side by side; one without rows where the table has none."""
     schema = arrow_schema(table)
     writer, rows_written, files = None, 0, 0
     try:
-        for columns in batches:
+        for batch in chain.from_iterable(_batches(rows, schema) for rows in parts):
             check()
             if writer is None or rows_written >= ROWS_A_FILE:
                 if writer is not None:
                     writer.close()
                 writer, rows_written, files = _writer(filesystem, folder, files, schema), 0, files + 1
-            record = pa.record_batch([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
-            writer.write_batch(record)
-            rows_written += record.num_rows
+            writer.write_batch(batch.cast(schema))
+            rows_written += batch.num_rows
         writer = writer or _writer(filesystem, folder, files, schema)
     finally:
         if writer is not None:

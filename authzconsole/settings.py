@@ -1,6 +1,7 @@
 """Every setting comes from the environment; what is unset gets a default that works on one machine."""
 
 import contextlib
+import json
 import os
 import secrets
 from pathlib import Path
@@ -32,6 +33,27 @@ def _kept_secret() -> str:
     if not kept:
         raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start makes a new key (everybody signs in again)")
     return kept
+
+
+def _spark_conf() -> dict[str, str]:
+    """Further Spark settings by name, from a JSON object; a flag or a number is written as Spark reads it."""
+    said = env.str("SPARK_CONF", default="") or "{}"
+    example = """SPARK_CONF='{"spark.executor.memory": "4g"}'"""
+    try:
+        conf = json.loads(said)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"SPARK_CONF is no JSON ({error}); it is written {example}") from None
+    if not isinstance(conf, dict):
+        raise ImproperlyConfigured(f"SPARK_CONF must be one JSON object, written {example}")
+    own = {"spark.master": "SPARK_MASTER", "spark.driver.memory": "SPARK_DRIVER_MEMORY", "spark.pyspark.python": "PYSPARK_PYTHON"}
+    for name, value in conf.items():
+        if name in own:
+            raise ImproperlyConfigured(f"SPARK_CONF: {name} has a variable of its own, {own[name]}: set that")
+        if not name.startswith("spark.") or not isinstance(value, str | int | float):
+            # by its name alone: its value may be a secret
+            raise ImproperlyConfigured(f"SPARK_CONF: each name must begin with `spark.` and each value be text, a number or "
+                                       f"a flag, and `{name}` is not so; it is written {example}")
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in conf.items()}
 
 
 SECRET_KEY = env.str("SECRET_KEY", default="") or _kept_secret()
@@ -74,6 +96,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "authzconsole.web.seeing.SeeAsMiddleware",
     "authzconsole.web.middleware.BusyDatabaseMiddleware",
 ]
 
@@ -158,6 +181,7 @@ CELERY_BEAT_SCHEDULE = {
 
 SPARK_MASTER = env.str("SPARK_MASTER", default="local[*]")
 SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")
+SPARK_CONF = _spark_conf()
 SNAPSHOT_URI = env.str("SNAPSHOT_URI", default=str(STATE_DIR / "snapshots"))
 SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
 # of each analysis with each choice of options; the newest report stays in any case, and 0 days are no limit

@@ -2,19 +2,29 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
+from authzconsole.web.account_pages import account, account_change, account_password, accounts
 from authzconsole.web.accounts import Password, SignIn, healthz
 from authzconsole.web.analyses import analyses, analysis, analysis_cancel, analysis_start
 from authzconsole.web.changes import grant, revoke
+from authzconsole.web.closing import new_from_answer
+from authzconsole.web.compared import compare, leaving
 from authzconsole.web.downloads import table_file
 from authzconsole.web.entity import entity_page
 from authzconsole.web.finding import search_page, suggest_principals
 from authzconsole.web.forecast import forecast_page
 from authzconsole.web.home import home
+from authzconsole.web.journal import journal, journal_file, journal_proof
 from authzconsole.web.lifecycle import describe, lifecycle, lifecycle_new
+from authzconsole.web.memberships import membership
+from authzconsole.web.people import people, person_add
+from authzconsole.web.person import my_access, person
 from authzconsole.web.plans import apply, discard, new_from_copy, new_from_impact, new_from_readiness, plan, plans, renew, undo
+from authzconsole.web.policies import generation_change, policies
 from authzconsole.web.report_pages import missing
 from authzconsole.web.report_table import report_table
 from authzconsole.web.schedules import schedule
+from authzconsole.web.seeing import see_as
+from authzconsole.web.tokens import token_end, token_new, tokens
 
 # an address comes last: the name of a kerberos principal may hold slashes
 urlpatterns = [
@@ -34,15 +44,36 @@ urlpatterns = [
     path("lifecycle/<slug:verb>/<path:address>", lifecycle, name="lifecycle"),
     path("describe/<path:address>", describe, name="lifecycle-describe"),
     path("forecast/<path:address>", forecast_page, name="forecast"),
+    path("people/", people, name="people"),
+    path("people/add", person_add, name="people-add"),
+    path("people/compare", compare, name="people-compare"),
+    path("people/membership", membership, name="membership"),
+    path("people/see-as", see_as, name="see-as"),
+    path("people/leaving/<path:principal>", leaving, name="person-leaving"),
+    path("people/<path:principal>", person, name="person"),
+    path("my-access", my_access, name="my-access"),
+    path("accounts/", accounts, name="accounts"),
+    path("accounts/tokens/", tokens, name="tokens"),
+    path("accounts/tokens/new", token_new, name="token-new"),
+    path("accounts/tokens/<int:pk>/revoke", token_end, name="token-end"),
+    path("accounts/password/<path:principal>", account_password, name="account-password"),
+    path("accounts/change/<path:principal>", account_change, name="account-change"),
+    path("accounts/<path:principal>", account, name="account"),
     path("plans/", plans, name="plans"),
     path("plans/readiness", new_from_readiness, name="plan-readiness"),
     path("plans/policy-impact/<int:pk>", new_from_impact, name="plan-impact"),
+    path("plans/missing", new_from_answer, name="plan-missing"),
     path("plans/copy", new_from_copy, name="plan-copy"),
     path("plans/<int:pk>/", plan, name="plan"),
     path("plans/<int:pk>/apply", apply, name="plan-apply"),
     path("plans/<int:pk>/discard", discard, name="plan-discard"),
     path("plans/<int:pk>/undo", undo, name="plan-undo"),
     path("plans/<int:pk>/renew", renew, name="plan-renew"),
+    path("policies/", policies, name="policies"),
+    path("policies/<slug:name>/activate", generation_change, name="generation-activate"),
+    path("journal/", journal, name="journal"),
+    path("journal/proof", journal_proof, name="journal-proof"),
+    path("journal.<slug:extension>", journal_file, name="journal-file"),
     path("analyses/", analyses, name="analyses"),
     path("analyses/start", analysis_start, name="analysis-start"),
     path("analyses/nightly/<slug:analysis>", schedule, name="analysis-schedule"),

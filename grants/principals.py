@@ -3,6 +3,7 @@
 INVARIANT: the console keeps at least one active administrator.
 """
 
+import secrets
 from contextlib import contextmanager
 
 from django.contrib.auth.hashers import make_password
@@ -17,6 +18,7 @@ from grants.names import control_fault, name_fault, text_fault
 from grants.outcomes import Outcome
 
 LONGEST_EMAIL_CHARACTERS = 254
+PASSWORD_BYTES = 12
 
 
 def user_add(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
@@ -72,6 +74,18 @@ def user_set_role(*, author: Author, name: str, role: str) -> Outcome:
         User.objects.filter(pk=user.pk).update(role=role)
         change = Change("role-set", principal=str(user), detail=f"from {user.role} to {role}")
         return record(change, f"{user} has the role {role} now; it was {user.role}")
+
+
+def user_renew_password(*, author: Author, name: str) -> str:
+    """A new password in place of the old one, whose sessions end with it. It is returned, and kept only as its hash."""
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    # hashing takes a good part of a second, in which nobody else should wait for the journal
+    hashed = make_password(password)
+    with _recording(author) as record:
+        user = _user(name)
+        User.objects.filter(pk=user.pk).update(password=hashed)
+        record(Change("password-set", principal=str(user)), f"{user} has a new password")
+    return password
 
 
 def group_add(*, author: Author, name: str) -> Outcome:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import Count, F, IntegerField, QuerySet, Value
+from django.db.models import Count, F, IntegerField, Max, QuerySet, Value
 from django.db.models.functions import Collate
 
 from entities.models import Entity
@@ -62,16 +62,20 @@ def principals_named(written: Iterable[str]) -> dict[str, User | Group]:
     return found
 
 
-def holders_of(entity: Entity) -> "Holders":
-    """Everybody who holds a privilege on exactly this entity: users first, then groups, by name."""
-    return Holders(entity)
+def holders_of(entity: Entity, *, find: str = "", is_latest_first: bool = False) -> "Holders":
+    """Everybody who holds a privilege on exactly this entity: users first, then groups, by name.
+
+    find: only those with this in their name. is_latest_first: whoever was granted something last comes first.
+    """
+    return Holders(entity, find, is_latest_first)
 
 
 class Holders(Sequence):
     """The `Holder`s of one entity; a slice is a list. Fits a Paginator."""
 
-    def __init__(self, entity: Entity):
-        self.entity = entity
+    def __init__(self, entity: Entity, find: str = "", is_latest_first: bool = False):
+        self.entity, self._find = entity, find
+        self._order = ("-latest", "place", "name") if is_latest_first else ("place", "name")
 
     def __len__(self) -> int:
         return self._principals().count()
@@ -85,11 +89,15 @@ class Holders(Sequence):
         return iter(self[:])
 
     def _principals(self) -> QuerySet:
-        """(order of the type, name, primary key) of each holder."""
-        on_it = {"content_object": self.entity}
-        users = _distinct(UserGrant.objects.filter(**on_it), 0, "user__username", "user_id")
-        groups = _distinct(GroupGrant.objects.filter(**on_it), 1, "group__name", "group_id")
-        return users.union(groups).order_by("place", "name")
+        """(order of the type, name, primary key, time of the last grant) of each holder."""
+        users = self._of_type(UserGrant, 0, "user__username", "user_id")
+        return users.union(self._of_type(GroupGrant, 1, "group__name", "group_id")).order_by(*self._order)
+
+    def _of_type(self, model: type[UserGrant | GroupGrant], place: int, name: str, principal: str) -> QuerySet:
+        grants = model.objects.filter(content_object=self.entity)
+        if self._find:
+            grants = grants.filter(**{f"{name}__icontains": self._find})
+        return _distinct(grants, place, name, principal).annotate(latest=Max("granted_at"))
 
     def _page(self, rows: list[dict]) -> list[Holder]:
         users = User.objects.in_bulk([row["principal"] for row in rows if row["place"] == 0])

@@ -183,6 +183,8 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
+        # lists of what is held in a block: sorting the rows first takes longer than the lists take memory
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={LOG_SETTINGS}",

@@ -14,6 +14,7 @@ from analytics.services import run_cancel, run_request
 from authzconsole.web.guard import administrators_only, overseers_only
 from authzconsole.web.paging import page_of_sequence
 from authzconsole.web.parameters import text_of
+from authzconsole.web.pictures import report_picture
 from authzconsole.web.readiness import ANALYSIS as READINESS
 from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.report_table import table_parts
@@ -75,6 +76,7 @@ def analysis(request: HttpRequest, pk: int) -> HttpResponse:
     part = target_part(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)
+        context["picture"] = None if part in PARTS else report_picture(run)
     if part in PARTS and run.state == RunState.DONE:
         template = f"analyses/_{'table' if 'table' in context else part}.html"
         template = template if {part, "table"} & context.keys() else "analyses/_unreadable.html"

@@ -6,7 +6,9 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from authzconsole.web.answers import Answer, answer_of
+from authzconsole.web.paging import url_with
 from authzconsole.web.parameters import text_of
+from authzconsole.web.surveys import Glance, glances, is_operation
 from entities.address import Address
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.engine import check
@@ -44,17 +46,21 @@ def ask_section(request: HttpRequest, address: Address, generation: Generation) 
     if not request.user.may_see_all:
         given["subject"] = f"user:{request.user.username}"
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
-    answer, fault = None, ""
-    if given["subject"] and given["operation"]:
-        try:
-            answer = _answered(request, address, given, generation)
-        except (QuestionError, PrincipalError) as error:
-            fault = str(error)
+    answer, each, elsewhere, fault = None, [], [], ""
+    try:
+        if given["subject"] and given["operation"]:
+            answer, elsewhere = _answered(request, address, given, generation), _elsewhere(request, address, given, chosen)
+        elif given["subject"]:
+            each = _each(request, address, given, chosen)
+    except (QuestionError, PrincipalError) as error:
+        fault = str(error)
     return {
         "subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
         "operations": KINDS[address.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
         "members": _members(chosen, address.kind, given), "answer": answer, "fault": fault,
+        "each": each, "permitted": sum(glance.allowed for glance in each), "elsewhere": elsewhere,
+        "plan_fields": [(name, given[name]) for name in FIELDS if given[name]] if answer and answer.missing else [],
         "asked_url": settings.PUBLIC_URL + request.get_full_path() if answer else "",
     }
 
@@ -62,6 +68,22 @@ def ask_section(request: HttpRequest, address: Address, generation: Generation) 
 def _answered(request, address: Address, given: dict, generation: Generation) -> Answer:
     question = question_of(address, given, generation)
     return answer_of(check(question), request.user)
+
+
+def _each(request: HttpRequest, address: Address, given: dict, chosen: str) -> list[Glance]:
+    """Every operation of the kind, for the subject and in the generation that are chosen."""
+    asked = [(operation, question_of(address, given | {"operation": operation, "generation": chosen}, GENERATIONS[chosen]),
+              url_with(request, operation=operation)) for operation in KINDS[address.kind].operations]
+    return glances(asked, request.user)
+
+
+def _elsewhere(request: HttpRequest, address: Address, given: dict, chosen: str) -> list[Glance]:
+    """The same question in every generation; nothing where all say the same by nature."""
+    if not is_operation(address.kind, given["operation"]):
+        return []
+    asked = [(name, question_of(address, given | {"generation": name}, generation), url_with(request, generation=name))
+             for name, generation in GENERATIONS.items()]
+    return glances(asked, request.user, current=chosen)
 
 
 def question_of(address: Address, given: dict, generation: Generation) -> Question:

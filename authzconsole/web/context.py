@@ -17,9 +17,14 @@ class Room:
 
 
 ROOMS = (
-    Room("Namespaces", "home", "namespace", ("home", "entity", "grant", "revoke", "lifecycle", "search", "forecast")),
+    Room("Overview", "home", "namespace", ("home", "entity", "grant", "revoke", "lifecycle", "search", "forecast")),
+    Room("My access", "my-access", "securekey", ("my-access",)),
+    Room("People", "people", "group", ("people", "person", "membership"), is_for_everybody=False),
     Room("Plans", "plans", "plans", ("plan",), is_for_everybody=False),
+    Room("Policies", "policies", "policies", ("policies", "generation")),
     Room("Analyses", "analyses", "analyses", ("analys",), is_for_everybody=False),
+    Room("Journal", "journal", "journal", ("journal",), is_for_everybody=False),
+    Room("Accounts", "accounts", "user", ("account", "token"), is_for_everybody=False),
 )
 
 

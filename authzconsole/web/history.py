@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest
 
-from authzconsole.web.places import principal_named
+from authzconsole.web.places import address_url, principal_named
 from entities.models import Entity
 from grants.models import JournalLine
 from grants.policies.policy import Generation
@@ -19,8 +19,9 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
 
 def history_of(**asked: str) -> dict:
     """The latest lines of which all of this is true. One query."""
-    return {"lines": [_shown(line) for line in journal_lines(**asked)[:MOST_LINES]]}
+    return {"lines": [shown_line(line) for line in journal_lines(**asked)[:MOST_LINES]]}
 
 
-def _shown(line: JournalLine) -> dict:
-    return {"line": line, "principal": principal_named(line.principal) if line.principal else None}
+def shown_line(line: JournalLine) -> dict:
+    return {"line": line, "principal": principal_named(line.principal) if line.principal else None,
+            "place_url": address_url("entity", line.entity) if line.entity else ""}

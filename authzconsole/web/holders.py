@@ -3,7 +3,8 @@
 from django.http import HttpRequest
 
 from authzconsole.web.cells import Held, group_privileges, held_by, held_cells, holder_cells
-from authzconsole.web.paging import page_of_sequence
+from authzconsole.web.paging import page_of_sequence, url_with
+from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import principal_of
 from entities.models import Entity
 from entities.vocabulary import Privilege
@@ -11,15 +12,23 @@ from grants.policies.policy import Generation
 from grants.selectors import Holder, holders_of
 
 ROWS_A_PAGE = 20
+ORDERS = ("latest",)
+# with more than this a filter by name is worth its place
+FEW = 10
 
 
 def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     if not request.user.may_see_all:
         return {"own": _own(request.user, entity)}
-    page = page_of_sequence(request, holders_of(entity), most_rows=ROWS_A_PAGE, name="holders")
+    find, order = text_of(request, "holder", most_characters=150), choice_of(request, "order", ORDERS)
+    holders = holders_of(entity, find=find, is_latest_first=order == "latest")
+    page = page_of_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
     rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
-    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege)}
+    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+            "is_filtered": bool(find) or page.total > FEW,
+            "name_url": url_with(request, order=None, holders=None),
+            "latest_url": url_with(request, order="latest", holders=None)}
 
 
 def _row(holder: Holder, entity: Entity, through: dict, changeable: bool) -> dict:

@@ -1,12 +1,14 @@
-"""The first room: the namespaces that this account may see."""
+"""The first room: the tenant at a glance for who may see all of it, and the namespaces that this account may see."""
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from analytics.models import AnalysisRun
 from analytics.selectors import latest_run
 from authzconsole.web.cells import held_by, held_cells
 from authzconsole.web.counts import kinds_inside, principals_by
+from authzconsole.web.overview import overview_sections, size_of_tenant
 from authzconsole.web.paging import page_of_entities
 from authzconsole.web.parameters import text_of
 from authzconsole.web.places import place_of
@@ -27,14 +29,21 @@ ROWS_A_PAGE = 25
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
-    section = namespaces_section(request, generation)
+    sees_all, part = request.user.may_see_all, target_part(request)
+    entities = size_of_tenant() if sees_all else None
+    run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
+    section = namespaces_section(request, generation, run, counts=not (entities and entities.is_large))
     context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
-               "sees_all": request.user.may_see_all, "instance": instance_address(), "url": request.path}
-    template = "home/_namespaces.html" if target_part(request) == "namespaces" else "home/page.html"
-    return render_page(request, template, context)
+               "sees_all": sees_all, "instance": instance_address(), "url": request.path}
+    if part == "namespaces":
+        return render_page(request, "home/_namespaces.html", context)
+    if sees_all and not section["is_empty"]:
+        context["overview"] = overview_sections(generation, entities, run)
+    return render_page(request, "home/page.html", context)
 
 
-def namespaces_section(request: HttpRequest, generation: Generation) -> dict:
+def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
+    """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
     sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
     shown = ALL if sees_all else shown_to(request.user, generation)
     rows = sorted_by_address(Entity.objects.filter(shown, kind="namespace"))
@@ -42,16 +51,15 @@ def namespaces_section(request: HttpRequest, generation: Generation) -> dict:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
     page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
-    fill = _overseen if sees_all else _own
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
-            **fill(request, page.rows, shown, generation)}
+            "counts": counts,
+            **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown))}
 
 
-def _overseen(request: HttpRequest, entities: list[Entity], shown: Q, generation: Generation) -> dict:
+def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    run = latest_run(ANALYSIS, namespace="", generation=generation.name)
     reports, fault = quoted_summaries(run, [entity.key for entity in entities])
-    inside, principals = kinds_inside(ids, shown), principals_by("namespace", ids)
+    inside, principals = (kinds_inside(ids, shown), principals_by("namespace", ids)) if counts else ({}, {})
     changes = max(0, current_revision() - (run.revision or 0)) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
         {"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
@@ -60,7 +68,7 @@ def _overseen(request: HttpRequest, entities: list[Entity], shown: Q, generation
     ]}
 
 
-def _own(request: HttpRequest, entities: list[Entity], shown: Q, generation: Generation) -> dict:
+def _own(request: HttpRequest, entities: list[Entity], shown: Q) -> dict:
     ids = [entity.pk for entity in entities]
     inside, held = kinds_inside(ids, shown), held_by(request.user, ids)
     return {"rows": [{"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []),

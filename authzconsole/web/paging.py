@@ -93,6 +93,19 @@ def page_of_names(request: HttpRequest, rows: QuerySet, column: str, *, most_row
     )
 
 
+class Rows(Sequence):
+    """A queryset as something that is counted once and sliced."""
+
+    def __init__(self, rows: QuerySet):
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows.count()
+
+    def __getitem__(self, place: slice) -> list:
+        return list(self._rows[place])
+
+
 def page_of_sequence(request: HttpRequest, rows: Sequence, *, most_rows: int, name: str) -> Page:
     """A numbered page of anything that can be counted and sliced; the number stands in the URL as `name`. Starts at 1."""
     number, total = page_number(request, name), len(rows)

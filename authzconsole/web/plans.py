@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -12,7 +11,7 @@ from analytics.analyses import AnalysisError
 from analytics.regrants import plan_of_impact
 from analytics.storage import StorageError
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
-from authzconsole.web.paging import page_of_sequence
+from authzconsole.web.paging import Rows, page_of_sequence
 from authzconsole.web.parameters import choice_of
 from authzconsole.web.places import place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
@@ -36,19 +35,6 @@ ORIGINS = {"change-set": "chosen by hand", "copy": "copied from somebody", "read
            "policy-impact": "to keep what people have", "inverse": "to undo a plan"}
 UNCONFIRMED = "Nothing was changed: confirm that it leaves entities with fewer than two administrators, or discard it."
 FIELDS = ("source", "target", "within")
-
-
-class Rows(Sequence):
-    """A queryset as something that is counted once and sliced."""
-
-    def __init__(self, rows: QuerySet):
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return self._rows.count()
-
-    def __getitem__(self, place: slice) -> list:
-        return list(self._rows[place])
 
 
 class Items(Sequence):

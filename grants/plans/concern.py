@@ -13,7 +13,7 @@ from entities.vocabulary import KINDS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # what changes nobody's answer
-WITHOUT_CONCERN = ("describe", "role-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
+WITHOUT_CONCERN = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
 
 
 def first_concerning(plan: Plan) -> JournalLine | None:

@@ -17,7 +17,7 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     house()
     page = page_of("ada")
 
-    page.get_by_role("link", name="namespace:hr").click()
+    page.get_by_role("link", name="namespace:hr: 2 live entities").click()
     expect(page.get_by_role("heading", name="namespace:hr")).to_be_visible()
     page.get_by_label("By this person, now").fill("dee")
     page.get_by_role("button", name="Check", exact=True).click()
@@ -61,5 +61,5 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     expect(row).to_have_count(1)
     expect(row).to_have_text(re.compile(r"namespace:hr\s*dee\s*2\s*2\s*0\s*yes"))
 
-    page.get_by_role("link", name="namespace:hr").first.click()
+    page.get_by_role("link", name="namespace:hr", exact=True).first.click()
     expect(page.locator("#readiness")).to_contain_text("1 person can delete it.")

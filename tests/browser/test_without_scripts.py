@@ -10,7 +10,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
          "/entities/dataset:sales.legacy", "/entities/dataset:sales.next", "/lifecycle/delete/namespace:sales", "/search?q=sales",
          "/register?parent=namespace:sales", "/analyses/", "/password", "/plans/", "/forecast/namespace:sales?deleter=dee",
-         "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ"]
+         "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ", "/people/", "/people/user:dee?in=namespace:sales",
+         "/people/group:operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/people/add", "/my-access",
+         "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
+         "/entities/namespace:sales?subject=user:dee"]
 
 
 def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
@@ -99,3 +102,51 @@ def test_the_navigation_unfolds_at_phone_width(page_of):
     page.get_by_text("Menu", exact=True).click()
     page.get_by_role("link", name="Analyses").click()
     expect(page.get_by_role("heading", name="Analyses")).to_be_visible()
+
+
+def test_people_tokens_and_seeing_as_somebody_work_without_scripts(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/people/group:operators")
+    page.get_by_label("Put this person into it").fill("dee")
+    page.get_by_role("button", name="Put into group").click()
+    expect(page.locator("#notices")).to_have_text("user:dee is in group:operators now.")
+    page.get_by_role("link", name="Take dee out").click()
+    page.get_by_role("button", name="Take out of group").click()
+    expect(page.locator("#notices")).to_have_text("user:dee is no longer in group:operators.")
+    page.goto("/people/user:dee")
+    page.get_by_role("link", name="Open namespace:sales").click()
+    expect(page.locator("#sight tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="See as this person").click()
+    expect(page.locator(".seeing")).to_contain_text("You see the console as user:dee does")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#notices")).to_contain_text("as yourself again")
+    page.goto("/accounts/tokens/new?owner=dee")
+    page.get_by_label("What it is for").fill("nightly")
+    page.get_by_label("Read what its owner may see").check()
+    page.get_by_role("button", name="Make token").click()
+    expect(page.locator(".secret code")).to_contain_text("azc_")
+    page.get_by_role("link", name="Done").click()
+    page.get_by_role("link", name="Revoke token").click()
+    page.get_by_role("button", name="Revoke token").click()
+    expect(page.locator("#notices")).to_contain_text("is revoked")
+
+
+def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/people/user:dee")
+    page.get_by_role("link", name="Open namespace:sales").click()
+    expect(page.locator("#sight tbody tr")).to_have_count(2)
+    page.go_back()
+    expect(page.locator("#sight tbody tr")).to_have_count(1)
+    page.goto("/people/user:grp")
+    page.get_by_role("link", name="What operators holds").click()
+    expect(page.locator("#holds-title")).to_have_text("Held through group:operators")
+    page.get_by_role("link", name="Take out of operators").click()
+    expect(page.get_by_role("dialog").get_by_label("Reason, for the journal")).to_be_focused()
+    page.goto("/entities/dataset:sales.orders?subject=user:dee")
+    page.locator("#each").get_by_role("link", name="write").click()
+    expect(page.locator("#ask .verdict")).to_contain_text("Denied: user:dee lacks WRITE")
+    page.get_by_role("button", name="Grant all of it with a plan").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:dee write dataset:sales.orders")

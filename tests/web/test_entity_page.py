@@ -221,3 +221,16 @@ def test_what_cannot_be_done_now_is_refused_with_the_remedy(browse):
 def test_a_description_can_be_changed(browse):
     response = browse("ada").post("/describe/dataset:sales.orders", {"description": "All orders"}, follow=True)
     assert response.context["entity"].description == "All orders"
+
+
+def test_the_matrix_is_filtered_by_name_and_sorted_by_the_latest_grant(browse, htmx):
+    grants_change(author=SETUP, grant=[("group:operators", at("dataset:sales.orders"), "WRITE")])
+    client, url = browse("ada"), "/entities/dataset:sales.orders"
+    names = [row["principal"].name for row in client.get(url).context["holders"]["rows"]]
+    assert names == ["dee", "ina", "ned", "operators"]
+    part = client.get(f"{url}?order=latest", headers=htmx("holders"))
+    assert [row["principal"].name for row in part.context["holders"]["rows"]][0] == "operators"
+    assert 'aria-sort="descending"' in part.content.decode()
+    named = client.get(f"{url}?holder=E").context["holders"]["rows"]
+    assert [row["principal"].name for row in named] == ["dee", "ned", "operators"]
+    assert "No holder matches" in client.get(f"{url}?holder=zzz").content.decode()

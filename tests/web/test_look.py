@@ -14,7 +14,13 @@ URLS = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delete
         "/entities/dataset:sales.forecast", "/entities/dataset:sales.legacy", "/entities/dataset:sales.next",
         "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
         "/lifecycle/delete/namespace:sales", "/lifecycle/recreate/dataset:sales.legacy", "/register?parent=namespace:sales",
-        "/describe/dataset:sales.orders", "/search?q=orders", "/search", "/analyses/", "/password", "/nowhere"]
+        "/describe/dataset:sales.orders", "/people/", "/people/?type=group", "/people/user:dee?in=namespace:sales",
+        "/people/group:operators", "/people/add", "/people/membership?verb=remove&user=grp&group=operators",
+        "/people/membership?group=operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/my-access",
+        "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
+        "/entities/namespace:sales?subject=user:dee", "/search?q=orders", "/search", "/analyses/",
+        "/policies/?generation=final&with=core",
+        "/policies/core/activate", "/journal/", "/journal/proof", "/password", "/nowhere"]
 
 FORBIDDEN = {
     "an inline style": re.compile(r"\sstyle\s*=|<style\b"),

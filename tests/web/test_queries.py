@@ -13,7 +13,7 @@ from tests.authors import at
 from tests.cast import SETUP
 
 PAGES = {
-    "/": 14,
+    "/": 23,
     "/entities/namespace:sales": 27,
     "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 29,
     "/entities/dataset:sales.orders": 19,

@@ -1,0 +1,66 @@
+"""Two people side by side, and what would be lost if one of them left."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.cells import held_by, held_cells
+from authzconsole.web.guard import overseers_only
+from authzconsole.web.paging import page_of_entities
+from authzconsole.web.parameters import text_of
+from authzconsole.web.person import principal_or_404
+from authzconsole.web.places import place_of, principal_named, principal_shown, principal_url
+from authzconsole.web.rendering import render_page, target_part
+from grants.comparing import entities_told_apart, groups_compared
+from grants.leaving import MOST_LOOKED_AT, leaving_of
+from grants.models import User
+from grants.names import text_fault
+from grants.people import MOST_COUNTED, count_to
+
+ROWS_A_PAGE = 20
+FIELDS = ("one", "other")
+
+
+@require_safe
+@overseers_only
+def compare(request: HttpRequest) -> HttpResponse:
+    given = {name: text_of(request, name).removeprefix("user:") for name in FIELDS}
+    context = {"given": given, "url": request.path, "most": MOST_COUNTED, "can_change": request.user.may_administer}
+    if all(given.values()):
+        users = {name: None if text_fault(text) else User.objects.filter(username=text).first() for name, text in given.items()}
+        unknown = [given[name] for name, user in users.items() if user is None]
+        fault = {"fault": f"user:{unknown[0]} is not known here: correct the name."} if unknown else {}
+        context |= fault or _compared(request, **users)
+    template = "people/_apart.html" if target_part(request) == "apart" and "page" in context else "people/compare.html"
+    return render_page(request, template, context)
+
+
+def _compared(request: HttpRequest, one: User, other: User) -> dict:
+    both, only_one, only_other = groups_compared(one, other)
+    apart = entities_told_apart(one, other, only_one=only_one, only_other=only_other, both=both)
+    page = page_of_entities(request, apart, most_rows=ROWS_A_PAGE, total_rows=count_to(apart))
+    ids = [entity.pk for entity in page.rows]
+    held = [held_by(user, ids) for user in (one, other)]
+    return {
+        "people": [principal_shown(one), principal_shown(other)], "page": page, "total": page.total,
+        "rows": [{"place": place_of(entity), "entity": entity, "cells": [held_cells(of[entity.pk], entity.state) for of in held]}
+                 for entity in page.rows],
+        "groups": [(title, [principal_shown(group) for group in groups]) for title, groups in (
+            ("Both", both), (f"Only {one.username}", only_one), (f"Only {other.username}", only_other))],
+    }
+
+
+@require_safe
+@overseers_only
+def leaving(request: HttpRequest, principal: str) -> HttpResponse:
+    user = principal_or_404(principal)
+    if not isinstance(user, User):
+        raise Http404("groups do not leave")
+    found = leaving_of(user)
+    return render_page(request, "people/leaving.html", {
+        "principal": principal_shown(user), "leaving": found, "looked_at": MOST_LOOKED_AT,
+        "back": principal_url("person", principal),
+        "rows": [{"place": place_of(row.entity), "admins": row.admins,
+                  "heir": principal_named(f"user:{row.heir}") if row.heir else None} for row in found.rows],
+        "more": found.none + found.one - len(found.rows), "can_change": request.user.may_administer,
+        "groups": [principal_shown(group) for group in user.groups.order_by("name")[:20]],
+    })

@@ -1,0 +1,116 @@
+"""The first page of who oversees the tenant: figures, the picture of the namespaces, what needs attention, the latest changes."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from authzconsole.web import sizes
+from entities.services import entities_ensure
+from grants.models import GroupGrant, User
+from tests.authors import at
+from tests.reports import done_run
+
+NAMESPACES = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]
+
+SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nobody_can_delete": 1, "pairs": 4, "pairs_ready": 2}
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+def overview(client) -> dict:
+    return client.get("/").context["overview"]
+
+
+def tiles(client) -> list[tuple]:
+    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in overview(client)["picture"]["tiles"]]
+
+
+def words(client) -> list[str]:
+    return [matter.words for matter in overview(client)["attention"].matters]
+
+
+def test_only_who_sees_all_gets_the_overview(browse):
+    shown = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
+    assert shown == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
+    assert "Needs attention" not in browse("ned").get("/").content.decode()
+
+
+def test_the_figures_count_addresses_people_groups_and_grants(browse):
+    assert overview(browse("aud"))["figures"] == [(11, "addresses of entities"), (5, "people"), (1, "group"), (11, "grants")]
+
+
+def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_deleted(browse, place):
+    client = browse("aud")
+    assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
+    done_run(place, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
+             finished_at=timezone.now())
+    assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
+    text = client.get("/").content.decode()
+    assert "namespace:hr: 2 live entities; nobody can delete it; dee lacks 2 of 2" in text
+    assert 'href="/entities/namespace:hr"' in text
+
+
+def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.overview.MOST_TILES", 3)
+    entities_ensure(states={at(f"namespace:n{number}"): "live" for number in range(5)})
+    assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
+
+
+def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_by_one(browse, place, monkeypatch):
+    monkeypatch.setattr(sizes, "MOST_COUNTED", 3)
+    page = browse("aud").get("/")
+    assert page.context["overview"]["picture"] == {"tiles": [], "more": 0, "is_unknown": True}
+    assert "Too many entities to count" in page.content.decode() and "Hold something in it" not in page.content.decode()
+    done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
+
+
+def test_a_damaged_report_takes_only_its_part_of_the_page_along(browse, place):
+    run = done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    page = browse("aud").get("/")
+    assert page.status_code == 200 and "cannot be read" in page.content.decode()
+
+
+def test_what_needs_attention_is_what_the_newest_reports_found(browse, place):
+    client = browse("ada")
+    assert overview(client)["attention"].unknown == ["Delete readiness", "Stranded entities", "Ghost grants"]
+    facts = {"revision": 3, "finished_at": timezone.now()}
+    done_run(place, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
+    done_run(place, {}, analysis="stranded", options={"generation": "core"},
+             summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1}, **facts)
+    done_run(place, {}, analysis="ghost-grants", options={"generation": "core"},
+             summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1}, **facts)
+    done_run(place, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
+             summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
+    assert words(client) == [
+        "1 namespace that nobody can delete", "4 live entities that nobody administers",
+        "1 live entity that one user alone administers",
+        "2 grants on deleted addresses, which apply again if the entities are recreated",
+        "1 grant on planned addresses, waiting for their entities",
+        "A change of generation from final to core is being considered: 1 answer gained, 1,200 lost",
+    ]
+    assert overview(client)["attention"].unknown == []
+    for matter in overview(client)["attention"].matters:
+        assert client.get(matter.url).status_code == 200
+
+
+def test_a_grant_that_waits_for_its_entity_for_long_needs_attention(browse):
+    assert words(browse("aud")) == []
+    GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
+    assert words(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
+
+
+def test_the_latest_changes_stand_there_newest_first(browse):
+    revisions = [shown["line"].revision for shown in overview(browse("aud"))["lines"]]
+    assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
+
+
+def test_an_empty_console_shows_no_empty_pictures(client, db):
+    client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
+    assert "overview" not in client.get("/").context

@@ -1,0 +1,102 @@
+"""What may be done here, the same question in every generation, and the plan that grants what is missing."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.services import entities_ensure
+from entities.vocabulary import KINDS
+from grants.engine import check
+from grants.models import Plan
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.authors import at, everything
+from tests.cast import DELETED, PLANNED, SALES
+
+WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina", "user:nobody")
+PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/namespace:sales"
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse):
+    client = browse("aud")
+    for place in map(at, (*SALES, PLANNED, DELETED)):
+        for who in WHO:
+            each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["each"]
+            of, _, name = who.partition(":")
+            said = [check(Question(of, name, operation, place, generation)) for operation in KINDS[place.kind].operations]
+            assert [(glance.name, glance.allowed) for glance in each] == [
+                (decision.question.operation, decision.allowed) for decision in said]
+
+
+def test_the_same_question_is_answered_in_every_generation_with_its_source(browse):
+    ask = browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=start&generation=existing").context["ask"]
+    assert [glance.name for glance in ask["elsewhere"]] == list(GENERATIONS)
+    assert [glance.name for glance in ask["elsewhere"] if glance.is_current] == ["existing"]
+    assert all(glance.source for glance in ask["elsewhere"])
+    for glance in ask["elsewhere"]:
+        target = at("program:sales.shop.workflow.daily")
+        assert glance.allowed == check(Question("user", "grp", "start", target, glance.name)).allowed
+    assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["elsewhere"] == []
+
+
+def test_an_ordinary_account_is_told_at_once_what_it_may_do_itself(browse):
+    ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
+    assert {glance.name for glance in ask["each"] if glance.allowed} >= {"read", "list"} and ask["permitted"] < len(ask["each"])
+    assert all("user:ned" not in glance.sentence for glance in ask["each"])
+
+
+def test_no_line_names_what_the_account_does_not_see(browse):
+    for operation in ("", "delete"):
+        for generation in GENERATIONS:
+            text = browse("dee").get(NAMESPACE, {"generation": generation, "operation": operation}).content.decode()
+            assert "customers" not in text and "etl-1.0" not in text
+
+
+def test_a_line_leads_to_the_whole_answer(browse):
+    client = browse("aud")
+    (glance,) = [one for one in client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["each"] if one.name == "delete"]
+    assert client.get(glance.url).context["ask"]["answer"].decision.question.operation == "delete"
+
+
+def test_a_subject_that_cannot_be_is_explained_once(browse):
+    response = browse("aud").get(f"{NAMESPACE}?subject=group:")
+    assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["each"] == []
+
+
+@pytest.mark.parametrize("url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"])
+def test_it_costs_the_same_however_much_lies_inside(url, browse):
+    client, costs = browse("aud"), []
+    for numbers in (range(1), range(1, 60)):
+        entities_ensure(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        with CaptureQueriesContext(connection) as captured:
+            client.get(url, headers={"HX-Request": "true", "HX-Target": "ask"})
+        costs.append(len(captured))
+    assert costs[0] == costs[1] <= 8
+
+
+def sent(**more) -> dict:
+    return {"address": "namespace:sales", "subject": "user:dee", "operation": "delete", "generation": "final"} | more
+
+
+def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
+    client = browse("ada")
+    page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert 'action="/plans/missing"' in page
+    before, response = everything()[0], client.post("/plans/missing", sent())
+    plan = Plan.objects.get()
+    assert response["Location"] == f"/plans/{plan.pk}/" and everything()[0] == before
+    assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
+    client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
+    assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.allowed
+    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and Plan.objects.count() == 1
+
+
+def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
+    before = everything()
+    assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
+    assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert browse("ada").post("/plans/missing", sent(subject="nonsense:x")).status_code == 303
+    assert browse("ada").post("/plans/missing", sent(operation="explode")).status_code == 303
+    assert browse("ada").post("/plans/missing", sent(address="nonsense")).status_code == 404
+    assert everything() == before
