@@ -26,10 +26,14 @@ def compare(title: str, reference: Way, subject: Way, *, at_least: float, rounds
     ratio = statistics.median(ratios)
     mark = "ok " if ratio >= at_least else "LOW"
     print(f"{mark} {title}: {ratio:.1f} times {reference.name} "
-          f"(wanted {at_least:g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
-          f"{1 / statistics.median(subject_seconds):,.0f}/s against {1 / statistics.median(reference_seconds):,.0f}/s)",
+          f"(wanted {at_least:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
+          f"{_pace(statistics.median(subject_seconds))} against {_pace(statistics.median(reference_seconds))})",
           flush=True)
     return ratio >= at_least
+
+
+def _pace(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1 / seconds:,.0f}/s"
 
 
 def _seconds(way: Way) -> float:

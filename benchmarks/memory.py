@@ -1,0 +1,59 @@
+"""How much memory this process and all that it started take together."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+EVERY_SECONDS = 0.3
+
+
+class Peak:
+    """bytes: the most that was seen; what several processes share counts once."""
+
+    bytes = 0
+
+    @property
+    def gigabytes(self) -> float:
+        return self.bytes / 1e9
+
+
+@contextlib.contextmanager
+def peak_bytes() -> Iterator[Peak]:
+    peak, is_over = Peak(), threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(EVERY_SECONDS):
+            peak.bytes = max(peak.bytes, _bytes_now())
+
+    watcher = threading.Thread(target=look, name="memory", daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _bytes_now() -> int:
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    return sum(_proportional_bytes(pid) for pid in parents if _is_below(pid, parents))
+
+
+def _is_below(pid: int, parents: dict[int, int]) -> bool:
+    while pid and pid != os.getpid():
+        pid = parents.get(pid, 0)
+    return bool(pid)
+
+
+def _proportional_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
