@@ -21,12 +21,13 @@ from analytics.tables import SNAPSHOT_TABLES
 from authzconsole.ops.machine import postgresql_folder
 from authzconsole.ops.postgres import postgresql
 from benchmarks.memory import peak_bytes
-from benchmarks.parquet_tenants import Size, tenant_parquet
+from benchmarks.parquet_tenants import tenant_parquet
 from benchmarks.ratios import Way, compare
+from benchmarks.size import Size
 
 MEMORY = "3g"
-LARGE = Size(entities=1_000_000, users=10_000, groups=500, grants=2_000_000)
-VERY_LARGE = Size(entities=10_000_000, users=50_000, groups=2_000, grants=20_000_000)
+LARGE = Size(entities=1_000_000, namespaces=200, users=10_000, groups=500, grants=2_000_000)
+VERY_LARGE = Size(entities=10_000_000, namespaces=2_000, users=50_000, groups=2_000, grants=20_000_000)
 LARGE_GIGABYTES, VERY_LARGE_GIGABYTES = 6, 12
 VERY_LARGE_TIMES, IMPACT_SECONDS = 15, 300
 
@@ -164,7 +165,7 @@ def snapshot(folder: Path) -> bool:
         from benchmarks import tenants
 
         call_command("migrate", verbosity=0)
-        tenants.tenant_write(tenants.Size(LARGE.entities, LARGE.users, LARGE.groups, LARGE.grants))
+        tenants.tenant_write(LARGE)
         copied = Way("psql \\copy", lambda: _copied(url, folder), 1)
         return compare("snapshot from PostgreSQL", copied, Way("snapshot", _taken, 1), at_least=1 / 3, rounds=3)
 

@@ -5,9 +5,10 @@ import random
 import sys
 
 from authzconsole.ops.postgres import postgresql
+from benchmarks.size import Size
 from entities.address import Address
 
-SIZE = {"entities": 100_000, "users": 5_000, "groups": 150, "grants": 500_000}
+SIZE = Size(entities=100_000, namespaces=200, users=5_000, groups=150, grants=500_000)
 CHECKS = 400
 PAGE_ROWS = 50
 
@@ -25,9 +26,9 @@ def main() -> int:
 
 
 def measure() -> int:
-    from benchmarks.tenants import Size, tenant_write
+    from benchmarks.tenants import tenant_write
 
-    tenant_write(Size(**SIZE))
+    tenant_write(SIZE)
     dice = random.Random(1)
     pairs = read_pairs(dice)
     guardian = guardian_way(pairs)
@@ -115,7 +116,7 @@ def namespaces(dice: random.Random, guardian) -> bool:
     places = [entity.address for entity in Entity.objects.filter(kind="namespace")]
     kept = True
     for operation in ("list", "get"):
-        questions = [Question("user", f"user{dice.randint(1, SIZE['users'])}", operation, dice.choice(places), "final")
+        questions = [Question("user", f"user{dice.randint(1, SIZE.users)}", operation, dice.choice(places), "final")
                      for _ in range(CHECKS)]
         answers = one_by_one(questions)
         assert 0.1 < sum(answers) / len(answers) < 0.95

@@ -3,33 +3,16 @@
 The same size and seed give the same tenant. Every number in it comes from a hash of its place.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+
+from benchmarks.size import Size
 
 # of u, uniform in [0, 1): u * u falls on the first of n with a chance of 1 / sqrt(n)
 _HUGE, _LARGE = 4, 2
 _KINDS = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
 _PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many of each; of grants, before those that fall on the same place."""
-
-    entities: int
-    users: int
-    groups: int
-    grants: int
-
-    @property
-    def namespaces(self) -> int:
-        return self.entities // 5_000
-
-    @property
-    def applications(self) -> int:
-        return self.entities // 20
 
 
 def tenant_parquet(folder: Path, size: Size, *, seed: int = 7) -> None:

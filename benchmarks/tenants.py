@@ -4,31 +4,17 @@ Written with COPY straight into an empty PostgreSQL database; the same seed give
 """
 
 import random
-from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.db import connection
 
+from benchmarks.size import Size
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 
 WHEN = "2026-01-01T00:00:00Z"
 NAMESPACED = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many rows of each."""
-
-    entities: int
-    users: int
-    groups: int
-    grants: int
-
-    @property
-    def namespaces(self) -> int:
-        return max(2, self.entities // 500)
 
 
 def tenant_write(size: Size, *, seed: int = 7) -> None:
@@ -79,7 +65,7 @@ def _entities(dice: random.Random, size: Size):
     namespaces = range(2, 2 + size.namespaces)
     for n in namespaces:
         yield n, "namespace", f"ns{n}", 1, n, None
-    applications = range(namespaces.stop, namespaces.stop + size.entities // 20)
+    applications = range(namespaces.stop, namespaces.stop + size.applications)
     place = {}
     for n in applications:
         namespace = place[n] = 1 + skewed(dice, size.namespaces)
