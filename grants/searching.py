@@ -21,8 +21,9 @@ from grants.policies.question import Question
 
 # Where the grants lead to few entities, they are collected and sorted. Where they lead to more, a page is mostly met among
 # the first entities of the kind. Neither costs much while it is tried with little, so the two take turns with more each time.
-COLLECTED_AT_MOST = (400, 2_000, 50_000)
-WALKED_AT_MOST = (400, 5_000, None)
+FEW_GRANTS = 400
+COLLECTED_AT_MOST = (2_000, 50_000)
+WALKED_AT_MOST = (400, 5_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ NOTHING = Found([], False, 0)
 def entities_found(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> Found:
     """The keys after `after` of registered entities of `question.target.kind`, in any state, on which it is permitted.
 
-    seen_only_in: the generation in which the subject must also see what is found. Two queries, or up to nine where the
+    seen_only_in: the generation in which the subject must also see what is found. Three queries, or up to nine where the
     subject holds very much.
     """
     requires = _requirement(question, seen_only_in)
@@ -48,10 +49,12 @@ def entities_found(question: Question, *, after: str, most_rows: int, seen_only_
     if not tables:
         return NOTHING
     search = _EntitySearch(requires, tables, question, after, most_rows)
-    for most_keys, most_entities in zip(COLLECTED_AT_MOST, WALKED_AT_MOST, strict=True):
-        if found := search.collected(most_keys) or search.walked(most_entities):
-            break
-    return found
+    if search.has_few_grants() and (found := search.collected(FEW_GRANTS)):
+        return found
+    for most_entities, most_keys in zip(WALKED_AT_MOST, COLLECTED_AT_MOST, strict=True):
+        if found := search.walked(most_entities) or search.collected(most_keys):
+            return found
+    return search.walked(None)
 
 
 def _requirement(question: Question, seen_only_in: str | None) -> Expression | None:
@@ -78,6 +81,10 @@ class _EntitySearch:
     @property
     def kind(self) -> str:
         return self.question.target.kind
+
+    def has_few_grants(self) -> bool:
+        rows = [table.rows().order_by().values_list("pk", flat=True) for table in self.tables]
+        return len(rows[0].union(*rows[1:], all=True)[: FEW_GRANTS + 1]) <= FEW_GRANTS
 
     def collected(self, most_keys: int) -> Found | None:
         """From the grants, where they lead to no more than `most_keys`."""

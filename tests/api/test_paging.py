@@ -27,7 +27,8 @@ def datasets(people):
 @pytest.fixture(params=["collected", "walked"])
 def way(request, monkeypatch):
     if request.param == "walked":
-        monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (-1, -1, -1))
+        monkeypatch.setattr(searching, "FEW_GRANTS", -1)
+        monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (-1, -1))
 
 
 def search(api, page=..., what="resource", body=BODY, **changes):

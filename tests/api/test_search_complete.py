@@ -38,8 +38,9 @@ def way(request, monkeypatch):
 
 def take(monkeypatch, way):
     few, first, many, inside = WAYS[way]
+    monkeypatch.setattr(searching, "FEW_GRANTS", few)
     monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (few, many))
-    monkeypatch.setattr(searching, "WALKED_AT_MOST", (first, None))
+    monkeypatch.setattr(searching, "WALKED_AT_MOST", (first, first))
     monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", inside)
 
 
