@@ -95,20 +95,14 @@ def _judged(block: "_Block", rules: tuple, by_application: frozenset[int]) -> It
     masks = {kind: _mask(first, count) for kind, first, count in block.kinds}
     asked = [(number, *rule) for number, rule in enumerate(rules) if rule[0] in masks]
     held = _Held(block, by_application)
-    basis = None
+    basis = []
     for users, rows in held.rows():
-        judged = [_Judged(users, number, *_change(before, after, rows, *masks[kind]), (_NONE, _NONE))
-                  for number, kind, before, after in asked]
-        if basis is None:
-            basis = judged
-            nothing = [np.zeros_like(one.gained) for one in judged]
-            yield from (_against(one, (zero, zero)) for one, zero in zip(judged, nothing, strict=True))
-        else:
-            yield from (_against(one, (other.gained, other.lost)) for one, other in zip(judged, basis, strict=True))
-
-
-def _against(judged: _Judged, basis: tuple[np.ndarray, np.ndarray]) -> _Judged:
-    return _Judged(judged.users, judged.rule, judged.first, judged.gained, judged.lost, basis)
+        changes = [_change(before, after, rows, *masks[kind]) for _, kind, before, after in asked]
+        # those who hold nothing come first, and differ from nothing
+        against = basis or [(np.zeros_like(gained), np.zeros_like(lost)) for _, gained, lost in changes]
+        for (number, *_), change, other in zip(asked, changes, against, strict=True):
+            yield _Judged(users, number, *change, other)
+        basis = basis or [(gained, lost) for _, gained, lost in changes]
 
 
 def _mask(first: int, count: int) -> tuple[int, np.ndarray]:

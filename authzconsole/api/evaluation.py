@@ -30,9 +30,8 @@ def evaluated(caller: Caller, body: dict) -> dict:
     if not items:
         return _one(caller, body)
     defaults = {member: body[member] for member in MEMBERS if member in body}
-    generation = caller.generation
-    _check_defaults(defaults, generation)
-    found = list(_answers(caller, [_question(defaults, item, place, generation) for place, item in enumerate(items)]))
+    _check_defaults(defaults, caller.generation)
+    found = list(_answers(caller, [_question(defaults, item, place, caller.generation) for place, item in enumerate(items)]))
     return {"evaluations": found[: _last(found, stops_at)]}
 
 

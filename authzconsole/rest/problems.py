@@ -7,7 +7,6 @@ from http import HTTPStatus
 
 from django.core.exceptions import PermissionDenied
 from django.core.signals import got_request_exception
-from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework.exceptions import APIException, ValidationError
 
@@ -75,7 +74,7 @@ def _problem_of(error: Exception) -> Problem | None:
             return Problem(error.status, error.message, headers=error.headers)
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
-        case OperationalError() if is_busy(error):
+        case _ if is_busy(error):
             # SQLite lets one write at a time, and an import may take minutes
             return Problem(503, "another change is still being written: repeat the request, it was not carried out",
                            headers={"Retry-After": str(BUSY_RETRY_SECONDS)})
