@@ -11,7 +11,7 @@ from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.candidates import searches
 from grants.facts import gather
-from grants.holders import GrantTable, tables_of
+from grants.holders import GrantTable, hold_at_most, tables_of
 from grants.listing import Listed, condition
 from grants.permitted_principals import principals_permitted
 from grants.policies.catalogue import generation_named
@@ -49,7 +49,7 @@ def entities_found(question: Question, *, after: str, most_rows: int, seen_only_
     if not tables:
         return NOTHING
     search = _EntitySearch(requires, tables, question, after, most_rows)
-    if search.has_few_grants() and (found := search.collected(FEW_GRANTS)):
+    if hold_at_most(FEW_GRANTS, tables) and (found := search.collected(FEW_GRANTS)):
         return found
     for most_entities, most_keys in zip(WALKED_AT_MOST, COLLECTED_AT_MOST, strict=True):
         if found := search.walked(most_entities) or search.collected(most_keys):
@@ -81,10 +81,6 @@ class _EntitySearch:
     @property
     def kind(self) -> str:
         return self.question.target.kind
-
-    def has_few_grants(self) -> bool:
-        rows = [table.rows().order_by().values_list("pk", flat=True) for table in self.tables]
-        return len(rows[0].union(*rows[1:], all=True)[: FEW_GRANTS + 1]) <= FEW_GRANTS
 
     def collected(self, most_keys: int) -> Found | None:
         """From the grants, where they lead to no more than `most_keys`."""

@@ -120,7 +120,7 @@ def test_the_console_starts_tells_a_password_once_and_leaves_nothing_running(con
 @pytest.mark.worker
 def test_a_program_that_crashes_is_started_again_and_a_line_says_so(console):
     console.wait_until_it_says("The console is at")
-    web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "gunicorn"],
+    web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
                          capture_output=True, text=True).stdout
     os.kill(int(web), signal.SIGKILL)
     console.wait_until_it_says("web stopped (terminated by SIGKILL) and is started again")

@@ -16,9 +16,9 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def dies_with_parent(signum: int) -> Callable[[], None]:
-    """A `preexec_fn`: when this process dies, even by SIGKILL, the child receives `signum`. Linux only."""
-    parent = os.getpid()
+def dies_with_parent(signum: int, parent: int | None = None) -> Callable[[], None]:
+    """A `preexec_fn`: when this process (or `parent`) dies, even by SIGKILL, the child receives `signum`. Linux only."""
+    parent = parent or os.getpid()
 
     def ask_the_kernel():
         if _libc is None:

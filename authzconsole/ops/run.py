@@ -89,7 +89,8 @@ def environment_of_programs(where: Listening, state: Path) -> dict[str, str]:
         "CONSOLE_RUN": str(run),
         "CONSOLE_LOGS": str(logs),
         "CONSOLE_PYTHON": str(VENV_PYTHON),
-        "CONSOLE_BIND": where.bind,
+        "CONSOLE_HOST": where.host,
+        "CONSOLE_PORT": str(where.port),
     }
 
 

@@ -37,7 +37,7 @@ def _command(port: int) -> list[str]:
     told = configparser.RawConfigParser()
     told.read(ROOT / "authzconsole" / "ops" / "supervisord.conf")
     command = told["program:web"]["command"]
-    given = {"CONSOLE_PYTHON": sys.executable, "CONSOLE_BIND": f"127.0.0.1:{port}"}
+    given = {"CONSOLE_PYTHON": sys.executable, "CONSOLE_HOST": "127.0.0.1", "CONSOLE_PORT": str(port)}
     for name, value in given.items():
         command = command.replace(f"%(ENV_{name})s", value)
     return shlex.split(command)
