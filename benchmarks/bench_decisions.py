@@ -181,7 +181,7 @@ def over_http(pairs: list) -> bool:
         assert asked(port, requests) == asked(port, reference), "the console and guardian disagree over HTTP"
         return compare("POST evaluation over HTTP, 2 workers", Way("guardian has_perm over HTTP", lambda: asked(port, reference),
                                                                    len(bodies)),
-                       Way("evaluation", lambda: asked(port, requests), len(bodies)), at_least=4)
+                       Way("evaluation", lambda: asked(port, requests), len(bodies)), at_least=4, rounds=15)
 
 
 def token_secret() -> str:

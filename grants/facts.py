@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entities.address import Address
 from entities.vocabulary import CONTAINERS, KIND_ORDER, Privilege
@@ -141,20 +142,21 @@ def _look_up(ask: _Ask, explained: bool) -> _Ledger:
 
 
 def _rows(text: str, parameters: list) -> list[tuple]:
-    if connection.vendor == "postgresql" and not connection.queries_logged and not connection.execute_wrappers:
-        return _rows_at_once(text, parameters)
-    with connection.cursor() as cursor:
+    database = connections[DEFAULT_DB_ALIAS]
+    if database.vendor == "postgresql" and not database.queries_logged and not database.execute_wrappers:
+        return _rows_at_once(database, text, parameters)
+    with database.cursor() as cursor:
         cursor.execute(text, parameters)
         return cursor.fetchall()
 
 
-def _rows_at_once(text: str, parameters: list) -> list[tuple]:
+def _rows_at_once(database: BaseDatabaseWrapper, text: str, parameters: list) -> list[tuple]:
     """As Django's cursor does it, without making one: that takes as long as all else on this side of the database."""
-    connection.close_if_health_check_failed()
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    with connection.wrap_database_errors:
-        return connection.connection.execute(text, parameters).fetchall()
+    database.close_if_health_check_failed()
+    database.ensure_connection()
+    database.validate_no_broken_transaction()
+    with database.wrap_database_errors:
+        return database.connection.execute(text, parameters).fetchall()
 
 
 def _record(ledger: _Ledger, ask: _Ask, rows: list[tuple]) -> None:
