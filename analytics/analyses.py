@@ -24,7 +24,11 @@ from analytics.tables import (
 
 
 class AnalysisError(ValueError):
-    """What was asked cannot be run as asked; the message says what can."""
+    """What was asked cannot be run as asked; the message says what can. field: what is at fault, where that is one thing."""
+
+    def __init__(self, message: str, *, field: str = ""):
+        self.field = field
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ ANALYSES: dict[str, Analysis] = {
             question="Who could delete which namespace, and what stands in the way?",
             options=("generation", "namespace"),
             outputs=(
-                Output(READINESS, "analytics.spark.readiness:rows"),
+                Output(READINESS, "analytics.spark.readiness:rows", is_in_order=True),
                 Output(READINESS_NAMESPACES, "analytics.spark.readiness:namespaces"),
             ),
             detail=Output(READINESS_DETAIL, "analytics.spark.readiness:detail"),
@@ -181,4 +185,4 @@ def analysis_named(name: str) -> Analysis:
     """The analysis of exactly that name. Raises AnalysisError naming those there are."""
     if name in ANALYSES:
         return ANALYSES[name]
-    raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}")
+    raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}", field="analysis")

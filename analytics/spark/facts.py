@@ -1,141 +1,246 @@
-"""What the grants make true of a plan's targets: its numbered facts, each with the places where it holds and for whom.
+"""What Python workers are told of the tenant to judge a plan: its targets, cut into parts, and the grants that count for them.
 
-A grant on a container that counts for everything inside stays one row a block (analytics.spark.verdicts knows what lies
-inside); it is never multiplied by the entities.
+A grant is sent once, to where the granted entity is; only in a family that is too large for one unit it is sent to each block of
+it, where it counts for everything inside. It is never multiplied by the entities. The rows are those of analytics.spark.units.
 """
 
+from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.law import Fact, Plan, lacking_plan
-from analytics.spark.principals import users_of_principals
+from analytics.spark.law import HeldAnywhere, Plan, Requirement, lacking_plan
 from analytics.spark.schemas import Tables
-from analytics.spark.targets import block_shapes, live_targets
-from analytics.spark.verdicts import COUNTS, EVERYWHERE, FACTS_APART, HOLDINGS, changes_counted
+from analytics.spark.units import (
+    ANYWHERE,
+    COLUMNS,
+    EVERYBODY,
+    FACT,
+    GRANT,
+    INSTANCE_WIDE,
+    MEMBER,
+    NAMESPACE_WIDE,
+    NOTHING,
+    TARGET,
+    UNIT_ENTITIES,
+    USER,
+    FactForm,
+)
+from analytics.spark.verdicts import COUNTS, Law, changes_counted
 from entities.address import containers
-from entities.vocabulary import CONTAINERS, KINDS
+from entities.vocabulary import CONTAINERS, KINDS, Privilege
 from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
 
-EVERYBODY = "everybody"
-_GRANTED = ("principal_type", "principal_id", "entity_id", "fact")
-_HELD = ("family", "block", "principal_type", "principal_id", "fact", "place")
+PRIVILEGES = tuple(privilege.value for privilege in Privilege)
+# what lies in no container is a family of its own
+OUTSIDE = NOTHING
 
 
-def blocks(tables: Tables, plan: Plan, targets: DataFrame) -> DataFrame:
-    """family, block, kinds, applications, holdings: every block of the targets, also where nobody holds anything."""
-    by_principal = reduce(DataFrame.unionByName, _held(tables, plan, targets)).groupBy(
-        "family", "block", "principal_type", "principal_id"
-    ).agg(F.collect_list(F.col("fact") * F.lit(FACTS_APART) + F.col("place") - EVERYWHERE).alias("held"))
-    holdings = (
-        by_principal.join(_users(tables, plan), on=["principal_type", "principal_id"], how="inner")
-        .groupBy("family", "block").agg(F.collect_list(F.struct("users", "held")).alias("holdings"))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A plan over the live entities of its kinds.
+
+    container: whose contents are a family. is_together: kinds of the same rules are counted as one, each under a rule of any.
+    """
+
+    tables: Tables
+    plan: Plan
+    container: str = "namespace"
+    is_together: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        # containers first: what counts for them is then a short stretch of a unit
+        return tuple(sorted(self.plan.kinds, key=lambda kind: kind not in CONTAINERS))
+
+    @property
+    def kind_numbers(self) -> dict[str, int]:
+        numbers: dict = {}
+        return {kind: numbers.setdefault(self._rules_of(kind) if self.is_together else kind, len(numbers)) for kind in self.kinds}
+
+    def _rules_of(self, kind: str) -> tuple:
+        return tuple((rule.operation, rule.before, rule.after) for rule in self.plan.rules if rule.kind == kind)
+
+    @property
+    def law(self) -> Law:
+        numbers, known = self.kind_numbers, set()
+        rules = []
+        for rule in self.plan.rules:
+            told = numbers[rule.kind], rule.operation, rule.before, rule.after
+            # a rule that was told for another kind has none to judge, and keeps its number
+            rules.append((NOTHING if told in known else told[0], rule.before, rule.after))
+            known.add(told)
+        return Law(tuple(rules), tuple(_form(self.plan, number, numbers) for number in range(len(self.plan.facts))))
+
+
+def _form(plan: Plan, number: int, kinds: dict[str, int]) -> FactForm:
+    asking = frozenset(kinds[rule.kind] for rule in plan.rules if number in _asked(rule.before) | _asked(rule.after))
+    match plan.facts[number]:
+        case Has(privileges, scope) if scope in _SCOPES:
+            return FactForm(_SCOPES[scope], _bits(privileges), asking)
+        case HasAtOrBelow():
+            return FactForm("below", _bits(Privilege), asking)
+        case HeldAnywhere(privileges):
+            return FactForm("anywhere", _bits(privileges), asking)
+        case HasOnAllLive():
+            return FactForm("told", 0, asking)
+    raise UnknownExpression(plan.facts[number])
+
+
+_SCOPES = {Scope.SELF: "self", Scope.APPLICATION: "application", Scope.NAMESPACE: "namespace", Scope.INSTANCE: "instance"}
+
+
+def _bits(privileges) -> int:
+    return sum(1 << PRIVILEGES.index(privilege.value) for privilege in privileges)
+
+
+def _asked(requirement: Requirement) -> set[int]:
+    word, parts = requirement
+    return set(parts) if word == "held" else set().union(*map(_asked, parts))
+
+
+def parts(asked: Asked, *, with_names: bool = False) -> DataFrame:
+    """COLUMNS, one part of the tenant in each partition. with_names: and `name`, the address of each target."""
+    tables, count = asked.tables, partitions(asked.tables)
+    placed = _placed(asked)
+    targets = _targets(asked, placed, with_names=with_names)
+    inside = [targets, _grants(asked, placed), *_wide(asked, placed), *_told(asked, placed)]
+    in_part = F.pmod(F.xxhash64("family", "block"), F.lit(count)).cast("int").alias("part")
+    rows = reduce(_union, inside).select("*", in_part)
+    everywhere = _union(_users(tables), _members(tables)).crossJoin(
+        tables.users.sparkSession.range(count).select(F.col("id").cast("int").alias("part")))
+    columns = [*COLUMNS, "name"] if with_names else COLUMNS
+    return _union(rows, everywhere).repartitionById(count, "part").select(*columns)
+
+
+def counted(asked: Asked) -> DataFrame:
+    """As verdicts.COUNTS."""
+    return parts(asked).mapInArrow(changes_counted(asked.law), COUNTS)
+
+
+def partitions(tables: Tables) -> int:
+    return int(tables.users.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other, allowMissingColumns=True)
+
+
+def _row(frame: DataFrame, tag: int, **columns: Column | str) -> DataFrame:
+    told = {"family": F.lit(NOTHING), "block": F.lit(0), "principal": F.lit(NOTHING), "what": F.lit(0), "entity": F.lit(NOTHING),
+            "application": F.lit(NOTHING), **{name: F.col(c) if isinstance(c, str) else c for name, c in columns.items()}}
+    return frame.select(F.lit(tag).cast("long").alias("tag"),
+                        *[F.coalesce(told[name].cast("long"), F.lit(NOTHING)).alias(name) for name in COLUMNS[1:]],
+                        *([F.col("name")] if "name" in frame.columns else []))
+
+
+def _placed(asked: Asked) -> DataFrame:
+    """id, kind, key, state, family, application, block: of every entity.
+
+    A family that is too large for a unit is cut into blocks, each application in one; the family's own entity is in the first.
+    """
+    application = F.when(F.col("kind") == "application", F.col("id")).otherwise(F.col("application_id"))
+    family = F.coalesce(application if asked.container == "application" else F.col("namespace_id"), F.lit(OUTSIDE))
+    entities = asked.tables.entities.select(
+        "id", "kind", "key", "state", family.alias("family"), application.alias("application"))
+    too_large = (
+        entities.groupBy("family").count().where(F.col("count") > UNIT_ENTITIES)
+        .select("family", F.ceil(F.col("count") / UNIT_ENTITIES).alias("blocks"))
     )
-    shapes = block_shapes(targets, with_applications=bool(facts_by_application(plan)))
-    return shapes.join(holdings, on=["family", "block"], how="left").select(
-        "family", "block", "kinds", "applications", F.col("holdings").cast(HOLDINGS)
-    )
+    of_its_own = F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("blocks"))
+    block = F.when(F.col("blocks").isNull() | (F.col("id") == F.col("family")), 0).otherwise(of_its_own)
+    return entities.join(F.broadcast(too_large), on="family", how="left").withColumn("block", block.cast("long"))
 
 
-def rules_of(plan: Plan) -> tuple:
-    """The rules as Python workers take them."""
-    return tuple((rule.kind, rule.before, rule.after) for rule in plan.rules)
+def _targets(asked: Asked, placed: DataFrame, *, with_names: bool) -> DataFrame:
+    live = placed.where((F.col("state") == "live") & F.col("kind").isin(*asked.kinds))
+    live = live.join(F.broadcast(ranked_families(asked.tables).select("family", "rank")), on="family", how="left")
+    if with_names:
+        live = live.withColumn("name", F.concat_ws(":", "kind", "key"))
+    numbers = [F.lit(told) for kind_and_number in asked.kind_numbers.items() for told in kind_and_number]
+    number = F.create_map(*numbers)[F.col("kind")]
+    return _row(live, TARGET, family="family", block="block", principal=F.coalesce("rank", F.lit(0)), what=number, entity="id",
+                application="application")
 
 
-def facts_by_application(plan: Plan) -> frozenset[int]:
-    return frozenset(_numbers(plan, lambda fact: isinstance(fact, Has) and fact.scope == Scope.APPLICATION))
+def ranked_families(tables: Tables) -> DataFrame:
+    """family, name, rank: every namespace, from 1 on by name; what lies outside has the rank 0 and no row."""
+    named = tables.entities.where(F.col("kind") == "namespace").select(F.col("id").alias("family"), F.col("key").alias("name"))
+    return named.withColumn("rank", F.row_number().over(Window.orderBy("name")))
 
 
-def _numbers(plan: Plan, is_meant) -> dict[int, Fact]:
-    return {number: fact for number, fact in enumerate(plan.facts) if is_meant(fact)}
+def _principal() -> Column:
+    # groups below everybody
+    return F.when(F.col("principal_type") == "user", F.col("principal_id")).otherwise(EVERYBODY - 1 - F.col("principal_id"))
 
 
-def _users(tables: Tables, plan: Plan) -> DataFrame:
-    reached = users_of_principals(tables)
-    if not _numbers(plan, lambda fact: isinstance(fact, HasOnAllLive)):
-        return reached
-    nobody_in_particular = F.lit(None).cast("array<long>").alias("users")
-    everybody = tables.users.sparkSession.range(1).select(
-        F.lit(EVERYBODY).alias("principal_type"), F.col("id").alias("principal_id"), nobody_in_particular
-    )
-    return reached.unionByName(everybody)
+def _granted(asked: Asked) -> DataFrame:
+    """principal, what (the privilege), entity: the grants that some fact looks at."""
+    looked_at = reduce(int.__or__, (fact.privileges for fact in asked.law.facts), 0)
+    meant = [privilege for number, privilege in enumerate(PRIVILEGES) if looked_at >> number & 1]
+    number = F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
+    return asked.tables.grants.where(F.col("privilege").isin(*meant)).select(
+        _principal().alias("principal"), number.alias("what"), F.col("entity_id").alias("entity"))
 
 
-def _held(tables: Tables, plan: Plan, targets: DataFrame) -> list[DataFrame]:
-    """Each with _HELD."""
-    held = []
-    for scope in (Scope.SELF, Scope.APPLICATION, Scope.NAMESPACE, Scope.INSTANCE):
-        facts = _numbers(plan, lambda fact, scope=scope: isinstance(fact, Has) and fact.scope == scope)
-        if facts:
-            held.append(_held_at(scope, _granted(tables, facts), targets, tables))
-    if below := _numbers(plan, lambda fact: isinstance(fact, HasAtOrBelow)):
-        held.append(_at_targets(_granted_at_or_below(tables, next(iter(below))), targets))
-    if all_live := _numbers(plan, lambda fact: isinstance(fact, HasOnAllLive)):
-        for container in CONTAINERS[1:]:
-            held.append(_at_targets(_granted_on_all_live(tables, all_live, container), targets))
-    if unknown := _numbers(plan, lambda fact: not isinstance(fact, Fact)):
-        raise UnknownExpression(next(iter(unknown.values())))
-    # a plan without facts still has blocks
-    return held or [_nothing(tables)]
+def _found(asked: Asked, placed: DataFrame) -> DataFrame:
+    """_granted, with the family, the block, the application and the number of blocks around each."""
+    around = placed.select(F.col("id").alias("entity"), "family", "block", "blocks", "application")
+    return _granted(asked).join(around.hint("shuffle_hash"), on="entity", how="inner")
 
 
-def _nothing(tables: Tables) -> DataFrame:
-    nothing = tables.grants.where(F.lit(False)).withColumn("fact", F.lit(0))
-    for name in ("family", "block", "place"):
-        nothing = nothing.withColumn(name, F.col("entity_id"))
-    return nothing.select(*_HELD)
+def _grants(asked: Asked, placed: DataFrame) -> DataFrame:
+    return _row(_found(asked, placed), GRANT, family="family", block="block", principal="principal", what="what", entity="entity",
+                application="application")
 
 
-def _granted(tables: Tables, facts: dict[int, Has]) -> DataFrame:
-    """_GRANTED: each grant once for every fact that its privilege makes true."""
-    by_privilege: dict[str, list[int]] = {}
-    for number, fact in facts.items():
-        for privilege in fact.privileges:
-            by_privilege.setdefault(privilege.value, []).append(number)
-    made_true = F.create_map(*[part for privilege, numbers in by_privilege.items()
-                               for part in (F.lit(privilege), F.array(*map(F.lit, numbers)))])
-    return tables.grants.where(F.col("privilege").isin(*by_privilege)).select(
-        "principal_type", "principal_id", "entity_id", F.explode(made_true[F.col("privilege")]).alias("fact")
-    )
+def _wide(asked: Asked, placed: DataFrame) -> list[DataFrame]:
+    """What counts beyond the block of the granted entity."""
+    forms = {fact.form for fact in asked.law.facts}
+    blocks = placed.where(F.col("kind").isin(*asked.kinds)).select("family", "block").distinct()
+    granted = _granted(asked)
+    found = []
+    if "namespace" in forms:
+        others = blocks.where(F.col("block") > 0)
+        on_family = granted.join(others, on=F.col("entity") == F.col("family"), how="inner")
+        found.append(_row(on_family, NAMESPACE_WIDE, family="family", block="block", principal="principal", what="what"))
+    if forms & {"below", "anywhere"}:
+        inside = _found(asked, placed).where(F.col("blocks").isNotNull()).select("family", "principal", "what").distinct()
+        # the family's own entity, which is what `below` is asked of, is in the first block
+        reached = inside.join(F.broadcast(blocks), on="family", how="inner") if "anywhere" in forms else inside
+        found.append(_row(reached, ANYWHERE, family="family", principal="principal", what="what",
+                          block="block" if "anywhere" in forms else F.lit(0)))
+    if "instance" in forms:
+        instance = asked.tables.entities.where(F.col("kind") == "instance").select(F.col("id").alias("entity"))
+        on_instance = granted.join(F.broadcast(instance), on="entity", how="left_semi").crossJoin(blocks)
+        found.append(_row(on_instance, INSTANCE_WIDE, family="family", block="block", principal="principal", what="what"))
+    return found
 
 
-def _held_at(scope: Scope, granted: DataFrame, targets: DataFrame, tables: Tables) -> DataFrame:
-    match scope:
-        case Scope.SELF:
-            return _at_targets(granted, targets)
-        case Scope.APPLICATION:
-            places = targets.select("family", "block", F.col("application_id").alias("entity_id")).distinct()
-            found = granted.join(places, on="entity_id", how="inner")
-            return found.withColumn("place", F.col("entity_id")).select(*_HELD)
-    places = targets.select("family", "block").distinct()
-    if scope == Scope.NAMESPACE:
-        found = granted.join(places, on=F.col("entity_id") == F.col("family"), how="inner")
-    else:
-        instance = tables.entities.where(F.col("kind") == "instance").select(F.col("id").alias("entity_id"))
-        found = granted.join(F.broadcast(instance), on="entity_id", how="left_semi").crossJoin(places)
-    return found.withColumn("place", F.lit(EVERYWHERE).cast("long")).select(*_HELD)
+def _told(asked: Asked, placed: DataFrame) -> list[DataFrame]:
+    facts = {number: fact for number, fact in enumerate(asked.plan.facts) if isinstance(fact, HasOnAllLive)}
+    around = placed.select(F.col("id").alias("entity"), "family", "block")
+    return [
+        _row(_holding_all_live(asked.tables, facts, container).join(around, on="entity", how="inner"), FACT, family="family",
+             block="block", principal="principal", what="fact", entity="entity")
+        for container in CONTAINERS[1:] if facts
+    ]
 
 
-def _at_targets(granted: DataFrame, targets: DataFrame) -> DataFrame:
-    places = targets.select(F.col("id").alias("entity_id"), "family", "block", F.col("position").alias("place"))
-    return granted.join(places, on="entity_id", how="inner").select(*_HELD)
+def _users(tables: Tables) -> DataFrame:
+    placed = tables.users.select("id", (F.row_number().over(Window.orderBy("name")) - 1).alias("place"))
+    return _row(placed, USER, entity="id", what="place")
 
 
-def _granted_at_or_below(tables: Tables, fact: int) -> DataFrame:
-    """_GRANTED, on the namespace and the application that each grant lies in or is on."""
-    around = tables.entities.select(F.col("id").alias("granted_id"), F.array("namespace_id", "application_id").alias("around"))
-    return (
-        tables.grants.select("principal_type", "principal_id", F.col("entity_id").alias("granted_id"))
-        .join(around, on="granted_id", how="inner")
-        .select("principal_type", "principal_id", F.explode("around").alias("entity_id"), F.lit(fact).alias("fact"))
-        .where(F.col("entity_id").isNotNull()).distinct()
-    )
+def _members(tables: Tables) -> DataFrame:
+    return _row(tables.memberships, MEMBER, principal=EVERYBODY - 1 - F.col("group_id"), entity="user_id")
 
 
-def _granted_on_all_live(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> DataFrame:
-    """_GRANTED, on each container of that kind: to everybody where there is nothing to hold, else to each user who holds all.
+def _holding_all_live(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> DataFrame:
+    """principal, entity, fact: each container of that kind, with everybody where there is nothing to hold, else with each user
+    who holds all.
 
     How much a user lacks is counted like any other difference between two laws (law.lacking_plan).
     """
@@ -143,42 +248,30 @@ def _granted_on_all_live(tables: Tables, facts: dict[int, HasOnAllLive], contain
     asked = [(kind, fact.privilege, number) for number, fact in facts.items()
              for kind in inside if fact.kind in (None, kind)]
     containing = tables.entities.where(F.col("kind") == container).select(
-        F.col("id").alias("entity_id"), F.explode(F.array(*map(F.lit, facts))).alias("fact")
+        F.col("id").alias("entity"), F.explode(F.array(*map(F.lit, facts))).alias("fact")
     )
-    lacking = _lacking(tables, asked, container) if asked else None
-    if lacking is None:
-        everybody = (F.lit(EVERYBODY).alias("principal_type"), F.lit(0).cast("long").alias("principal_id"))
-        return containing.select(*everybody, "entity_id", "fact")
+    if not asked:
+        return containing.select(F.lit(EVERYBODY).cast("long").alias("principal"), "entity", "fact")
     # the row of those who hold nothing says how many there are
-    together = Window.partitionBy("entity_id", "fact")
-    total = F.max(F.when(F.col("user_id").isNull(), F.col("lacking"))).over(together)
+    together = Window.partitionBy("entity", "fact")
+    total = F.max(F.when(F.col("is_everybody"), F.col("lacking"))).over(together)
     is_vacuous = F.col("total").isNull()
     return (
-        containing.join(lacking, on=["entity_id", "fact"], how="left").withColumn("total", total)
-        .where(is_vacuous | (F.col("user_id").isNotNull() & (F.col("total") + F.col("lacking") == 0)))
-        .select(F.when(is_vacuous, F.lit(EVERYBODY)).otherwise(F.lit("user")).alias("principal_type"),
-                F.coalesce("user_id", F.lit(0)).alias("principal_id"), "entity_id", "fact")
+        containing.join(_lacking(tables, asked, container), on=["entity", "fact"], how="left").withColumn("total", total)
+        .where(is_vacuous | (~F.col("is_everybody") & (F.col("total") + F.col("lacking") == 0)))
+        .select(F.when(is_vacuous, F.lit(EVERYBODY)).otherwise(F.col("user_id")).alias("principal"), "entity", "fact")
     )
 
 
 def _lacking(tables: Tables, asked: list[tuple], container: str) -> DataFrame:
-    """entity_id, fact, user_id, lacking: by container; of a user the difference to those who hold nothing, the user null."""
+    """entity, fact, is_everybody, user_id, lacking: by container; of a user the difference to those who hold nothing."""
     plan = lacking_plan(dict.fromkeys((kind, privilege) for kind, privilege, _ in asked))
-    targets = live_targets(tables, plan.kinds, container)
     facts_by_rule = [[number for kind, privilege, number in asked if (kind, privilege.value) == (rule.kind, rule.operation)]
                      for rule in plan.rules]
     numbers = F.array(*[F.array(*map(F.lit, found)) for found in facts_by_rule])
     return (
-        counted(tables, plan, targets)
-        .select(F.col("family").alias("entity_id"), "user_id", "lost", F.explode(numbers[F.col("rule")]).alias("fact"))
-        .groupBy("entity_id", "fact", "user_id").agg(F.sum("lost").alias("lacking"))
-    )
-
-
-def counted(tables: Tables, plan: Plan, targets: DataFrame) -> DataFrame:
-    """family, user_id, rule, gained, lost: as verdicts.COUNTS."""
-    count = F.arrow_udf(changes_counted(rules_of(plan), facts_by_application(plan)), COUNTS)
-    return (
-        blocks(tables, plan, targets)
-        .select("family", F.inline(count("kinds", "applications", "holdings")))
+        counted(Asked(tables, plan, container))
+        .select(F.col("family").alias("entity"), "is_everybody", "user_id", "lost",
+                F.explode(numbers[F.col("rule")]).alias("fact"))
+        .groupBy("entity", "fact", "is_everybody", "user_id").agg(F.sum("lost").alias("lacking"))
     )

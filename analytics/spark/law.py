@@ -29,10 +29,20 @@ from grants.policies.expressions import (
 
 # `held` lists the numbers of facts of which one is enough; `all` and `any` list requirements
 Requirement = tuple[str, tuple]
+# what stands for an operation where it is asked who holds ADMIN anywhere
+CANDIDATE = "candidate"
 MET: Requirement = ("all", ())
 UNMET: Requirement = ("any", ())
 
-Fact = Has | HasAtOrBelow | HasOnAllLive
+
+@dataclass(frozen=True, slots=True)
+class HeldAnywhere:
+    """Some of these privileges on any address of the target's namespace, in whatever state. No leaf of the catalogue."""
+
+    privileges: tuple[Privilege, ...]
+
+
+Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """rules: numbered by their place. facts: likewise; each is one leaf of the catalogue's expressions.
+    """rules: numbered by their place. facts: likewise; each is one leaf of the catalogue's expressions, or HeldAnywhere.
 
     A fact of Has looks at the target itself, its application, its namespace or the instance, and at nothing else.
     HasAtOrBelow and HasOnAllLive are facts about containers only.
@@ -86,6 +96,18 @@ def lacking_plan(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> Plan:
     return _plan((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
 
 
+def admin_plan(kinds: Iterable[str]) -> Plan:
+    """On an entity of these kinds ADMIN is gained by whom holds it there; CANDIDATE on a namespace by whom holds it in it."""
+    held = tuple((kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds)
+    return _plan((*held, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
+
+
+def admin_missing_plan(kinds: Iterable[str]) -> Plan:
+    """ADMIN is lost on an entity of these kinds by whom holds it in the namespace, and not there."""
+    anywhere, here = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
+    return _plan((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, here))) for kind in kinds)
+
+
 def _operations() -> Iterable[tuple[str, str]]:
     return ((kind.name, operation) for kind in KINDS.values() for operation in kind.operations)
 
@@ -107,6 +129,8 @@ def _requirement(expression: Expression | None, kind: str, numbers: dict[Fact, i
             return UNMET if place is None else _held(Has(privileges, place), numbers)
         case HasAtOrBelow():
             return _held(expression if kind in CONTAINERS else Has(ANY), numbers)
+        case HeldAnywhere():
+            return _held(expression, numbers)
         case HasOnAllLive():
             return _held(expression, numbers) if kind in CONTAINERS else MET
         case Always() | Given():

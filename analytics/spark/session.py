@@ -183,13 +183,12 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
-        # lists of what is held in a block: sorting the rows first takes longer than the lists take memory
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={LOG_SETTINGS}",
-        # a row may be a whole block of entities with its users
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        # nobody waits for a pause of the collector, only for the end
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} "
+                                         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
     }
     if not master.startswith("local"):

@@ -1,115 +1,241 @@
 """Rows of bits for many users at once say what going through users and entities one by one says."""
 
 import random
+from itertools import product
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from analytics.spark import verdicts
-from analytics.spark.verdicts import EVERYWHERE, FACTS_APART, changes_counted, changes_spread
+from analytics.spark import units, verdicts
+from analytics.spark.units import (
+    ANYWHERE,
+    COLUMNS,
+    EVERYBODY,
+    FACT,
+    GRANT,
+    INSTANCE_WIDE,
+    MEMBER,
+    NAMESPACE_WIDE,
+    NOTHING,
+    TARGET,
+    USER,
+    FactForm,
+)
+from analytics.spark.verdicts import Law, changes_counted, changes_merged, changes_packed, changes_spread
 
-FACTS, ON_APPLICATIONS = 5, frozenset({3})
-KINDS = ("dataset", "program", "stream")
-HELD = pa.list_(pa.struct([("users", pa.list_(pa.int64())), ("held", pa.list_(pa.int64()))]))
-RUNS = pa.list_(pa.struct([("kind", pa.string()), ("first", pa.int64()), ("count", pa.int64())]))
-APPLICATIONS = pa.list_(pa.struct([("place", pa.int64()), ("positions", pa.list_(pa.int64()))]))
+APPLICATION, DATASET, NAMESPACE = range(3)
+KINDS = frozenset({APPLICATION, DATASET, NAMESPACE})
+FORMS = ("self", "application", "namespace", "instance", "below", "anywhere", "told")
+PRIVILEGES = range(4)
+
+
+class Tenant:
+    """Families of targets, users, groups and grants, drawn by lot; and by hand who holds what."""
+
+    def __init__(self, dice):
+        self.dice = dice
+        self.users = {user: place for place, user in enumerate(dice.sample(range(1, 40), 7))}
+        # a member that is no user is inactive
+        self.groups = {group: set(dice.sample([*self.users, 77], dice.randint(0, 5))) for group in range(4)}
+        self.targets, self.blocks, number = {}, {}, 100
+        for family in (NOTHING, 90, 91, 92):
+            blocks = dice.randint(1, 2) if family != NOTHING else 1
+            applications = [NOTHING, number, number + 1]
+            for kind, application in [(NAMESPACE, NOTHING), (APPLICATION, number), (APPLICATION, number + 1),
+                                      *((DATASET, dice.choice(applications)) for _ in range(dice.randint(0, 90)))]:
+                entity = family if kind == NAMESPACE else application if kind == APPLICATION else number + 2
+                number += kind == DATASET
+                if kind == NAMESPACE and family == NOTHING:
+                    continue
+                block = 0 if kind == NAMESPACE else application % blocks if application != NOTHING else entity % blocks
+                self.targets[entity] = kind, family, block, application
+            self.blocks[family] = range(blocks)
+            number += 3
+        entities = [*self.targets, 1]
+        principals = [*self.users, 78, *(EVERYBODY - 1 - group for group in self.groups)]
+        self.grants = [(dice.choice(principals), dice.choice(PRIVILEGES), dice.choice(entities)) for _ in range(60)]
+        self.told = [(dice.choice([*principals, EVERYBODY]), dice.randrange(4), dice.choice(entities)) for _ in range(6)]
+
+    def rows(self):
+        """As Spark sends them."""
+        rows = [(TARGET, family, block, max(family, 0), kind, entity, application)
+                for entity, (kind, family, block, application) in self.targets.items()]
+        for principal, privilege, entity in self.grants:
+            if entity == 1:
+                rows += [(INSTANCE_WIDE, family, block, principal, privilege, NOTHING, NOTHING)
+                         for family, blocks in self.blocks.items() for block in blocks]
+                continue
+            _, family, block, application = self.targets[entity]
+            rows.append((GRANT, family, block, principal, privilege, entity, application))
+            others = [other for other in self.blocks[family] if len(self.blocks[family]) > 1]
+            rows += [(ANYWHERE, family, other, principal, privilege, NOTHING, NOTHING) for other in others]
+            if entity == family:
+                rows += [(NAMESPACE_WIDE, family, other, principal, privilege, NOTHING, NOTHING) for other in others]
+        rows += [(FACT, *self.targets[entity][1:3], principal, fact, entity, NOTHING)
+                 for principal, fact, entity in self.told if entity != 1]
+        rows += [(USER, NOTHING, 0, NOTHING, place, user, NOTHING) for user, place in self.users.items()]
+        rows += [(MEMBER, NOTHING, 0, EVERYBODY - 1 - group, 0, user, NOTHING)
+                 for group, members in self.groups.items() for user in members]
+        self.dice.shuffle(rows)
+        return rows
+
+    def holds(self, user, number, fact, entity):
+        mine = {user, EVERYBODY, *(EVERYBODY - 1 - group for group, members in self.groups.items() if user in members)}
+        kind, family, _, application = self.targets[entity]
+        if fact.form == "told":
+            return any(principal in mine and told == number and entity == at for principal, told, at in self.told)
+        granted = [at for principal, privilege, at in self.grants if principal in mine and fact.privileges >> privilege & 1]
+        inside = {"self": {entity}, "application": {application} - {NOTHING}, "namespace": {family} - {NOTHING}, "instance": {1},
+                  # asked of containers only
+                  "below": {other for other, (_, *around) in self.targets.items()
+                            if kind != DATASET and entity in (around[0], around[2])},
+                  "anywhere": {other for other, (_, around, *_) in self.targets.items() if around == family}}[fact.form]
+        return any(at in inside for at in granted)
+
+
+def batches(tenant):
+    columns = {name: np.array(column, np.int64) for name, column in zip(COLUMNS, zip(*tenant.rows(), strict=True), strict=True)}
+    names = [f"e{entity}" if tag == TARGET else None for tag, entity in zip(columns["tag"], columns["entity"], strict=True)]
+    whole = pa.record_batch({**columns, "name": pa.array(names, pa.string())})
+    return iter([whole.slice(0, 40), whole.slice(40)])
+
+
+def law_of(dice):
+    facts = tuple((dice.choice(FORMS), sum(1 << privilege for privilege in dice.sample(PRIVILEGES, dice.randint(1, 3))))
+                  for _ in range(4))
+    rules = tuple((dice.choice(sorted(KINDS)), requirement(dice), requirement(dice)) for _ in range(6))
+    return Law(rules, tuple(FactForm(form, privileges, _kinds(rules, number)) for number, (form, privileges) in enumerate(facts)))
+
+
+def _kinds(rules, number):
+    return frozenset(kind for kind, *sides in rules if any(number in asked(side) for side in sides))
+
+
+def asked(side):
+    word, parts = side
+    return set(parts) if word == "held" else set().union(*map(asked, parts))
 
 
 def requirement(dice, depth=2):
     word = dice.choice(("held", "all", "any")) if depth else "held"
     if word == "held":
-        return word, tuple(dice.sample(range(FACTS), dice.randint(1, 2)))
+        return word, tuple(dice.sample(range(4), dice.randint(1, 2)))
     return word, tuple(requirement(dice, depth - 1) for _ in range(dice.randint(0, 2)))
 
 
-def random_block(dice):
-    """kinds, applications, holdings, as plain Python."""
-    counts = [dice.randint(1, 150) for _ in range(dice.randint(1, 3))]
-    runs = [(kind, sum(counts[:place]), count) for place, (kind, count) in enumerate(zip(KINDS, counts, strict=False))]
-    size = sum(counts)
-    applications = [(900 + number, sorted(dice.sample(range(size), dice.randint(1, min(size, 9))))) for number in range(3)]
-    holdings = [(users, [place(dice, size) for _ in range(dice.randint(1, 6))])
-                for users in [dice.sample(range(1, 12), dice.randint(1, 5)) for _ in range(dice.randint(0, 8))]]
-    if dice.random() < 0.5:
-        holdings.insert(dice.randint(0, len(holdings)), (None, [(dice.choice((0, 4)), EVERYWHERE)]))
-    return runs, applications, holdings
-
-
-def place(dice, size):
-    fact = dice.randrange(FACTS)
-    if fact in ON_APPLICATIONS:
-        return fact, 900 + dice.randrange(3)
-    return fact, EVERYWHERE if dice.random() < 0.1 else dice.randrange(size)
-
-
-def met(asked, true_facts):
-    word, parts = asked
+def met(side, holds):
+    word, parts = side
     if word == "held":
-        return not true_facts.isdisjoint(parts)
-    return (all if word == "all" else any)(met(part, true_facts) for part in parts)
+        return any(map(holds, parts))
+    return (all if word == "all" else any)(met(part, holds) for part in parts)
 
 
-def changed(block, rules):
-    """{(user, rule): (gained positions, lost positions)}; the user None holds nothing of its own."""
-    runs, applications, holdings = block
-    inside = dict(applications)
+def changed(tenant, law):
+    """{(user, rule): {entity: whether it is permitted after}}, of every answer that turns; the user 0 is in nothing."""
     found = {}
-    for user in {None, *(user for users, _ in holdings if users for user in users)}:
-        mine = [spot for users, held in holdings if users is None or user in users for spot in held]
-        for number, (kind, before, after) in enumerate(rules):
-            gained, lost = set(), set()
-            for run_kind, first, count in runs:
-                for position in range(first, first + count) if run_kind == kind else ():
-                    true = {fact for fact, at in mine if at in (EVERYWHERE, position)
-                            or fact in ON_APPLICATIONS and position in inside.get(at, ())}
-                    if met(before, true) != met(after, true):
-                        (gained if met(after, true) else lost).add(position)
-            found[user, number] = gained, lost
+    for user, (rule, (kind, before, after)), entity in product([0, *tenant.users], enumerate(law.rules), tenant.targets):
+        if tenant.targets[entity][0] != kind:
+            continue
+
+        def holds(number, user=user, entity=entity):
+            return tenant.holds(user, number, law.facts[number], entity)
+
+        was, becomes = met(before, holds), met(after, holds)
+        if was != becomes:
+            found.setdefault((user, rule), {})[entity] = becomes
     return found
 
 
-def columns(blocks):
-    """As Spark hands them over."""
-    rows = [], [], []
-    for runs, applications, holdings in blocks:
-        rows[0].append([dict(zip(("kind", "first", "count"), run, strict=True)) for run in runs])
-        rows[1].append([{"place": at, "positions": positions} for at, positions in applications])
-        rows[2].append([{"users": users, "held": [fact * FACTS_APART + at - EVERYWHERE for fact, at in held]}
-                        for users, held in holdings] or None)
-    return [pa.array(column, data_type) for column, data_type in zip(rows, (RUNS, APPLICATIONS, HELD), strict=True)]
+def counts(tenant, found, user, rule, family):
+    turned = [after for entity, after in found.get((user, rule), {}).items() if family in (None, tenant.targets[entity][1])]
+    return np.array([sum(turned), len(turned) - sum(turned)])
 
 
-@pytest.mark.parametrize("rows_bytes", [1, 3_000, verdicts.ROWS_BYTES])
-@pytest.mark.parametrize("seed", range(12))
-def test_counts_and_positions_are_those_of_one_by_one(seed, rows_bytes, monkeypatch):
-    monkeypatch.setattr(verdicts, "ROWS_BYTES", rows_bytes)
-    dice = random.Random(seed)
-    blocks = [random_block(dice) for _ in range(4)]
-    rules = tuple((dice.choice(KINDS), requirement(dice), requirement(dice)) for _ in range(6))
-    counted = changes_counted(rules, ON_APPLICATIONS)(*columns(blocks)).to_pylist()
-    spread = changes_spread(rules, ON_APPLICATIONS)(*columns(blocks)).to_pylist()
-    for block, counts, words in zip(blocks, counted, spread, strict=True):
-        expected = changed(block, rules)
-        nothing = {number: expected[None, number] for number in range(len(rules))}
-        assert {(row["user_id"], row["rule"]): (row["gained"], row["lost"]) for row in counts} == {
-            (user, rule): differs for (user, rule), (gained, lost) in expected.items()
-            if any(differs := (len(gained) - (user is not None) * len(nothing[rule][0]),
-                               len(lost) - (user is not None) * len(nothing[rule][1])))
-        }
-        assert {(row["user_id"], row["rule"], row["after"]): positions(row) for row in words} == {
-            (user, rule, after): differing
-            for (user, rule), both in expected.items()
-            for after, own, without in zip((True, False), both, nothing[rule], strict=True)
-            if (differing := own if user is None else own ^ without)
-        }
+def of_batches(result):
+    return [row for batch in result for row in batch.to_pylist()]
 
 
-def positions(row):
-    words = enumerate(row["words"], start=row["first"])
-    return {number * 64 + bit for number, word in words for bit in range(64) if word >> bit & 1}
+@pytest.fixture(scope="module", params=range(6))
+def drawn(request):
+    dice = random.Random(request.param)
+    tenant, law = Tenant(dice), law_of(dice)
+    return tenant, law, changed(tenant, law)
+
+
+@pytest.fixture(params=[(1, 1), (4_000, 100), (units.ROWS_BYTES, units.UNIT_ENTITIES)])
+def sizes(request, monkeypatch):
+    """Of the users judged at once, and of a unit."""
+    monkeypatch.setattr(verdicts, "ROWS_BYTES", request.param[0])
+    monkeypatch.setattr(units, "UNIT_ENTITIES", request.param[1])
+
+
+def test_counts_are_those_of_one_by_one(drawn, sizes):
+    tenant, law, found = drawn
+    summed = {}
+    for row in of_batches(changes_counted(law)(batches(tenant))):
+        key = 0 if row["is_everybody"] else row["user_id"], row["rule"], row["family"]
+        summed[key] = summed.get(key, 0) + np.array([row["gained"], row["lost"]])
+    for user, rule, family in product([0, *tenant.users], range(len(law.rules)), tenant.blocks):
+        differs = counts(tenant, found, user, rule, family) - (user != 0) * counts(tenant, found, 0, rule, family)
+        assert list(summed.get((user, rule, family), (0, 0))) == list(differs)
+
+
+@pytest.mark.parametrize("families", [0, 200])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_is_packed_and_merged_is_in_order_and_counts_everybody(drawn, sizes, families, parts, monkeypatch):
+    monkeypatch.setattr(verdicts, "_FLUSHED_ROWS", 20)
+    tenant, law, found = drawn
+    order = tuple(random.Random(3).sample(range(len(law.rules)), len(law.rules)))
+    packed = list(changes_packed(law, order, parts, families=families)(batches(tenant)))
+    merged = []
+    for part in range(parts):
+        mine = [batch for batch in packed if batch.column("part")[0].as_py() == part]
+        merged += of_batches(changes_merged(order, parts, families=families)(iter([*mine, names(tenant, part)])))
+    user_names, namespace_names = numbered(tenant)
+    spots = [(row["user"], order[row["rule"]], row["namespace"]) for row in merged]
+    assert spots == sorted(set(spots))
+    assert {(row["user"], row["rule"], row["namespace"]): (row["gained"], row["lost"]) for row in merged} == {
+        (user_names[place], rule, namespace_names[max(family or 0, 0)]): tuple(turned)
+        for user, place in tenant.users.items() for rule in range(len(law.rules))
+        for family in (tenant.blocks if families else [None])
+        if any(turned := counts(tenant, found, user, rule, family))}
+
+
+def numbered(tenant):
+    """Names of users by their places, and of namespaces by their ranks."""
+    return ({place: f"user {place:02}" for place in tenant.users.values()},
+            {0: "", **{family: f"ns{family}" for family in tenant.blocks if family > 0}})
+
+
+def names(tenant, part):
+    users, namespaces = numbered(tenant)
+    rows = [(part, what, number, name) for what, named in ((verdicts.USER_NAME, users), (verdicts.NAMESPACE_NAME, namespaces))
+            for number, name in named.items()]
+    return pa.record_batch(dict(zip(("part", "what", "number", "name"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+@pytest.mark.parametrize("each_user", [True, False])
+def test_pairs_are_those_of_one_by_one(drawn, sizes, each_user):
+    tenant, law, found = drawn
+    pairs = {(row["user_id"], row["rule"], int(row["entity"][1:])): row["after"]
+             for row in of_batches(changes_spread(law, each_user=each_user)(batches(tenant)))}
+    expected = {(user, rule, entity): after for (user, rule), turned in found.items() if user for entity, after in turned.items()}
+    if each_user:
+        assert pairs == expected
+    else:
+        # who holds nothing in a unit has no pairs there, and nobody has others
+        assert pairs.items() <= expected.items()
+        assert {(user, rule, entity) for user, rule, entity in expected if entity not in found.get((0, rule), {})} <= pairs.keys()
+
+
+def test_a_part_of_nothing_changes_nothing():
+    law = Law(((DATASET, ("any", ()), ("all", ())),), ())
+    for function in (changes_counted(law), changes_spread(law, each_user=True), changes_packed(law, (0,), 2, families=9)):
+        assert list(function(iter([]))) == []
 
 
 def test_a_word_that_is_no_requirement_is_refused():
-    block = columns([([("dataset", 0, 3)], [], [([1], [(0, 1)])])])
+    law = Law(((DATASET, ("any", ()), ("most", ())),), ())
     with pytest.raises(ValueError, match="`most` is no requirement"):
-        changes_counted((("dataset", ("any", ()), ("most", ())),), frozenset())(*block)
+        list(changes_counted(law)(batches(Tenant(random.Random(1)))))

@@ -1,0 +1,314 @@
+"""One part of a tenant as rows of numbers, cut into units: entities by position, and who holds which facts at which positions.
+
+A unit is some families, or one block of a family that is too large, laid out by kind and family, so that a kind is one stretch of
+words and each family in it a run that begins with a word of its own. A fact has a row of bits for everybody who holds it; what
+a user holds is the OR of the user's own row and those of the user's groups. No loop passes over users, and none over pairs of
+users and entities.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+
+WORD_BITS = 64
+# of a unit; one of a family that is larger is about as large
+UNIT_ENTITIES = 32_768
+# what is held by the users that are judged at once
+ROWS_BYTES = 16_000_000
+
+# what a row of a part says
+TARGET, GRANT, ANYWHERE, NAMESPACE_WIDE, INSTANCE_WIDE, FACT, MEMBER, USER = range(8)
+COLUMNS = ("tag", "family", "block", "principal", "what", "entity", "application")
+NOTHING = -1
+# principals as numbers: a user's own, a group's by `group_number`, and whoever there is
+EVERYBODY = -1
+
+# Python workers, on a cluster above all, need not have this package installed
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+ALL_BITS, NO_BITS = np.uint64(2**64 - 1), np.uint64(0)
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FactForm:
+    """How grants make a fact true, as Python workers take it.
+
+    form: `self`, `application`, `namespace`, `instance` (a grant on the place of that name), `below` (a grant in a container, of
+    the container), `anywhere` (a grant in the family, of all in it) or `told` (FACT rows say so). privileges: one bit each.
+    kinds: the numbers of those whose rules ask for it.
+    """
+
+    form: str
+    privileges: int
+    kinds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows by what they say, each a mapping of COLUMNS; names: of the TARGET rows, where they were asked for.
+
+    members: user numbers by group, as (groups, begins, users). users: their places among all by name, in that order.
+    """
+
+    blocks: dict[int, dict[str, np.ndarray]]
+    names: pa.Array | None
+    groups: np.ndarray
+    begins: np.ndarray
+    members: np.ndarray
+    user_ids: np.ndarray
+    user_places: np.ndarray
+
+    def user_index(self, user_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(which of them are users, the index of those)."""
+        if not len(self.user_ids):
+            return np.zeros(len(user_ids), bool), _NONE
+        at = np.minimum(np.searchsorted(self.user_ids, user_ids), len(self.user_ids) - 1)
+        is_user = self.user_ids[at] == user_ids
+        return is_user, at[is_user]
+
+
+def part_of(batches: list[pa.RecordBatch]) -> Part:
+    """The part that these batches hold; every column of COLUMNS, and `name` where names were asked for."""
+    table = pa.Table.from_batches(batches).combine_chunks()
+    columns = {name: table.column(name).to_numpy() for name in COLUMNS}
+    of = {tag: np.nonzero(columns["tag"] == tag)[0] for tag in range(USER + 1)}
+    users, members = of[USER], of[MEMBER]
+    order = users[np.argsort(columns["entity"][users])]
+    ids, places = columns["entity"][order], columns["what"][order]
+    blocks = {tag: {name: columns[name][rows] for name in COLUMNS[1:]} for tag, rows in of.items() if tag < MEMBER}
+    names = table.column("name").combine_chunks().take(pa.array(of[TARGET])) if "name" in table.column_names else None
+    group, user = columns["principal"][members], columns["entity"][members]
+    at = np.minimum(np.searchsorted(ids, user), len(ids) - 1) if len(ids) else _NONE
+    is_active = ids[at] == user if len(ids) else np.zeros(len(user), bool)
+    group, index = group[is_active], at[is_active] if len(ids) else _NONE
+    by_group = np.argsort(group, kind="stable")
+    groups, begins = np.unique(group[by_group], return_index=True)
+    return Part(blocks, names, groups, np.append(begins, len(group)), index[by_group], ids, places)
+
+
+class Unit:
+    """Targets by position.
+
+    entity, name_at: of each target, in the order of positions. position: likewise. runs: one for each kind and family, with
+    run_kind, run_family, run_word (its first) and run_last (the word behind its last).
+    """
+
+    def __init__(self, targets: dict[str, np.ndarray], rows: np.ndarray):
+        kind, family, entity = (targets[name][rows] for name in ("what", "family", "entity"))
+        order = np.lexsort((entity, family, kind))
+        self.name_at = rows[order]
+        kind, family, self.entity = kind[order], family[order], entity[order]
+        self.application = targets["application"][rows][order]
+        starts = np.ones(len(order), bool)
+        starts[1:] = (kind[1:] != kind[:-1]) | (family[1:] != family[:-1])
+        begins = np.nonzero(starts)[0]
+        counts = np.diff(np.append(begins, len(order)))
+        words = -(-counts // WORD_BITS)
+        self.run_last = np.cumsum(words)
+        self.run_word = self.run_last - words
+        self.run_kind, self.run_family = kind[begins], family[begins]
+        self.run_rank = targets["principal"][rows][order][begins]
+        run = np.cumsum(starts) - 1
+        self.position = self.run_word[run] * WORD_BITS + np.arange(len(order)) - begins[run]
+        self.words = int(self.run_last[-1])
+        self.mask = np.full(self.words, ALL_BITS)
+        over = words * WORD_BITS - counts
+        self.mask[self.run_last - 1] >>= over.astype(np.uint64)
+        self._by_entity = np.argsort(self.entity)
+        self._by_application = np.argsort(self.application, kind="stable")
+
+    def span(self, kinds: frozenset[int]) -> tuple[int, int]:
+        """The words in which all entities of these kinds lie; the same twice where there are none."""
+        runs = np.nonzero(np.isin(self.run_kind, list(kinds)))[0]
+        return (int(self.run_word[runs[0]]), int(self.run_last[runs[-1]])) if len(runs) else (0, 0)
+
+    def places(self, entities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(which of them are targets here, the positions of those)."""
+        found = self.entity[self._by_entity]
+        at = np.minimum(np.searchsorted(found, entities), len(found) - 1)
+        is_here = found[at] == entities
+        return is_here, self.position[self._by_entity[at[is_here]]]
+
+    def inside(self, applications: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(counts, positions): of the targets in each application, the application itself among them."""
+        found = self.application[self._by_application]
+        begins = np.searchsorted(found, applications)
+        counts = np.searchsorted(found, applications, side="right") - begins
+        return counts, self.position[self._by_application[runs(begins, counts)]]
+
+
+def units_of(part: Part) -> Iterator[tuple[Unit, dict[int, dict[str, np.ndarray]]]]:
+    """Each unit with the rows of the part that are about it, by what they say."""
+    targets = part.blocks[TARGET]
+    if not len(targets["entity"]):
+        return
+    most = int(max(rows["block"].max(initial=0) for rows in part.blocks.values())) + 1
+    blocks, block_of, counts = np.unique(targets["family"] * most + targets["block"], return_inverse=True, return_counts=True)
+    unit_of_block = _packed(counts)
+    by_unit = {TARGET: _sliced(unit_of_block[block_of], int(unit_of_block[-1]) + 1)}
+    for tag, rows in part.blocks.items():
+        if tag != TARGET:
+            block = rows["family"] * most + rows["block"]
+            at = np.minimum(np.searchsorted(blocks, block), len(blocks) - 1)
+            unit = np.where(blocks[at] == block, unit_of_block[at], NOTHING)
+            by_unit[tag] = _sliced(unit, int(unit_of_block[-1]) + 1)
+    for unit in range(int(unit_of_block[-1]) + 1):
+        found = {tag: {name: column[by_unit[tag][unit]] for name, column in rows.items()}
+                 for tag, rows in part.blocks.items() if tag != TARGET}
+        yield Unit(targets, by_unit[TARGET][unit]), found
+
+
+def _packed(counts: np.ndarray) -> np.ndarray:
+    """The number of the unit that each block goes to, ascending."""
+    numbers, number, filled = np.empty(len(counts), np.int64), 0, 0
+    for block, count in enumerate(counts.tolist()):
+        if filled and filled + count > UNIT_ENTITIES:
+            number, filled = number + 1, 0
+        numbers[block], filled = number, filled + count
+    return numbers
+
+
+def _sliced(number: np.ndarray, count: int) -> list[np.ndarray]:
+    """The rows of each number from 0 on."""
+    order = np.argsort(number, kind="stable")
+    bounds = np.searchsorted(number[order], np.arange(count + 1))
+    return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+class FactRows:
+    """Who holds one fact where in a unit: words from `first` on, `width` of them."""
+
+    def __init__(self, part: Part, unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int, fact: FactForm):
+        self._part, self._unit = part, unit
+        self.first, last = unit.span(fact.kinds)
+        self.width = last - self.first
+        principal, position, wide = _entries(unit, rows, number, fact)
+        in_span = (position >= self.first * WORD_BITS) & (position < last * WORD_BITS)
+        principal, position = principal[in_span], position[in_span] - self.first * WORD_BITS
+        of_everybody = position[principal == EVERYBODY]
+        self.everybody = self._bits(1, np.zeros(len(of_everybody), np.int64), of_everybody)[0]
+        self._own(principal, position, wide)
+        self._shared(principal, position, wide)
+
+    def _bits(self, count: int, row: np.ndarray, position: np.ndarray) -> np.ndarray:
+        bits = np.zeros(count * self.width, np.uint64)
+        np.bitwise_or.at(bits, row * self.width + position // WORD_BITS, np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
+        return bits.reshape(count, self.width)
+
+    def _own(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
+        is_user, user = self._part.user_index(principal)
+        order = np.argsort(user, kind="stable")
+        self._own_user, self._own_position = user[order], position[is_user][order]
+        self._own_wide = [(np.sort(self._part.user_index(principals)[1]), family) for principals, family in wide]
+
+    def _shared(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
+        """Rows of the groups that hold it, and each member's."""
+        known = self._part.groups
+        held = np.unique(np.concatenate([principal[principal < EVERYBODY], *(who[who < EVERYBODY] for who, _ in wide)]))
+        held = held[np.isin(held, known)]
+        row, is_held = _found(held, principal)
+        self._group_bits = self._bits(len(held), row, position[is_held])
+        for who, family in wide:
+            self._fill(self._group_bits, _found(held, who)[0], family)
+        at = np.searchsorted(known, held)
+        counts = self._part.begins[at + 1] - self._part.begins[at] if len(held) else _NONE
+        user = self._part.members[runs(self._part.begins[at], counts)] if len(held) else _NONE
+        order = np.argsort(user, kind="stable")
+        self._member, self._member_row = user[order], np.repeat(np.arange(len(held)), counts)[order]
+
+    def _fill(self, bits: np.ndarray, rows: np.ndarray, family: int) -> None:
+        unit = self._unit
+        for run in np.nonzero(unit.run_family == family)[0]:
+            begin, end = max(unit.run_word[run], self.first), min(unit.run_last[run], self.first + self.width)
+            if begin < end and len(rows):
+                bits[rows, begin - self.first : end - self.first] = ALL_BITS
+
+    def holders(self) -> np.ndarray:
+        """The indexes of all users who hold it anywhere here, some of them more than once."""
+        return np.concatenate([self._own_user, self._member, *(users for users, _ in self._own_wide)])
+
+    def of(self, users: np.ndarray) -> np.ndarray:
+        """The words of these users, by their ascending indexes: what everybody holds among them."""
+        rows = np.repeat(self.everybody[None, :], len(users), axis=0)
+        self._or_members(rows, users)
+        begin, end = np.searchsorted(self._own_user, [users[0], users[-1] + 1])
+        row, is_asked = _found(users, self._own_user[begin:end])
+        position = self._own_position[begin:end][is_asked]
+        np.bitwise_or.at(rows.reshape(-1), row * self.width + position // WORD_BITS,
+                         np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
+        for who, family in self._own_wide:
+            self._fill(rows, _found(users, who)[0], family)
+        return rows
+
+    def _or_members(self, rows: np.ndarray, users: np.ndarray) -> None:
+        begin, end = np.searchsorted(self._member, [users[0], users[-1] + 1])
+        at, is_asked = _found(users, self._member[begin:end])
+        row = self._member_row[begin:end][is_asked]
+        distinct, begins, counts = np.unique(at, return_index=True, return_counts=True)
+        # the first group of each user, then the second, ...: each step is one for all users
+        for place in range(int(counts.max(initial=0))):
+            has_more = counts > place
+            rows[distinct[has_more]] |= self._group_bits[row[begins[has_more] + place]]
+
+
+def _entries(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int,
+             fact: FactForm) -> tuple[np.ndarray, np.ndarray, list[tuple[np.ndarray, int]]]:
+    """(principals, positions), and of what is held in all of a family [(principals, family)]."""
+    grants = _of_privileges(rows[GRANT], fact.privileges)
+    match fact.form:
+        case "self":
+            is_here, position = unit.places(grants["entity"])
+            return grants["principal"][is_here], position, []
+        case "told":
+            told = {name: column[rows[FACT]["what"] == number] for name, column in rows[FACT].items()}
+            is_here, position = unit.places(told["entity"])
+            return told["principal"][is_here], position, []
+        case "application":
+            is_on_it = (grants["entity"] == grants["application"]) & (grants["application"] != NOTHING)
+            counts, position = unit.inside(grants["application"][is_on_it])
+            return np.repeat(grants["principal"][is_on_it], counts), position, []
+        case "below":
+            around = _of_privileges(rows[ANYWHERE], fact.privileges)
+            found = [(grants["principal"], grants["family"]), (around["principal"], around["family"]),
+                     (grants["principal"], grants["application"])]
+            here = [(principal, *unit.places(container)) for principal, container in found]
+            return (np.concatenate([principal[is_here] for principal, is_here, _ in here]),
+                    np.concatenate([position for _, _, position in here]), [])
+        case "namespace":
+            wide = _of_privileges(rows[NAMESPACE_WIDE], fact.privileges)
+            is_on_it = grants["entity"] == grants["family"]
+            return _NONE, _NONE, _by_family([wide, {name: column[is_on_it] for name, column in grants.items()}])
+        case "anywhere":
+            return _NONE, _NONE, _by_family([grants, _of_privileges(rows[ANYWHERE], fact.privileges)])
+        case "instance":
+            return _NONE, _NONE, _by_family([_of_privileges(rows[INSTANCE_WIDE], fact.privileges)])
+    raise ValueError(f"`{fact.form}` is no form of a fact")
+
+
+def _of_privileges(rows: dict[str, np.ndarray], privileges: int) -> dict[str, np.ndarray]:
+    meant = (privileges >> rows["what"]) & 1 == 1
+    return {name: column[meant] for name, column in rows.items()}
+
+
+def _by_family(rows: list[dict[str, np.ndarray]]) -> list[tuple[np.ndarray, int]]:
+    principal, family = (np.concatenate([part[name] for part in rows]) for name in ("principal", "family"))
+    return [(np.unique(principal[family == one]), one) for one in np.unique(family).tolist()]
+
+
+def _found(sorted_numbers: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the places of those that are among them, which these are)."""
+    if not len(sorted_numbers):
+        return _NONE, np.zeros(len(numbers), bool)
+    at = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
+    is_there = sorted_numbers[at] == numbers
+    return at[is_there], is_there
+
+
+def runs(begins: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of each run its numbers from `begins` on, one run after the other."""
+    return np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
