@@ -17,11 +17,11 @@ def options_checked(analysis: Analysis, options: Mapping[str, str]) -> dict[str,
     given = {name: value for name, value in options.items() if value}
     for name in given:
         if name not in analysis.options:
-            raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}")
+            raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name)
     checked = {name: _CHECKS[name](given.get(name, "")) for name in analysis.options}
     if "to_generation" in checked and checked["generation"] == checked["to_generation"]:
         raise AnalysisError(f"{analysis.name} compares two generations, and both are {checked['generation']}: "
-                            f"the generations are {', '.join(GENERATIONS)}")
+                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
     return checked
 
 
@@ -29,13 +29,13 @@ def _generation(name: str) -> str:
     try:
         return generation_named(name).name if name else active_generation().name
     except UnknownGeneration as error:
-        raise AnalysisError(str(error)) from error
+        raise AnalysisError(str(error), field="generation") from error
 
 
 def _to_generation(name: str) -> str:
     if not name:
         raise AnalysisError("the generation to compare with (to_generation, on the command line --to-generation) is missing: "
-                            f"the generations are {', '.join(GENERATIONS)}")
+                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
     return _generation(name)
 
 
@@ -46,10 +46,10 @@ def _namespace(name: str) -> str:
     try:
         address = address_of("namespace", name.removeprefix("namespace:"))
     except AddressError as error:
-        raise AnalysisError(str(error)) from error
+        raise AnalysisError(str(error), field="namespace") from error
     state = Entity.objects.filter(kind="namespace", key=address.key).values_list("state", flat=True).first()
     if state != State.LIVE:
-        raise AnalysisError(_unknown_namespace(address, state))
+        raise AnalysisError(_unknown_namespace(address, state), field="namespace")
     return address.key
 
 

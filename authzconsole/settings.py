@@ -249,7 +249,8 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Who may do what on the platform, why, and by which document. Send `Authorization: Bearer TOKEN`; an "
                    "administrator makes a token with `manage.py create_token USER --scope read --scope administer --scope "
                    "decide`. Times are UTC; lists come in pages, and `next` of one is the `cursor` of the following one; every "
-                   "refusal is an application/problem+json.",
+                   "refusal of /api/v1 is an application/problem+json, and every refusal of /access/v1 one JSON string, as its "
+                   "standard asks.",
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [

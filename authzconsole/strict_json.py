@@ -10,6 +10,7 @@ from collections import Counter
 from entities.vocabulary import clip
 
 DEEPEST_NESTING = 64
+MOST_DIGITS = 1_000
 
 # a string to its end, or to the end of the text where it is not closed; possessive, so that each byte is looked at once
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -60,4 +61,10 @@ def _no_number(name: str):
     raise ValueError(f"{name} is not a number in JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number)
+def _whole(digits: str) -> int:
+    if (count := len(digits.removeprefix("-"))) > MOST_DIGITS:
+        raise ValueError(f"a number in it has {count:,} digits; {MOST_DIGITS:,} are allowed")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number, parse_int=_whole)

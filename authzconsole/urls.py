@@ -18,6 +18,8 @@ from authzconsole.web.lifecycle import describe, lifecycle, lifecycle_new
 from authzconsole.web.memberships import membership
 from authzconsole.web.people import people, person_add
 from authzconsole.web.person import my_access, person
+from authzconsole.web.plan_import import new_from_file, sample_file
+from authzconsole.web.plan_makers import new_for_ghosts, new_for_many
 from authzconsole.web.plans import apply, discard, new_from_copy, new_from_impact, new_from_readiness, plan, plans, renew, undo
 from authzconsole.web.policies import generation_change, policies
 from authzconsole.web.report_pages import missing
@@ -64,6 +66,10 @@ urlpatterns = [
     path("plans/policy-impact/<int:pk>", new_from_impact, name="plan-impact"),
     path("plans/missing", new_from_answer, name="plan-missing"),
     path("plans/copy", new_from_copy, name="plan-copy"),
+    path("plans/many", new_for_many, name="plan-many"),
+    path("plans/ghosts", new_for_ghosts, name="plan-ghosts"),
+    path("plans/import", new_from_file, name="plan-import"),
+    path("plans/import/sample.<slug:extension>", sample_file, name="plan-import-sample"),
     path("plans/<int:pk>/", plan, name="plan"),
     path("plans/<int:pk>/apply", apply, name="plan-apply"),
     path("plans/<int:pk>/discard", discard, name="plan-discard"),

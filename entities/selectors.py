@@ -23,11 +23,12 @@ def entity_at(address: Address) -> Entity | None:
     return Entity.objects.filter(kind=address.kind, key=address.key).first()
 
 
-def entities_at(addresses: Iterable[Address]) -> dict[Address, Entity]:
-    """The rows of those addresses that are registered. One query for every `ADDRESSES_AT_ONCE`."""
+def entities_at(addresses: Iterable[Address], among: QuerySet[Entity] | None = None) -> dict[Address, Entity]:
+    """The rows of those addresses that are registered, or that stand in `among`. One query for every `ADDRESSES_AT_ONCE`."""
+    among = Entity.objects.all() if among is None else among
     found, waiting = {}, iter(set(addresses))
     while batch := set(islice(waiting, ADDRESSES_AT_ONCE)):
-        rows = Entity.objects.filter(kind__in={a.kind for a in batch}, key__in={a.key for a in batch})
+        rows = among.filter(kind__in={a.kind for a in batch}, key__in={a.key for a in batch})
         # a dataset and a stream may share a key: what was not asked for is left out
         found.update((row.address, row) for row in rows if row.address in batch)
     return found

@@ -103,6 +103,13 @@ def entity_state_set(*, entity: Entity, state: str) -> bool:
     return _column_set(entity, "state", state)
 
 
+def entity_forget(*, entity: Entity) -> None:
+    """Take the row of a planned address away. Raises ProtectedError where something hangs on it."""
+    assert entity.state == State.PLANNED, "what existed stays registered"
+    Entity.objects.filter(pk=entity.pk).update(namespace=None, application=None)
+    entity.delete()
+
+
 def entity_description_set(*, entity: Entity, description: str) -> bool:
     """Returns whether that changed anything."""
     return _column_set(entity, "description", description)

@@ -27,7 +27,11 @@ class ChangeRefused(GrantError):
 
 
 class PrincipalError(GrantError):
-    """A user or group that cannot be made or changed so."""
+    """A user or group that cannot be made or changed so. field: `user` or `group`, where that one is not known."""
+
+    def __init__(self, message: str, *, field: str = ""):
+        self.field = field
+        super().__init__(message)
 
 
 class LifecycleError(GrantError):

@@ -10,7 +10,7 @@ from django.db.models import Count, QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
-from entities.selectors import entity_at, subtree_of
+from entities.selectors import children_of, entity_at, subtree_of
 from entities.services import instance_fault
 from entities.vocabulary import KINDS, Privilege
 from grants.active import active_generation
@@ -83,6 +83,8 @@ def grants_on(entities: QuerySet[Entity]) -> list[QuerySet]:
 
 
 def _of_delete(address: Address, entity: Entity, rules: Generation) -> Forecast:
+    if entity.state == State.PLANNED:
+        return Forecast("delete", address, rules, entities={address.kind: 1})
     doomed = live_in(entity)
     found = dict(doomed.order_by().values_list("kind").annotate(Count("pk")))
     grants = sum(held.count() for held in grants_on(doomed))
@@ -126,8 +128,17 @@ def _delete_refusal(address: Address, entity: Entity | None) -> str:
     if entity is None:
         return f"{address} is not registered: there is nothing to delete"
     if entity.state == State.PLANNED:
-        return f"{address} is planned and does not exist yet: there is nothing to delete; revoke the grants on it instead"
+        return _planned_refusal(address, entity)
     return "" if entity.is_live else f"{address} was deleted already"
+
+
+def _planned_refusal(address: Address, entity: Entity) -> str:
+    """What stands for nothing, neither for a grant nor for something in it, may go."""
+    planned = f"{address} is planned and does not exist yet: there is nothing to delete"
+    if any(grants.exists() for grants in grants_on(Entity.objects.filter(pk=entity.pk))):
+        return f"{planned}; revoke the grants on it instead"
+    inside = children_of(entity).first()
+    return f"{planned}, and {inside}, which lies in it, keeps its address" if inside else ""
 
 
 def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:

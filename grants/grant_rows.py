@@ -13,6 +13,7 @@ from grants.bulk import chunks, insert_rows
 from grants.models import GroupGrant, UserGrant
 
 GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
+NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
 
 
 def grant_rows_insert(kind: str, rows: Sequence[tuple]) -> None:

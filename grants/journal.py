@@ -14,6 +14,11 @@ from django.utils import timezone
 from grants.bulk import as_stored, insert_rows
 from grants.models import JournalHead, JournalLine
 
+ACTIONS = (
+    "grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-activate", "user-deactivate",
+    "user-change", "role-set", "password-set", "principal-add", "group-add", "member-add", "member-remove", "generation-activate",
+    "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke",
+)
 LINES_AT_ONCE = 2_000
 _COLUMNS = (*JournalLine.HASHED, "hash")
 

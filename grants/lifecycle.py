@@ -12,7 +12,7 @@ from django.utils import timezone
 from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
-from entities.services import entities_ensure, entity_description_set, entity_state_set
+from entities.services import entities_ensure, entity_description_set, entity_forget, entity_state_set
 from entities.vocabulary import Privilege
 from grants.authority import administering
 from grants.errors import LifecycleError
@@ -46,13 +46,17 @@ def entity_recreate(*, author: Author, address: Address, description: str = "", 
 def entity_delete(*, author: Author, address: Address, generation: Generation | str | None = None) -> Outcome:
     """Delete an entity and every live one in it; planned ones stay planned. Raises LifecycleError where it is not live.
 
+    A planned one for which nothing stands, neither a grant nor anything in it, is not registered afterwards.
+
     A fixed number of statements besides those of the journal; nothing is loaded whole.
     """
     with administering(author) as head:
         forecast = lifecycle_forecast(address, "delete", generation)
         if forecast.refusal:
             raise LifecycleError(forecast.refusal)
-        doomed = live_in(entity_at(address))
+        if (entity := entity_at(address)).state == State.PLANNED:
+            return _forgotten(head, author, entity)
+        doomed = live_in(entity)
         removed = grants_on(doomed) if forecast.generation.deleting_removes_grants else []
         # read before anything is written: which entities these are follows from their state
         lines = chain(_delete_lines(doomed, address), *(_revoke_lines(grants, address) for grants in removed))
@@ -74,6 +78,13 @@ def entity_describe(*, author: Author, address: Address, description: str) -> Ou
             return Outcome(False, f"{address} is described so already: nothing changed", head.revision)
         revision = journal_append(head, [_description_line(address, description)], author=author)
     return Outcome(True, f"{address} is described anew", revision)
+
+
+def _forgotten(head: JournalHead, author: Author, entity: Entity) -> Outcome:
+    address = entity.address
+    revision = journal_append(head, [Change("delete", entity=str(address), detail="it was planned")], author=author)
+    entity_forget(entity=entity)
+    return Outcome(True, f"{address} was only planned; it is not registered any longer", revision)
 
 
 def _live(verb: str, author: Author, address: Address, description: str, creator: str | User | None,

@@ -55,13 +55,13 @@ class Listed:
         return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
 
-def shown_to(user: User, generation: Generation, operation: str = "list") -> Q:
+def shown_to(user: User, generation: Generation, operation: str = "list", *, row_by_row: bool = False) -> Q:
     """The entities on which `operation` is permitted to `user`; a kind without a rule for it shows nothing."""
     if not (user.is_active and user.is_principal):
         return NONE
     shown = NONE
     for requirement, kinds in _kinds_by_requirement(generation, operation).items():
-        shown |= Q(kind__in=kinds) & condition(requirement, Listed(tables_of_user(user), kinds))
+        shown |= Q(kind__in=kinds) & condition(requirement, Listed(tables_of_user(user), kinds, row_by_row=row_by_row))
     return shown
 
 
@@ -70,9 +70,9 @@ def may_see(user: User, entity: Entity, generation: Generation) -> bool:
     return Entity.objects.filter(visible_to(user, generation), pk=entity.pk).exists()
 
 
-def visible_to(user: User, generation: Generation) -> Q:
-    """The entities that `list` or `get` shows to `user`."""
-    return shown_to(user, generation, "list") | shown_to(user, generation, "get")
+def visible_to(user: User, generation: Generation, *, row_by_row: bool = False) -> Q:
+    """The entities that `list` or `get` shows to `user`. row_by_row: as in Listed, for a few rows that are chosen already."""
+    return shown_to(user, generation, "list", row_by_row=row_by_row) | shown_to(user, generation, "get", row_by_row=row_by_row)
 
 
 def _kinds_by_requirement(generation: Generation, operation: str) -> dict[Expression, list[str]]:

@@ -77,7 +77,8 @@ def change_write(head: JournalHead, author: Author, *, grant: Iterable[Given] = 
         *(Change("principal-add", principal=principal) for principal in became),
         *(_change("grant", item, detail) for item in granted),
     ], author=author)
-    return ChangeOutcome(revision, tuple(granted), tuple(revoked), tuple(_unchanged(items, held)), ensured.created, became)
+    return ChangeOutcome(revision, tuple(granted), tuple(revoked), tuple(_unchanged(items, held)), ensured.created, became,
+                         tuple(_notices(items["grant"], entities, principals)))
 
 
 def _one(change, **items) -> ChangeOutcome:
@@ -182,3 +183,16 @@ def _unchanged(items: Mapping[str, list[Item]], held: Mapping[Item, int]) -> Ite
     for item in items["revoke"]:
         if item not in held:
             yield f"{item.principal} does not hold {item.privilege} on {item.address}: nothing changed"
+
+
+def _notices(granted: list[Item], entities: Mapping[Address, Entity], principals: Mapping[str, User | Group]) -> Iterable[str]:
+    """Of addresses that were registered before, and of principals: what stands between the grants and an effect."""
+    for address in dict.fromkeys(item.address for item in granted):
+        state = entities[address].state if address in entities else State.LIVE
+        if state == State.DELETED:
+            yield f"{address} was deleted: a grant on it comes to use only where it is recreated"
+        elif state == State.PLANNED:
+            yield f"{address} is only planned: a grant on it comes to use once it is registered"
+    for name in dict.fromkeys(item.principal for item in granted):
+        if isinstance(principals[name], User) and not principals[name].is_active:
+            yield f"{name} is inactive: what is granted to it counts for nothing until it is active again"

@@ -45,7 +45,9 @@ def test_a_change_revokes_then_grants_and_tells_what_it_did():
     assert outcome.unchanged == ("group:analysts already holds READ on dataset:sales.orders: nothing changed",
                                  "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed")
     assert (outcome.planned, outcome.revision) == ((CLICKS,), revision + 4)
-    assert outcome.sentence == "granted 2, revoked 1, 2 unchanged"
+    assert outcome.sentence == "granted 2, revoked 1, 2 unchanged; 1 address is only planned: stream:sales.clicks"
+    assert outcome.foretold == ("would grant 2, would revoke 1, 2 would stay as it is; 1 address would be registered as planned: "
+                                "stream:sales.clicks")
 
 
 def test_the_same_change_again_changes_nothing():

@@ -13,12 +13,14 @@ def check_content_type(request: HttpRequest) -> None:
         raise Refused(400, "the Content-Type must be application/json")
 
 
-def body_of(request: HttpRequest) -> dict:
-    """Raises Refused: 413 where it is too long, 400 where it is no JSON object."""
+def body_of(request: HttpRequest, *, if_empty: dict | None = None) -> dict:
+    """if_empty: what an empty body stands for. Raises Refused: 413 where it is too long, 400 where it is no JSON object."""
     raw = _raw(request)
     if len(raw) > LONGEST_BODY_BYTES:
         _too_long()
     if not raw.strip():
+        if if_empty is not None:
+            return if_empty
         raise Refused(400, "the body is empty: send a JSON object")
     try:
         body = json_from_bytes(raw, what="the body")

@@ -10,7 +10,13 @@ from rest_framework.authentication import CSRFCheck
 
 from authzconsole.api.refusal import Refused
 from authzconsole.tokens import ShownToken, TokenRefused, token_shown
+from entities.address import Address
+from entities.models import Entity
+from entities.selectors import entities_at
 from grants.active import active_generation
+from grants.listing import visible_to
+from grants.models import User
+from grants.policies.catalogue import generation_named
 from grants.policies.question import Question
 
 REALM = 'Bearer realm="authorization console"'
@@ -19,15 +25,21 @@ REALM = 'Bearer realm="authorization console"'
 @dataclass(frozen=True, slots=True)
 class Caller:
     """generation: the active one, by name. asks_about_all: about any subject, and is told everything; otherwise about the user
-    `name` only."""
+    `name` only. user: of a session."""
 
     generation: str
     asks_about_all: bool
     name: str = ""
+    user: User | None = None
 
     def check_may_ask(self, question: Question) -> None:
         if not self.asks_about_all and (question.subject_type, question.subject) != ("user", self.name):
             raise Refused(403, f"your account may ask about itself only, which is the subject user {self.name}")
+
+    def states_seen(self, addresses: set[Address]) -> dict[Address, str]:
+        """Of the entities that `list` or `get` shows to the user: what is not seen looks like what there is not."""
+        seen = visible_to(self.user, generation_named(self.generation))
+        return {address: row.state for address, row in entities_at(addresses, among=Entity.objects.filter(seen)).items()}
 
 
 def caller_of(request: HttpRequest, scope: str) -> Caller:
@@ -38,7 +50,7 @@ def caller_of(request: HttpRequest, scope: str) -> Caller:
     if not request.user.is_authenticated:
         raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_forgery(request)
-    return Caller(active_generation().name, request.user.may_see_all, request.user.username)
+    return Caller(active_generation().name, request.user.may_see_all, request.user.username, request.user)
 
 
 def token_of(header: str, scope: str) -> ShownToken:

@@ -43,7 +43,9 @@ def _answers(caller: Caller, items: list[Question | QuestionError]):
     for item in items:
         if isinstance(item, Question):
             caller.check_may_ask(item)
-    return answers(items, told_to=None if caller.asks_about_all else withholding_all)
+    if caller.asks_about_all:
+        return answers(items)
+    return answers(items, told_to=withholding_all, states=caller.states_seen)
 
 
 def _items(body: dict) -> list:

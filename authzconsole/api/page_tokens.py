@@ -36,7 +36,8 @@ class PageAsked:
         return {"page": page, "results": results}
 
     def _next(self, found: Found) -> str:
-        if not found.has_more:
+        # who asks for none asks how many there are: no page follows that one
+        if not found.has_more or not self.most_rows:
             return ""
         last = found.ids[-1] if found.ids else self.after
         return signing.dumps([self.search, self.limit, last], salt=SALT)
@@ -49,7 +50,8 @@ def page_asked(body: dict, *, search: object) -> PageAsked:
     if not isinstance(page, dict):
         raise Refused(400, "`page` must be an object")
     limit = _limit(page)
-    if "token" not in page:
+    # the empty one is what the last page says; it comes before the first page as `cursor` does in REST
+    if page.get("token", "") == "":
         return PageAsked(digest, "page" in body, limit, "")
     of_search, first_limit, after = _opened(page["token"])
     if of_search != digest:

@@ -61,6 +61,8 @@ class RunSerializer(serializers.Serializer):
     options = serializers.DictField(child=serializers.CharField(allow_blank=True))
     state = serializers.ChoiceField(RunState.values)
     stage = serializers.CharField(help_text=f"Of a running run: {', '.join(RunStage.values)}; empty otherwise.")
+    cancel_requested = serializers.BooleanField(
+        help_text="Whether somebody asked to cancel it; a running run is cancelled within seconds of that.")
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
@@ -87,12 +89,12 @@ class ResultsSerializer(serializers.Serializer):
 
 
 class RunsQuery(PageQuery):
-    analysis = Text(required=False, max_length=40)
+    analysis = Word(choices=list(ANALYSES), required=False)
     state = Word(choices=RunState.values, required=False)
 
 
 class StartSerializer(Shape):
-    analysis = Text(max_length=40, help_text="The name of an analysis.")
+    analysis = Word(choices=list(ANALYSES), help_text="The name of an analysis.")
     generation = Word(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
     to_generation = Word(choices=list(GENERATIONS), required=False)
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
@@ -119,14 +121,14 @@ class JsonLinesRenderer(CsvRenderer):
 
 
 RUN = {"number": 7, "analysis": "delete-readiness", "options": {"generation": "final", "namespace": ""}, "state": "waiting",
-       "stage": "", "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "scheduled": False,
+       "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "scheduled": False,
        "requested_at": "2026-02-01T08:00:00Z", "started_at": None, "finished_at": None, "revision": None,
        "waiting_reason": "It starts within seconds.", "silent_seconds": None, "results_removed_at": None, "error": "",
        "summary": {}}
 ANALYSIS = {"name": "delete-readiness", "title": "Delete readiness", "options": ["generation", "namespace"],
             "question": "Who could delete which namespace, and what stands in the way?",
             "tables": [{"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}]}
-ROWS = {"items": [{"namespace": "sales", "user": "alice", "required": 12, "held": 11, "missing": 1, "ready": False}],
+ROWS = {"items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1, "ready": False}],
         "next": None, "total": 1}
 
 
@@ -172,11 +174,15 @@ class OneRun(Endpoint):
 
 class Cancellation(Endpoint):
     @described("runs_cancel", TAG, "Cancel a run",
-               "One that waits ends at once, one that runs within seconds; one that is over stays as it is. No body.",
-               answers={200: RunSerializer}, example=RUN | {"state": "cancelled"}, errors=[404, 415], parameters=[RUN_PATH])
+               "One that waits ends at once, one that runs within seconds, and says `cancel_requested` until then; one that is "
+               "over stays as it is. No body.",
+               answers={200: RunSerializer}, example=RUN | {"state": "cancelled", "cancel_requested": True},
+               errors=[404, 413, 415], parameters=[RUN_PATH])
     def post(self, request: Request, number: int) -> Response:
         check_administers(request)
-        run_cancel(run=_run(number))
+        run = _run(number)
+        self.no_body()
+        run_cancel(run=run)
         return Response(_followed_as_json(_run(number)))
 
 
@@ -258,8 +264,8 @@ def _finished(request: Request, number: int, table: str) -> tuple[AnalysisRun, T
     run = _run(number)
     try:
         found = analysis_named(run.analysis).table(table)
-    except AnalysisError:
-        raise Http404 from None
+    except AnalysisError as error:
+        raise Problem(404, str(error)) from None
     if run.state != RunState.DONE:
         raise Problem(409, f"run {run.pk} is {run.state}: it has no report")
     return run, found
@@ -287,7 +293,9 @@ def _column_as_json(column: Column) -> dict:
 
 
 def _run_as_json(run: AnalysisRun) -> dict:
-    return {"number": run.pk, "analysis": run.analysis, "options": run.options, "state": str(run.state), "stage": str(run.stage),
+    return {"number": run.pk, "analysis": run.analysis, "options": run.options, "state": str(run.state),
+            "stage": str(run.stage) if run.state == RunState.RUNNING else "",
+            "cancel_requested": run.cancel_requested_at is not None,
             "tasks_done": run.tasks_done, "tasks_total": run.tasks_total,
             "requested_by": run.requested_by.username if run.requested_by else None, "scheduled": run.is_scheduled,
             "requested_at": as_json_time(run.requested_at), "started_at": as_json_time(run.started_at),

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 from authzconsole.api.callers import Caller
 from authzconsole.api.evaluation import MOST_EVALUATIONS, SEMANTICS, evaluated
 from authzconsole.models import TokenScope
+from authzconsole.rest.authzen_document import STATE
 from authzconsole.rest.describing import described
 from authzconsole.rest.endpoint import Endpoint
 from grants.active import active_generation
@@ -58,6 +59,7 @@ class DecisionsSerializer(EvaluationSerializer):
 class ReasonsSerializer(serializers.Serializer):
     generation = serializers.CharField(required=False)
     sentence = serializers.CharField(required=False)
+    state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)
     attempts = serializers.ListField(child=serializers.DictField(), required=False, help_text="The tree of requirements.")
     source = serializers.DictField(required=False, help_text="Seed, table and row of the rule.")
     missing = serializers.ListField(child=serializers.DictField(), required=False,
@@ -79,10 +81,10 @@ class DecisionAnswerSerializer(serializers.Serializer):
     evaluations = DecisionSerializer(many=True, required=False)
 
 
-QUESTION = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
+QUESTION = {"subject": {"type": "user", "id": "sofia.lindqvist"}, "action": {"name": "read"},
             "resource": {"type": "dataset", "id": "sales.orders"}}
 ANSWER = {"decision": False, "context": {
-    "generation": "final", "sentence": "Denied: user:alice lacks READ on dataset:sales.orders.",
+    "generation": "final", "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
     "attempts": [{"requirement": "has", "met": False, "words": "READ on dataset:sales.orders", "wanted": ["READ"],
                   "where": "dataset:sales.orders", "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}],
     "source": {"seed": "002", "table": "Datasets", "row": "Read"},
@@ -99,7 +101,7 @@ class Decisions(Endpoint):
                sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
-        caller = Caller(generation, request.auth is not None or request.user.may_see_all, request.user.username)
+        caller = Caller(generation, request.auth is not None or request.user.may_see_all, request.user.username, request.user)
         return Response(evaluated(caller, _explained(self.raw_body())))
 
 

@@ -9,8 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework import serializers
 
-from authzconsole.rest.authzen_document import authzen_components, authzen_paths
+from authzconsole.rest.authzen_document import ID_HEADER, authzen_components, authzen_paths
 from authzconsole.rest.fields import Shape
 
 
@@ -35,15 +36,19 @@ def with_authzen(result: dict, generator, request, public) -> dict:
 
 
 def with_exactness(result: dict, generator, request, public) -> dict:
-    """A hook of drf-spectacular: what it cannot know. A body is never left out, a strict one takes no further members, and
-    either of the two ways to say who calls is enough."""
+    """A hook of drf-spectacular: what it cannot know. A body is never left out, a strict one takes no further members, its
+    lists no more than they hold, either of the two ways to say who calls is enough, and every answer bears the request's id."""
     for shape in _strict(Shape):
         if schema := result["components"]["schemas"].get(shape.__name__.removesuffix("Serializer")):
             schema["additionalProperties"] = False
+            for name, most in _longest_lists(shape):
+                schema["properties"][name]["maxItems"] = most
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
         operation["security"] = [{"token": []}, {"session": []}]
         if "requestBody" in operation:
             operation["requestBody"]["required"] = True
+        for answer in operation["responses"].values():
+            answer["headers"] = answer.get("headers", {}) | ID_HEADER
     return result
 
 
@@ -51,6 +56,12 @@ def _strict(shape: type) -> Iterator[type]:
     for inner in shape.__subclasses__():
         yield inner
         yield from _strict(inner)
+
+
+def _longest_lists(shape: type[Shape]) -> Iterator[tuple[str, int]]:
+    for name, field in shape().fields.items():
+        if isinstance(field, serializers.ListSerializer) and field.max_length is not None:
+            yield name, field.max_length
 
 
 @cache

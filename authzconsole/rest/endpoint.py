@@ -55,6 +55,10 @@ class Endpoint(APIView):
         """What was sent, read strictly. Raises Refused (400, 413), ValidationError."""
         return read_strictly(shape, self.raw_body())
 
+    def no_body(self) -> None:
+        """What takes nothing may be sent nothing, or an object without members. Raises as `body` does."""
+        read_strictly(Nothing, body_of(self.request._request, if_empty={}))
+
     def raw_body(self) -> dict:
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")

@@ -125,8 +125,8 @@ class Entities(Endpoint):
     @described("entities_register", TAG, "Register an entity",
                "Makes an address live that is new or planned. One that is live already stays as it is (200). What contains it "
                "must be live, and it must not have been deleted: then it is recreated instead.",
-               sends=RegisterSerializer, sent={"address": "dataset:sales.orders", "description": "Every order, by day",
-                                          "creator": "alice", "reason": "new feed"},
+               sends=RegisterSerializer, sent={"address": "dataset:sales.orders.by_day", "description": "Every order, by day",
+                                          "creator": "sofia.lindqvist", "reason": "new feed"},
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class Entities(Endpoint):
 class Recreations(Endpoint):
     @described("entities_recreate", TAG, "Recreate a deleted entity",
                "Makes a deleted address live again; the grants that stayed on it apply again.",
-               sends=RegisterSerializer, sent={"address": "dataset:sales.orders", "reason": "deleted by mistake"},
+               sends=RegisterSerializer, sent={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
@@ -223,17 +223,29 @@ def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Respons
         if sent["dry_run"]:
             transaction.set_rollback(True)
     if sent["dry_run"]:
-        outcome = Outcome(outcome.changed, outcome.sentence, before)
+        sentence = _would_be_live(forecast, creator) if outcome.changed else outcome.sentence
+        outcome = Outcome(outcome.changed, sentence, before)
         return Response(_outcome_as_json(outcome, None, forecast if outcome.changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
     return created(content, entity_location(place)) if outcome.changed else Response(content)
+
+
+def _would_be_live(forecast: Forecast, creator: str | None) -> str:
+    verb = {"register": "registered", "recreate": "recreated"}[forecast.verb]
+    parts = [f"{forecast.address} would be {verb}"]
+    if count := forecast.grants_applying:
+        parts.append(f"{count:,} {'grant' if count == 1 else 'grants'} on it from before would apply")
+    if creator and forecast.creator_receives:
+        parts.append(f"{creator} would receive {', '.join(forecast.creator_receives)} on it as its creator")
+    return "; ".join([*parts, "nothing was written"])
 
 
 def _foretold(place: Address, verb: str) -> dict:
     forecast = lifecycle_forecast(place, verb)
     if forecast.refusal:
         raise Problem(409, forecast.refusal)
-    sentence = f"{place} would be deleted, {forecast.entities_total:,} in all; nothing was written"
+    entities = "entity" if forecast.entities_total == 1 else "entities"
+    sentence = f"{place} would be deleted, {forecast.entities_total:,} {entities} in all; nothing was written"
     return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
 
 

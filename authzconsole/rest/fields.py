@@ -14,7 +14,23 @@ LONGEST_REASON_CHARACTERS = 2_000
 LONGEST_DESCRIPTION_CHARACTERS = 10_000
 
 
-class Shape(serializers.Serializer):
+class Worded:
+    """The console's own words in place of the framework's, for every field and shape that takes what was sent."""
+
+    default_error_messages = {
+        "required": "this is missing",
+        "null": "this must not be null",
+        "blank": "this must not be empty",
+        "max_length": "this is longer than {max_length:,} characters, which is the limit",
+        "min_length": "this is shorter than {min_length:,} characters, which is the least",
+        "max_value": "this must be {max_value} or less",
+        "min_value": "this must be {min_value} or more",
+    }
+
+
+class Shape(Worded, serializers.Serializer):
+    default_error_messages = {"invalid": "this must be an object"}
+
     def to_internal_value(self, data):
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
             known = ", ".join(self.fields) or "none"
@@ -23,7 +39,7 @@ class Shape(serializers.Serializer):
         return super().to_internal_value(data)
 
 
-class Text(serializers.CharField):
+class Text(Worded, serializers.CharField):
     def __init__(self, **options):
         super().__init__(trim_whitespace=False, **options)
 
@@ -35,14 +51,14 @@ class Text(serializers.CharField):
         return data
 
 
-class Flag(serializers.BooleanField):
+class Flag(Worded, serializers.BooleanField):
     def to_internal_value(self, data):
         if not isinstance(data, bool):
             raise serializers.ValidationError("this must be true or false")
         return data
 
 
-class Whole(serializers.IntegerField):
+class Whole(Worded, serializers.IntegerField):
     def __init__(self, *, min_value=0, max_value=LARGEST_NUMBER, **options):
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
@@ -52,7 +68,7 @@ class Whole(serializers.IntegerField):
         return data
 
 
-class QueryFlag(serializers.BooleanField):
+class QueryFlag(Worded, serializers.BooleanField):
     """In a URL, where everything is text."""
 
     def to_internal_value(self, data):
@@ -117,7 +133,7 @@ class KindText(Text):
         return kind
 
 
-class Word(serializers.ChoiceField):
+class Word(Worded, serializers.ChoiceField):
     """One of a few words, written exactly so."""
 
     def to_internal_value(self, data):
@@ -126,16 +142,28 @@ class Word(serializers.ChoiceField):
         return data
 
 
-class Moment(serializers.DateTimeField):
+class Several(Worded, serializers.ListField):
+    default_error_messages = {
+        "not_a_list": "this must be a list",
+        "empty": "this must not be empty",
+        "max_length": "this holds more than {max_length:,}, which is the limit",
+        "min_length": "this must hold at least {min_length:,}",
+    }
+
+
+class Moment(Worded, serializers.DateTimeField):
+    default_error_messages = dict.fromkeys(
+        ("invalid", "date", "make_aware", "overflow"), "this must be a time such as 2026-02-01T08:00:00Z")
+
     def to_internal_value(self, value):
         if not isinstance(value, str):
             raise serializers.ValidationError("this must be a string")
         return super().to_internal_value(value)
 
 
-def privilege_words(**options) -> serializers.ListField:
+def privilege_words(**options) -> Several:
     one = Word(choices=list(map(str, Privilege)))
-    return serializers.ListField(child=one, min_length=1, max_length=len(Privilege), **options)
+    return Several(child=one, min_length=1, max_length=len(Privilege), **options)
 
 
 def reason_text() -> Text:

@@ -68,14 +68,14 @@ class DeletionQuery(PageQuery):
 
 
 EXAMPLE = {
-    "namespace": "namespace:sales", "user": "alice", "generation": "final", "verdict": "inconsistent",
+    "namespace": "namespace:sales", "user": "sofia.lindqvist", "generation": "final", "verdict": "inconsistent",
     "sentence": "An inconsistent state: it stops at the datasets, of which 1 may not be deleted.",
     "source": {"seed": "002", "table": "Namespaces", "row": "Delete"}, "live": 6, "gone": 2, "remains": 4,
     "namespace_goes": False, "grants_removed": 0, "grants_kept": 3, "heirs_users": 1, "heirs_groups": 0,
     "steps": [{"kinds": {"application": 1, "program": 1}, "live": 2, "missing": 0, "gone": 2, "remains": 0, "outcome": "goes"},
               {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"}],
     "heirs": [{"privilege": "ADMIN", "users": 1, "groups": 0, "grants": 3}],
-    "ghosts": [{"principal": "user:alice", "entity": "application:sales.shop", "privilege": "ADMIN"}],
+    "ghosts": [{"principal": "user:sofia.lindqvist", "entity": "application:sales.shop", "privilege": "ADMIN"}],
     "missing": 1, "items": ["dataset:sales.customers"], "next": None,
 }
 

@@ -19,6 +19,7 @@ from authzconsole.rest.fields import (
     Flag,
     PrincipalText,
     QueryFlag,
+    Several,
     Shape,
     Whole,
     privilege_words,
@@ -86,8 +87,8 @@ class ChangeSetSerializer(Shape):
 class Envelope(ChangeSetSerializer):
     """The change set with its items unread: each is read by itself, so that every fault is found."""
 
-    grant = serializers.ListField(required=False, default=list)
-    revoke = serializers.ListField(required=False, default=list)
+    grant = Several(required=False, default=list)
+    revoke = Several(required=False, default=list)
 
 
 class ChangeSerializer(serializers.Serializer):
@@ -103,15 +104,21 @@ class ChangeSerializer(serializers.Serializer):
     planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that a grant registered as planned.")
     principals = serializers.ListField(child=serializers.CharField(),
                                        help_text="Accounts of the console that became principals.")
+    notices = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="A sentence for each address that was registered before and is not live, and for each user who is inactive: "
+                  "why what is granted there counts for nothing now. It is granted all the same.")
 
 
-READ = {"principal": "user:alice", "entity": "dataset:sales.orders", "privilege": "READ"}
+READ = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ"}
 LISTED = READ | {"state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close"}
-SENT = {"grant": [{"principal": "user:alice", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
-        "revoke": [{"principal": "group:interns", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
-        "reason": "quarterly close", "base_revision": 811}
-CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 1", "revision": 812, "granted": [READ], "revoked": [],
-           "unchanged": [], "planned": [], "principals": []}
+SENT = {"grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
+        "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
+        "reason": "quarterly close"}
+CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
+           "granted": [READ, READ | {"privilege": "WRITE"}],
+           "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
+           "planned": [], "principals": [], "notices": []}
 REVISION = {"revision": serializers.IntegerField(help_text="Of the journal: the `base_revision` of a change made from this.")}
 
 
@@ -135,7 +142,7 @@ class Grants(Endpoint):
     @described("grants_change", TAG, "Grant and revoke",
                f"One change set of up to {MOST_ITEMS:,} items in both lists together. It is made whole or not at all, and "
                "making it again changes nothing. Every fault is named with its list and index. An address that is not registered "
-               "is planned by a grant on it. `privileges` is never left out: that does not mean all.",
+               "is planned by a grant on it, and named in the answer. `privileges` is never left out: that does not mean all.",
                sends=ChangeSetSerializer, sent=SENT, answers={200: ChangeSerializer}, example=CHANGED, errors=[409])
     def post(self, request: Request) -> Response:
         check_administers(request)
@@ -249,7 +256,8 @@ def _on(asked: dict) -> dict:
     if "within" in asked:
         container = asked["within"]
         if container.kind not in ("namespace", "application"):
-            raise Problem(400, "`within` must be the address of a namespace or an application")
+            raise Problem(400, "`within` must be the address of a namespace or an application",
+                          errors=[{"field": "within", "message": "this must be the address of a namespace or an application"}])
         where |= _at(container.kind, container)
     return where
 
@@ -266,11 +274,12 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
 
 
 def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:
-    return {"dry_run": dry_run, "changed": outcome.changed, "sentence": outcome.sentence, "revision": revision,
+    return {"dry_run": dry_run, "changed": outcome.changed, "revision": revision,
+            "sentence": outcome.foretold if dry_run else outcome.sentence,
             "granted": [_item_as_json(item) for item in outcome.granted],
             "revoked": [_item_as_json(item) for item in outcome.revoked],
             "unchanged": list(outcome.unchanged), "planned": [str(address) for address in outcome.planned],
-            "principals": list(outcome.principals)}
+            "principals": list(outcome.principals), "notices": list(outcome.notices)}
 
 
 def _item_as_json(item: Item) -> dict:

@@ -9,8 +9,8 @@ from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, p
 from authzconsole.rest.describing import described
 from authzconsole.rest.endpoint import Endpoint
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.fields import AddressText, Moment, PrincipalText, QueryWhole, Text
-from grants.journal import current_revision, first_break
+from authzconsole.rest.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
+from grants.journal import ACTIONS, current_revision, first_break
 from grants.models import JournalLine
 from grants.selectors import journal_lines
 
@@ -46,14 +46,14 @@ class JournalQuery(PageQuery):
     principal = PrincipalText(required=False)
     entity = AddressText(required=False)
     actor = Text(required=False, max_length=150, help_text="The name of the account, or of the command, that made the change.")
-    action = Text(required=False, max_length=40, help_text="Such as `grant`, `revoke`, `register`, `delete`.")
+    action = Word(choices=ACTIONS, required=False, help_text="Only lines of this action.")
     since = Moment(required=False, help_text="At this time or later.")
     until = Moment(required=False, help_text="Before this time.")
     from_revision = QueryWhole(required=False, help_text="This revision or a later one.")
     to_revision = QueryWhole(required=False, help_text="This revision or an earlier one.")
 
 
-LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:alice",
+LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:sofia.lindqvist",
         "entity": "dataset:sales.orders", "privilege": "READ", "detail": "", "reason": "quarterly close",
         "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "hash": "0" * 64}
 

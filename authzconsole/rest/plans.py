@@ -22,6 +22,7 @@ from authzconsole.rest.fields import (
     AddressText,
     NameText,
     PrincipalText,
+    Several,
     Shape,
     Text,
     Whole,
@@ -35,8 +36,11 @@ from grants.models import Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.applying import plan_apply, plan_discard, plan_invert
 from grants.plans.concern import first_concerning, line_in_words
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_by
+from grants.plans.from_file import FILE
+from grants.plans.ghosts import GHOSTS
 from grants.plans.making import LONGEST_TITLE_CHARACTERS
-from grants.plans.origins import plan_of_changes, plan_of_copy, plan_of_readiness
+from grants.plans.many import SELECTION, SUBTREE
+from grants.plans.origins import CHANGE_SET, COPY, INVERSE, READINESS, plan_of_changes, plan_of_copy, plan_of_readiness
 from grants.plans.renewing import plan_renew
 from grants.policies.catalogue import GENERATIONS
 
@@ -44,6 +48,7 @@ TAG = "Plans"
 MOST_STRANDED = 50
 PLAN_PATH = in_path("number", "The number of the plan.", int)
 OVERSEERS = "For administrators and auditors."
+ORIGINS = (CHANGE_SET, COPY, READINESS, IMPACT, INVERSE, SUBTREE, SELECTION, GHOSTS, FILE)
 
 
 class PlanEffectSerializer(serializers.Serializer):
@@ -61,7 +66,7 @@ class PlanEffectSerializer(serializers.Serializer):
 class PlanSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     title = serializers.CharField()
-    origin = serializers.CharField(help_text="What it was made from: change-set, copy, readiness, policy-impact or inverse.")
+    origin = serializers.CharField(help_text=f"What it was made from: one of {', '.join(ORIGINS)}.")
     recipe = serializers.DictField(help_text="With what it was made, by which it can be made anew.")
     state = serializers.ChoiceField(PlanState.values)
     base_revision = serializers.IntegerField(help_text="The revision of the journal that it was made for.")
@@ -110,7 +115,7 @@ class PlanPrincipalSerializer(serializers.Serializer):
 
 class PlansQuery(PageQuery):
     state = Word(choices=PlanState.values, required=False)
-    origin = Text(required=False, max_length=40)
+    origin = Word(choices=ORIGINS, required=False)
 
 
 class MakePlanSerializer(Shape):
@@ -123,8 +128,8 @@ class MakePlanSerializer(Shape):
 class MakePlanEnvelope(MakePlanSerializer):
     """With its items unread: each is read by itself, so that every fault is found."""
 
-    grant = serializers.ListField(required=False, default=list)
-    revoke = serializers.ListField(required=False, default=list)
+    grant = Several(required=False, default=list)
+    revoke = Several(required=False, default=list)
 
 
 class CopySerializer(Shape):
@@ -166,17 +171,20 @@ class DiscardSerializer(Shape):
 
 
 EFFECT = {"grants": 3, "revokes": 0, "already": 0, "principals": 1, "planned": 0, "stranded_none": 0, "stranded_one": 0}
-RECIPE = {"namespace": "namespace:sales", "user": "alice", "generation": "final", "principal": "user:alice"}
-PLAN = {"number": 12, "title": "Let user:alice delete namespace:sales (final)", "origin": "readiness", "recipe": RECIPE,
-        "state": "proposed", "base_revision": 812, "made_by": "admin", "made_at": "2026-02-01T08:00:00Z", "decided_by": "",
-        "decided_at": None, "reason": "", "revision": None, "effect": EFFECT, "inverse_of": None, "renewal_of": None}
+RECIPE = {"namespace": "namespace:logistics", "user": "sofia.lindqvist", "generation": "final",
+          "principal": "user:sofia.lindqvist"}
+PLAN = {"number": 12, "title": "Let user:sofia.lindqvist delete namespace:logistics (final)", "origin": "readiness",
+        "recipe": RECIPE, "state": "proposed", "base_revision": 812, "made_by": "admin", "made_at": "2026-02-01T08:00:00Z",
+        "decided_by": "", "decided_at": None, "reason": "", "revision": None,
+        "effect": EFFECT, "inverse_of": None, "renewal_of": None}
 APPLIED = PLAN | {"state": "applied", "decided_by": "admin", "decided_at": "2026-02-01T08:05:00Z", "revision": 816,
                   "reason": "she takes over the namespace"}
-ITEM = {"position": 1, "verb": "grant", "principal": "user:alice", "entity": "dataset:sales.orders", "privilege": "ADMIN",
-        "already": False}
-PRINCIPAL = {"principal": "user:alice", "members": None, "losses": [],
+ITEM = {"position": 1, "verb": "grant", "principal": "user:sofia.lindqvist", "entity": "dataset:logistics.tracking.events",
+        "privilege": "ADMIN", "already": False}
+PRINCIPAL = {"principal": "user:sofia.lindqvist", "members": None, "losses": [],
              "gains": [{"privilege": "ADMIN", "kind": "dataset", "entities": 3}]}
-CHANGES = {"grant": [{"principal": "user:alice", "entity": "dataset:sales.orders", "privileges": ["READ"]}], "title": "Quarter"}
+CHANGES = {"grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ"]}],
+           "title": "Quarter"}
 
 
 class Plans(Endpoint):
@@ -201,18 +209,18 @@ class Plans(Endpoint):
         with transaction.atomic():
             plan = items.made(plan_of_changes, author=author_of(request), title=sent["title"],
                               base_revision=sent.get("base_revision"))
-        return _made(plan)
+        return plan_made(plan)
 
 
 class CopiedPlans(Endpoint):
     @described("plans_copy", TAG, "Make a plan that copies grants",
                "What the source itself holds and the target itself does not. 409 where there is nothing to copy.",
-               sends=CopySerializer, sent={"source": "user:alice", "target": "group:stewards", "within": "namespace:sales"},
+               sends=CopySerializer, sent={"source": "user:mei.chen", "target": "group:contractors", "within": "namespace:sales"},
                answers={201: PlanSerializer}, example=PLAN | {"origin": "copy"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent = self.body(CopySerializer)
-        return _made(plan_of_copy(author=author_of(request), **{"within": None} | sent))
+        return plan_made(plan_of_copy(author=author_of(request), **{"within": None} | sent))
 
 
 class ReadinessPlans(Endpoint):
@@ -222,7 +230,7 @@ class ReadinessPlans(Endpoint):
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administers(request)
-        return _made(plan_of_readiness(author=author_of(request), **self.body(CloseGapSerializer)))
+        return plan_made(plan_of_readiness(author=author_of(request), **self.body(CloseGapSerializer)))
 
 
 class ImpactPlans(Endpoint):
@@ -239,7 +247,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return _made(plan_of_impact(author=author_of(request), run=run, **sent))
+            return plan_made(plan_of_impact(author=author_of(request), run=run, **sent))
         except (AnalysisError, StorageError) as error:
             raise Problem(409 if run.state != RunState.DONE or run.analysis != IMPACT else 410, str(error)) from None
 
@@ -312,21 +320,26 @@ class PlanDiscard(Endpoint):
 
 class PlanInverse(Endpoint):
     @described("plans_invert", TAG, "Make the plan that undoes an applied plan",
-               "It takes back what that one really changed, once it is applied itself. No body.", answers={201: PlanSerializer},
-               example=PLAN | {"origin": "inverse", "inverse_of": 11}, errors=[404, 409, 415], parameters=[PLAN_PATH, LOCATION])
+               "It takes back what that one really changed, once it is applied itself; 409 where that is so already. No body.",
+               answers={201: PlanSerializer}, example=PLAN | {"origin": "inverse", "inverse_of": 11},
+               errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
         check_administers(request)
-        return _made(plan_invert(author=author_of(request), plan_id=_seen(request, number).pk))
+        plan = _seen(request, number)
+        self.no_body()
+        return plan_made(plan_invert(author=author_of(request), plan_id=plan.pk))
 
 
 class PlanRenewal(Endpoint):
     @described("plans_renew", TAG, "Make a plan anew",
                "From the same recipe, against what is so now; the old one is discarded where it was a proposal. No body.",
-               answers={201: PlanSerializer}, example=PLAN | {"renewal_of": 11}, errors=[404, 409, 415],
+               answers={201: PlanSerializer}, example=PLAN | {"renewal_of": 11}, errors=[404, 409, 413, 415],
                parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
         check_administers(request)
-        return _made(plan_renew(author=author_of(request), plan_id=_seen(request, number).pk))
+        plan = _seen(request, number)
+        self.no_body()
+        return plan_made(plan_renew(author=author_of(request), plan_id=plan.pk))
 
 
 def _seen(request: Request, number: int) -> Plan:
@@ -338,7 +351,7 @@ def _seen(request: Request, number: int) -> Plan:
     return plan
 
 
-def _made(plan: Plan) -> Response:
+def plan_made(plan: Plan) -> Response:
     return created(_plan_as_json(plan), plan_location(plan.pk))
 
 

@@ -1,7 +1,6 @@
 """The law as data: the generations, their rows with requirement and source, and which of them is active."""
 
 from django.db import transaction
-from django.http import Http404
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,15 +9,17 @@ from authzconsole.rest.callers import author_of, check_administers
 from authzconsole.rest.describing import ETAG, IF_MATCH, described, in_path
 from authzconsole.rest.endpoint import Endpoint
 from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import KindText, Shape, Text, Word, reason_text
+from authzconsole.rest.fields import KindText, Shape, Word, reason_text
+from authzconsole.rest.problems import Problem
 from authzconsole.rest.requirements import requirement_as_json, requirement_in_words
 from entities.vocabulary import KINDS, Privilege
 from grants.active import active_generation, generation_activate
 from grants.journal import journal_lock
-from grants.policies.catalogue import GENERATIONS
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
 from grants.policies.policy import Generation, Policy
 
 TAG = "Policies"
+OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operation in kind.operations))
 NODES = ("has", "has-at-or-below", "has-on-all-live", "always", "all-of", "any-of", "given")
 
 
@@ -74,7 +75,7 @@ class ActiveSerializer(serializers.Serializer):
 
 class CatalogueQuery(Shape):
     kind = KindText(required=False, help_text="Only the rows of this kind of entity.")
-    operation = Text(required=False, max_length=63, help_text="Only the rows of this operation.")
+    operation = Word(choices=OPERATIONS, required=False, help_text="Only the rows of this operation.")
 
 
 class ActivateSerializer(Shape):
@@ -107,9 +108,10 @@ class Catalogue(Endpoint):
                answers={200: CatalogueSerializer}, example=FINAL | {"policies": [ROW]},
                parameters=[in_path("generation", f"One of {', '.join(GENERATIONS)}.")])
     def get(self, request: Request, generation: str) -> Response:
-        if generation not in GENERATIONS:
-            raise Http404
-        rules = GENERATIONS[generation]
+        try:
+            rules = generation_named(generation)
+        except UnknownGeneration as error:
+            raise Problem(404, str(error)) from None
         rows = [_policy_as_json(policy) for policy in _rows(rules, **self.asked)]
         return Response(_generation_as_json(rules, active_generation()) | {"policies": rows})
 

@@ -109,15 +109,17 @@ class NewMemberSerializer(Shape):
     reason = reason_text()
 
 
-ALICE = {"name": "alice", "active": True, "email": "alice@example.com", "role": "ordinary", "is_principal": True}
-ADDED = {"changed": True, "sentence": "user:alice is in group:analysts now", "revision": 812}
+SOFIA = {"name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
+         "is_principal": True}
+ALICE = SOFIA | {"name": "alice", "email": "alice@example.com"}
+ADDED = {"changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812}
 
 
 class Users(Endpoint):
     queries = {"GET": UsersQuery}
 
     @described("users_list", TAG, "List users", "By name. An ordinary account finds itself only.", query=UsersQuery,
-               answers={200: page_shape(UserSerializer)}, example={"items": [ALICE], "next": None})
+               answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
     def get(self, request: Request) -> Response:
         asked = self.asked
         rows = User.objects.all() if request.user.may_see_all else User.objects.filter(pk=request.user.pk)
@@ -143,14 +145,14 @@ class Users(Endpoint):
 
 class OneUser(Endpoint):
     @described("users_retrieve", TAG, "Read a user", "An ordinary account reads itself only.", answers={200: UserSerializer},
-               example=ALICE, errors=[404], parameters=[USER_PATH, ETAG])
+               example=SOFIA, errors=[404], parameters=[USER_PATH, ETAG])
     def get(self, request: Request, name: str) -> Response:
         return _user_response(_seen_user(request, name))
 
     @described("users_change", TAG, "Change a user",
                "Activity, role and email, each where it is sent. The console keeps at least one active administrator.",
                sends=UserChangeSerializer, sent={"active": False, "reason": "left the company"}, answers={200: UserSerializer},
-               example=ALICE | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
+               example=SOFIA | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, name: str) -> Response:
         _seen_user(request, name)
         check_administers(request)
@@ -169,7 +171,7 @@ class Groups(Endpoint):
     queries = {"GET": GroupsQuery}
 
     @described("groups_list", TAG, "List groups", "By name. An ordinary account finds its own.", query=GroupsQuery,
-               answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "analysts"}], "next": None})
+               answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "marketing-analytics"}], "next": None})
     def get(self, request: Request) -> Response:
         asked = self.asked
         where = {"name__icontains": asked.get("q"), "name": asked.get("name")}
@@ -189,7 +191,7 @@ class Groups(Endpoint):
 
 class OneGroup(Endpoint):
     @described("groups_retrieve", TAG, "Read a group", "An ordinary account reads its own groups only.",
-               answers={200: GroupSerializer}, example={"name": "analysts"}, errors=[404], parameters=[GROUP_PATH])
+               answers={200: GroupSerializer}, example={"name": "marketing-analytics"}, errors=[404], parameters=[GROUP_PATH])
     def get(self, request: Request, name: str) -> Response:
         group = None if text_fault(name) else _seen_groups(request).filter(name=name).first()
         if group is None:
@@ -202,7 +204,7 @@ class Members(Endpoint):
 
     @described("members_list", TAG, "List memberships", "Of a group, of a user, or all. An ordinary account finds its own.",
                query=MembersQuery, answers={200: page_shape(MemberSerializer)},
-               example={"items": [{"group": "analysts", "user": "alice"}], "next": None})
+               example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
         asked, rows = self.asked, User.groups.through.objects.select_related("user", "group")
         if not request.user.may_see_all:
@@ -213,14 +215,15 @@ class Members(Endpoint):
                                 of=list_identity("members", asked)))
 
     @described("members_add", TAG, "Add a member", "One who is in the group already stays so.", sends=NewMemberSerializer,
-               sent={"group": "analysts", "user": "alice", "reason": "joined the team"}, answers={200: OutcomeSerializer},
-               example=ADDED)
+               sent={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
+               answers={200: OutcomeSerializer}, example=ADDED)
     def post(self, request: Request) -> Response:
         check_administers(request)
         return _membership(request, member_add, self.body(NewMemberSerializer))
 
     @described("members_remove", TAG, "Remove a member", "One who is not in the group stays out of it.", query=MemberQuery,
-               answers={200: OutcomeSerializer}, example=ADDED | {"sentence": "user:alice is no longer in group:analysts"})
+               answers={200: OutcomeSerializer},
+               example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
         check_administers(request)
         return _membership(request, member_remove, self.asked)
@@ -243,7 +246,7 @@ def _membership(request: Request, change, sent: dict) -> Response:
     try:
         outcome = change(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
     except PrincipalError as error:
-        raise Problem(400, str(error)) from None
+        raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
     return Response({"changed": outcome.changed, "sentence": outcome.sentence, "revision": outcome.revision})
 
 

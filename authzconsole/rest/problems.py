@@ -2,13 +2,14 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 
 from django.core.exceptions import PermissionDenied
 from django.core.signals import got_request_exception
 from django.http import Http404, HttpRequest, HttpResponse
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, MethodNotAllowed, NotAcceptable, ValidationError
 
 from analytics.analyses import AnalysisError
 from analytics.export import ExportFailed
@@ -19,6 +20,7 @@ from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
 from entities.services import EntityError
 from grants.errors import GrantError, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
 from grants.policies.catalogue import UnknownGeneration
+from grants.policies.explain import join_words
 from grants.policies.question import QuestionError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ TYPES = {
 }
 _STATUSES = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
              (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
-             (UnknownGeneration, 400), (QuestionError, 400), (StorageError, 503))
+             (UnknownGeneration, 400), (StorageError, 503))
 
 
 class Problem(Exception):
@@ -58,7 +60,7 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
 def exception_answer(error: Exception, context: dict) -> HttpResponse:
     """What Django REST framework calls with whatever a view raised."""
     request = getattr(context["request"], "_request", context["request"])
-    problem = _problem_of(error)
+    problem = _problem_of(error, context["view"])
     if problem is None:
         logger.error("%s failed", request.path, exc_info=error)
         got_request_exception.send(sender=None, request=request)
@@ -66,12 +68,13 @@ def exception_answer(error: Exception, context: dict) -> HttpResponse:
     return problem_response(problem, request)
 
 
-def _problem_of(error: Exception) -> Problem | None:
+def _problem_of(error: Exception, view) -> Problem | None:
     match error:
         case Problem():
             return error
         case Refused():
-            return Problem(error.status, error.message, headers=error.headers)
+            return Problem(error.status, error.message, headers=error.headers,
+                           errors=_named_first(error.message) if error.status == 400 else [])
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
         case _ if is_busy(error):
@@ -86,10 +89,30 @@ def _problem_of(error: Exception) -> Problem | None:
             errors = list(field_errors(error.detail))
             return Problem(400, "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]),
                            errors=errors)
+        case MethodNotAllowed():
+            allowed = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
+            return Problem(405, f"this path answers {allowed} only")
+        case NotAcceptable():
+            offered = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
+            return Problem(406, f"the Accept header allows no answer that this path gives: send {offered}, or leave it out")
+        case QuestionError():
+            return Problem(400, str(error), errors=_named_first(str(error)))
         case APIException():
             return Problem(error.status_code, str(error.detail), headers=_headers_of(error))
     status = next((status for family, status in _STATUSES if isinstance(error, family)), None)
-    return None if status is None else Problem(status, str(error))
+    if status is None:
+        return None
+    field = getattr(error, "field", "")
+    return Problem(status, str(error), errors=[{"field": field, "message": str(error)}] if field else [])
+
+
+# those sentences begin with the member at fault, which may be anything inside the body
+_MEMBER = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)`:? (.+)", re.DOTALL)
+
+
+def _named_first(sentence: str) -> list[dict]:
+    found = _MEMBER.match(sentence)
+    return [{"field": found[1], "message": found[2]}] if found else []
 
 
 def field_errors(detail, path: str = "") -> Iterator[dict]:

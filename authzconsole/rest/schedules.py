@@ -3,7 +3,6 @@
 import re
 from datetime import time
 
-from django.http import Http404
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +14,8 @@ from authzconsole.rest.callers import author_of, check_administers, check_overse
 from authzconsole.rest.describing import ETAG, IF_MATCH_OPTIONAL, described, in_path
 from authzconsole.rest.endpoint import Endpoint
 from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import Flag, Shape, Text, Word, reason_text
+from authzconsole.rest.fields import Flag, Shape, Text, Word, Worded, reason_text
+from authzconsole.rest.problems import Problem
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
@@ -35,7 +35,7 @@ class SchedulesSerializer(serializers.Serializer):
     items = ScheduleSerializer(many=True)
 
 
-class MinuteText(serializers.RegexField):
+class MinuteText(Worded, serializers.RegexField):
     def __init__(self, **options):
         super().__init__(TIME_FORMAT, trim_whitespace=False, **options)
         self.error_messages["invalid"] = "this must be a time such as 02:30, in UTC"
@@ -96,8 +96,8 @@ class OneSchedule(Endpoint):
 def _schedule(analysis: str) -> Schedule:
     try:
         return schedule_named(analysis)
-    except AnalysisError:
-        raise Http404 from None
+    except AnalysisError as error:
+        raise Problem(404, str(error)) from None
 
 
 def _response(schedule: Schedule) -> Response:

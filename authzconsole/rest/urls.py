@@ -13,6 +13,7 @@ from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
 from authzconsole.rest.pages import redoc, swagger
+from authzconsole.rest.plan_makers import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.plans import (
     CopiedPlans,
     ImpactPlans,
@@ -46,6 +47,9 @@ urlpatterns = [
     path("grants", Grants.as_view(), name="rest-grants"),
     path("plans", Plans.as_view(), name="rest-plans"),
     path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),
+    path("plans/ghosts", GhostPlans.as_view(), name="rest-plans-ghosts"),
+    path("plans/import", FilePlans.as_view(), name="rest-plans-import"),
+    path("plans/many", PlansForMany.as_view(), name="rest-plans-many"),
     path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
     path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
     path("plans/<int:number>", OnePlan.as_view(), name="rest-plan"),

@@ -11,6 +11,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.regrants import ANALYSIS as IMPACT
 from analytics.schedules import schedules_of_all
 from analytics.services import run_cancel, run_request
+from authzconsole.web.attention import GHOSTS
 from authzconsole.web.guard import administrators_only, overseers_only
 from authzconsole.web.paging import page_of_sequence
 from authzconsole.web.parameters import text_of
@@ -72,7 +73,8 @@ def analysis(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
-               "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE}
+               "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE,
+               "can_take_back": request.user.may_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
     part = target_part(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)

@@ -22,12 +22,15 @@ PLANNED_TOO_LONG_DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """level: of its mark. source: the run that says so, None where it was counted now."""
+    """level: of its mark. source: the run that says so, None where it was counted now. remedy: the words of a button that
+    makes a plan against it, and where that is sent; empty where there is no such plan."""
 
     level: str
     words: str
     url: str
     source: AnalysisRun | None = None
+    remedy: str = ""
+    remedy_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def _ghosts(run: AnalysisRun | None, generation: Generation) -> Iterator[Matter]
     if left := summary.get("grants_on_deleted_addresses", 0):
         # a generation that removes grants with their entity leaves none behind, but takes over those that another one left
         again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
-        yield Matter("warning", f"{_many(left, 'grant', 'grants')} on deleted addresses{again}", _url(run, "state"), run)
+        yield Matter("warning", f"{_many(left, 'grant', 'grants')} on deleted addresses{again}", _url(run, "state"), run,
+                     "Plan to take them back", reverse("plan-ghosts"))
     if waiting := summary.get("grants_on_planned_addresses", 0):
         yield Matter("planned", f"{_many(waiting, 'grant', 'grants')} on planned addresses, waiting for their entities",
                      _url(run, "-state"), run)

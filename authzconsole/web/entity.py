@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.asking import ask_section
@@ -81,8 +83,16 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "verb_url": address_url("lifecycle", entity, verb[0]) if verb else "", "url": entity_url(entity),
         "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity), "verb": verb,
         "can_change": request.user.may_administer, "generation": generation,
+        "many_url": _many_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],
     }
+
+
+def _many_url(request: HttpRequest, entity: Entity) -> str:
+    """Where a plan for all that lies in it is made; empty where this account may not, or nothing can live in it."""
+    if not (request.user.may_administer and entity.is_live and child_kinds(entity.kind)):
+        return ""
+    return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
 
 
 def _hint(entity: Entity) -> Hint | None:

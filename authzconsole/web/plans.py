@@ -32,7 +32,8 @@ PRINCIPALS_A_PAGE = 20
 ITEMS_A_PAGE = 50
 MOST_STRANDED = 12
 ORIGINS = {"change-set": "chosen by hand", "copy": "copied from somebody", "readiness": "to make a namespace deletable",
-           "policy-impact": "to keep what people have", "inverse": "to undo a plan"}
+           "policy-impact": "to keep what people have", "inverse": "to undo a plan", "subtree": "for all in a container",
+           "selection": "for chosen entities", "ghosts": "to take ghost grants back", "file": "from a file"}
 UNCONFIRMED = "Nothing was changed: confirm that it leaves entities with fewer than two administrators, or discard it."
 FIELDS = ("source", "target", "within")
 

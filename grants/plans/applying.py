@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from django.db import transaction
 from django.utils import timezone
 
 from grants.authority import administering
@@ -52,9 +53,18 @@ def plan_invert(*, author: Author, plan_id: int) -> Plan:
     plan = plan_named(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only what was applied can be undone")
-    return plan_make(author=author, draft=Draft(
-        title=f"Undo {plan}: {plan.title}", origin="inverse", changes=_opposites(plan), base_revision=current_revision(),
-        inverse_of=plan, nothing=f"{plan} changed nothing: there is nothing to undo"))
+    with transaction.atomic():
+        inverse = plan_make(author=author, draft=Draft(
+            title=f"Undo {plan}: {plan.title}", origin="inverse", changes=_opposites(plan), base_revision=current_revision(),
+            inverse_of=plan, nothing=f"{plan} changed nothing: there is nothing to undo"))
+        if not (inverse.effect["grants"] or inverse.effect["revokes"]):
+            raise PlanError(f"what {plan} changed was taken back already{_by_whom(plan)}: there is nothing to undo")
+    return inverse
+
+
+def _by_whom(plan: Plan) -> str:
+    applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
+    return f" by {applied}" if applied else ""
 
 
 def plan_named(plan_id: int) -> Plan:

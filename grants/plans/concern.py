@@ -1,14 +1,14 @@
 """Whether something changed that a plan depends on, read from the journal.
 
 A line after the plan's base concerns it where it is of an entity that the plan changes (of a plan over namespaces: of
-anything in a namespace in which it changes something), of a principal that it watches, or where it says of a principal of
-the plan who it is: its state, its members.
+anything in a namespace in which it changes something; of one over the instance: of anything that came to life), of a
+principal that it watches, or where it says of a principal of the plan who it is: its state, its members.
 """
 
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Left, Length, StrIndex, Substr
 
-from entities.address import containers
+from entities.address import containers, instance_address
 from entities.vocabulary import KINDS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
@@ -42,6 +42,9 @@ def _concerning(plan: Plan) -> QuerySet[JournalLine]:
         lines = lines.annotate(dot=StrIndex("key", Value("."))).annotate(
             namespace=Case(When(dot=0, then=F("key")), default=Left("key", F("dot") - 1)))
         touched |= Q(kind__in=_kinds_in_namespaces()) & _items(plan, namespace=OuterRef("namespace"))
+    if plan.recipe.get("within") == str(instance_address()):
+        # made over everything: what came to life since, in whichever namespace, would have been in it
+        touched |= Q(action__in=("register", "recreate"))
     of_the_principal = _items(plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name"))
     of_its_group = _items(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), len("group:") + 1))
     return lines.filter(

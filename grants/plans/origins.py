@@ -8,7 +8,7 @@ from entities.address import Address
 from grants.errors import PlanError
 from grants.forecast import generation_of
 from grants.gap import deleter_named, deletion_gap
-from grants.grant_rows import GRANT_TABLES
+from grants.grant_rows import GRANT_TABLES, NAME_COLUMNS
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth, PlanVerb, privilege_of
 from grants.names import principal_parts, principal_written
@@ -104,7 +104,7 @@ def _lacking(source: str, target: str, within: Address | None) -> Iterator[tuple
 
 
 def _name_column(principal: str) -> str:
-    return {"user": "user__username", "group": "group__name"}[principal_parts(principal)[0]]
+    return NAME_COLUMNS[principal_parts(principal)[0]]
 
 
 def plan_again(*, author: Author, plan: Plan) -> Plan:

@@ -10,6 +10,9 @@ from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan
 from grants.plans.applying import plan_discard, plan_named
+from grants.plans.from_file import FILE
+from grants.plans.ghosts import GHOSTS, plan_of_ghosts_again
+from grants.plans.many import SELECTION, SUBTREE, plan_of_selection_again, plan_of_subtree_again
 from grants.plans.origins import CHANGE_SET, COPY, INVERSE, READINESS, plan_again, plan_of_copy, plan_of_readiness
 
 
@@ -29,7 +32,22 @@ def _again(author: Author, plan: Plan) -> Plan:
     return plan_again(author=author, plan=plan)
 
 
-RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {CHANGE_SET: _again, INVERSE: _again, COPY: _copied, READINESS: _ready}
+def _subtree(author: Author, plan: Plan) -> Plan:
+    return plan_of_subtree_again(author=author, plan=plan)
+
+
+def _selection(author: Author, plan: Plan) -> Plan:
+    return plan_of_selection_again(author=author, plan=plan)
+
+
+def _ghosts(author: Author, plan: Plan) -> Plan:
+    return plan_of_ghosts_again(author=author, plan=plan)
+
+
+RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
+    CHANGE_SET: _again, INVERSE: _again, FILE: _again, COPY: _copied, READINESS: _ready, SUBTREE: _subtree,
+    SELECTION: _selection, GHOSTS: _ghosts,
+}
 
 
 def plan_renew(*, author: Author, plan_id: int) -> Plan:

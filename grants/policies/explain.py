@@ -3,7 +3,7 @@
 INVARIANT: a decision is allowed exactly when its tree is met, and the tree is made by the same facts that `decide` reads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from entities.address import Address, instance_address
@@ -24,6 +24,9 @@ from grants.policies.policy import Source
 from grants.policies.question import Question
 
 Gap = tuple[Address, Privilege]
+
+NOT_REGISTERED = "not registered"
+STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_REGISTERED: "is not registered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Decision:
 
     reason: why there was nothing to weigh (an unknown subject, kind or operation, or no rule); empty otherwise.
     missing: the smallest set of grants that would turn a denial into a permit; None on a permit and where none would.
+    state: of the target, where it is told and is not live: planned, deleted or not registered.
     """
 
     question: Question
@@ -61,6 +65,7 @@ class Decision:
     attempts: tuple[Attempt, ...] = ()
     source: Source | None = None
     missing: tuple[Gap, ...] | None = None
+    state: str = ""
 
     @property
     def generation(self) -> str:
@@ -78,6 +83,12 @@ def decision(question: Question, facts: Facts) -> Decision:
         question, tree.met, _sentence(question, tree), attempts=tree.parts if tree.requirement == "any" else (tree,),
         source=policy.source, missing=None if tree.met else smallest_gap(policy.requires, question, facts),
     )
+
+
+def with_state(answer: Decision, state: str) -> Decision:
+    """The same answer, which says that its target is not live."""
+    words = f"{answer.question.target} {STATES_IN_WORDS[state]}"
+    return replace(answer, state=state, sentence=f"{answer.sentence.removesuffix('.')}; {words}.")
 
 
 def nothing_to_weigh(question: Question, facts: Facts) -> str:

@@ -3,18 +3,22 @@
 from collections.abc import Callable
 
 from grants.policies.decide import Facts, Held, is_permitted
-from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh
+from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh, with_state
 from grants.policies.question import Question, QuestionError
 
 # what a reader is told of a decision
 Told = Callable[[Decision], Decision]
 
 
-def answer_as_json(question: Question, facts: Facts, told_to: Told | None = None) -> dict:
-    """`decision`, and `context` when it is asked for or when there was nothing to weigh."""
+def answer_as_json(question: Question, facts: Facts, told_to: Told | None = None, state: str = "") -> dict:
+    """`decision`, and `context` when it is asked for or when there was nothing to weigh.
+
+    state: of the target, where an explanation shall tell it; empty of one that is live.
+    """
     if question.explain:
         explained = decision(question, facts)
-        return decision_as_json(told_to(explained) if told_to else explained)
+        told = told_to(explained) if told_to else explained
+        return decision_as_json(with_state(told, state) if state else told)
     if is_permitted(question, facts):
         return {"decision": True}
     reason = nothing_to_weigh(question, facts)
@@ -34,6 +38,8 @@ def decision_as_json(answer: Decision) -> dict:
         "sentence": answer.sentence,
         "attempts": [attempt_as_json(node) for node in answer.attempts],
     }
+    if answer.state:
+        shown["context"]["state"] = answer.state
     if answer.source is not None:
         shown["context"]["source"] = answer.source.as_json()
     if answer.missing is not None:

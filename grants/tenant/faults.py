@@ -46,6 +46,11 @@ class Faults:
     def bad_lines(self) -> int:
         return len(self._lines)
 
+    @property
+    def bad(self) -> frozenset[int]:
+        """The numbers of the bad lines."""
+        return frozenset(self._lines)
+
     def add(self, line: int, field: str, reason: str) -> None:
         self._lines.add(line)
         if self.bad_lines <= LINES_IN_FULL:

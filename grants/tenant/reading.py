@@ -54,7 +54,7 @@ def read_document(stream) -> Document:
             continue
         document.lines += 1
         fault = partial(document.faults.add, number)
-        line = line_from_json(number, body, fault) if (body := _json(raw, fault)) is not _UNREADABLE else None
+        line = line_from_json(number, body, fault) if (body := json_of_line(raw, fault)) is not UNREADABLE else None
         if line is not None:
             document.add(line, fault)
     return document
@@ -95,14 +95,15 @@ def _no_constant(name: str) -> None:
     raise _Refused(f"{name} is not JSON")
 
 
-_UNREADABLE = object()
+UNREADABLE = object()
 _decode = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant).decode
 
 
-def _json(raw: bytes | None, fault) -> object:
+def json_of_line(raw: bytes | None, fault) -> object:
+    """What the line says; UNREADABLE where that is not JSON, of which `fault` is told."""
     if raw is None:
         fault("", f"it is longer than {LONGEST_LINE_BYTES // 1024 // 1024} MB")
-        return _UNREADABLE
+        return UNREADABLE
     try:
         return _decode(raw.decode())
     except UnicodeDecodeError as error:
@@ -115,4 +116,4 @@ def _json(raw: bytes | None, fault) -> object:
         fault("", str(error))
     except ValueError:
         fault("", "it holds a number with too many digits")
-    return _UNREADABLE
+    return UNREADABLE

@@ -70,12 +70,23 @@ def test_an_answer_longer_than_the_console_gives_at_once_has_a_page_unasked(api,
 
 def test_a_limit_of_zero_counts(api):
     answer = search(api, page={"limit": 0}).json()
-    assert answer["results"] == []
-    assert answer["page"]["total"] == len(KEYS) and answer["page"]["next_token"]
+    assert answer == {"page": {"next_token": "", "count": 0, "total": len(KEYS)}, "results": []}
+
+
+@pytest.mark.parametrize("what", ["subject", "resource", "action"])
+def test_a_limit_of_zero_leads_to_no_page(api, way, what):
+    body = BODY | {"resource": {"type": "dataset", "id": "lab.record-1"}}
+    page = search(api, page={"limit": 0}, what=what, body=body).json()["page"]
+    assert (page["next_token"], page["count"]) == ("", 0)
+
+
+def test_an_empty_token_comes_before_the_first_page(api):
+    first = search(api, page={"limit": 2, "token": ""})
+    assert first.json() == search(api, page={"limit": 2}).json() and ids(first) == KEYS[:2]
 
 
 @pytest.mark.parametrize("page", [[], "x", None, 1, {"limit": -1}, {"limit": "2"}, {"limit": 1.0}, {"limit": True},
-                                  {"limit": None}, {"token": 7}, {"token": None}, {"token": ""}, {"token": "abc"},
+                                  {"limit": None}, {"token": 7}, {"token": None}, {"token": "abc"},
                                   {"token": "a:b:c"}, {"token": "\ud800"}, {"token": "é:é:é"}, {"token": "x" * 10_000}])
 def test_a_malformed_page_is_refused(api, page):
     answer = search(api, page=page)

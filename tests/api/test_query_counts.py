@@ -12,7 +12,7 @@ from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD = [1] * 8
+TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES = [1] * 9
 FIRST_ENTITIES = 2
 FEW = 1
 
@@ -29,7 +29,9 @@ def many(people, api):
 
 @pytest.mark.parametrize(("path", "body", "expected"), [
     ("evaluation", request(), TOKEN + QUESTION),
-    ("evaluation", request(context={"explain": True}), TOKEN + QUESTION),
+    ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES),
+    ("evaluations", request(context={"explain": True}) | {"evaluations": [
+        {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)]}, TOKEN + QUESTION + STATES),
     ("evaluation", request("zoe"), TOKEN + QUESTION),
     ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
     ("search/action", request(), TOKEN + QUESTION),
@@ -73,6 +75,8 @@ def test_a_request_by_session_takes_one_query_more(client, account, django_asser
     assert client.login(username="alice", password=PASSWORD)
     with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION):
         assert client.post("/access/v1/evaluation", request(), content_type="application/json").json() == {"decision": True}
+    with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION + STATES):
+        client.post("/access/v1/evaluation", request(context={"explain": True}), content_type="application/json")
 
 
 def test_nobody_and_what_cannot_be_read_cost_nothing_more_than_knowing_who_calls(api, client, django_assert_num_queries):

@@ -1,15 +1,20 @@
 """API tokens: shown once, kept as a digest, journaled, and noted when used without making anybody wait."""
 
 import io
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 from datetime import timedelta
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.conf import settings
+from django.core.management import CommandError, call_command, get_commands, load_command_class
 from django.db import connection
 from django.utils import timezone
 
+from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import ApiToken
 from authzconsole.tokens import ShownToken, TokenError, TokenRefused, token_create, token_revoke, token_shown
 from grants.errors import NotAdministrator
@@ -142,3 +147,27 @@ def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
 def test_a_command_that_cannot_do_it_says_why(ada, arguments):
     with pytest.raises(CommandError):
         run(*arguments)
+
+
+def test_every_command_that_works_on_a_console_looks_for_one():
+    names = [name for name, app in get_commands().items() if app == "authzconsole" and name != "bootstrap"]
+    assert len(names) > 6
+    for name in names:
+        assert isinstance(load_command_class("authzconsole", name), ConsoleCommand), name
+
+
+@pytest.mark.parametrize("arguments", [("create_token", "admin", "--scope", "read"), ("decide",)])
+@pytest.mark.parametrize("is_file_there", [False, True])
+def test_a_command_where_there_is_no_console_says_so_and_makes_none(tmp_path, arguments, is_file_there):
+    file = tmp_path / "console.sqlite3"
+    if is_file_there:
+        file.touch()
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | {
+        "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
+    done = subprocess.run([sys.executable, "manage.py", *arguments], cwd=settings.BASE_DIR, env=environment, input='{}\n',
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.strip() == (
+        f"CommandError: there is no console in {file}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
+        f"`manage.py bootstrap` makes a new one")
+    assert file.exists() == is_file_there

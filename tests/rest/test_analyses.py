@@ -61,6 +61,37 @@ def test_a_run_is_started_followed_and_cancelled(ada, by_session, sent, django_c
         assert answer.status_code == 200 and answer.json()["state"] == "cancelled"
 
 
+@pytest.mark.parametrize("state", [state for state in RunState.values if state != "running"])
+def test_only_a_running_run_has_a_stage(ada, report, state):
+    AnalysisRun.objects.update(state=state, stage="writing")
+    assert ada.get(f"/runs/{report.pk}").json()["stage"] == ""
+    AnalysisRun.objects.update(state=RunState.RUNNING)
+    assert ada.get(f"/runs/{report.pk}").json()["stage"] == "writing"
+
+
+def test_a_cancellation_that_is_not_carried_out_yet_is_seen(ada, report):
+    AnalysisRun.objects.update(state=RunState.RUNNING)
+    assert ada.get(f"/runs/{report.pk}").json()["cancel_requested"] is False
+    answer = ada.post(f"/runs/{report.pk}/cancel").json()
+    assert (answer["state"], answer["cancel_requested"]) == ("running", True)
+    assert ada.get(f"/runs/{report.pk}").json()["cancel_requested"] is True
+
+
+@pytest.mark.parametrize(("body", "field"), [
+    ({"analysis": NAME, "namespace": "nowhere"}, "namespace"), ({"analysis": NAME, "namespace": "a b"}, "namespace"),
+    ({"analysis": NAME, "to_generation": "core"}, "to_generation"), ({"analysis": "policy-impact"}, "to_generation"),
+    ({"analysis": "nothing"}, "analysis"),
+])
+def test_the_option_that_cannot_be_is_named(ada, body, field):
+    assert [error["field"] for error in problem(ada.post("/runs", body), 400)["errors"]] == [field]
+
+
+def test_a_table_that_there_is_not_names_those_there_are_to_who_may_read_them(by_session, report):
+    refused = problem(by_session("aud").get(f"/runs/{report.pk}/tables/nothing"), 404)
+    assert refused["detail"].endswith("its tables are rows, namespaces, detail, changes")
+    assert "tables" not in problem(by_session("ned").get(f"/runs/{report.pk}/tables/nothing"), 403)["detail"]
+
+
 @pytest.mark.parametrize("body", [
     {}, {"analysis": "nothing"}, {"analysis": NAME, "generation": "newest"}, {"analysis": NAME, "namespace": "nowhere"},
     {"analysis": NAME, "to_generation": "core"}, {"analysis": NAME, "generation": ""}, {"analysis": NAME, "detail": True},
@@ -74,7 +105,7 @@ def test_runs_are_listed_newest_first(ada, report):
     AnalysisRun.objects.create(analysis=NAME, options={})
     assert [run["state"] for run in ada.all_of("/runs", limit=1)] == ["waiting", "done"]
     assert [run["number"] for run in ada.all_of("/runs", state="done", analysis=NAME)] == [report.pk]
-    assert ada.all_of("/runs", analysis="nothing") == []
+    assert ada.all_of("/runs", analysis="visibility") == []
 
 
 def test_a_report_is_read_by_pages_and_filters(ada, report):

@@ -133,3 +133,42 @@ def test_a_description_is_changed_by_whoever_read_the_newest(ada):
     assert ada.patch(ORDERS, {"description": "y"}, If_Match="*").status_code == 200
     problem(ada.delete(ORDERS, **{"If-Match": seen["ETag"]}), 412)
     assert ada.delete(ORDERS, **{"If-Match": ada.get(ORDERS)["ETag"]}).status_code == 200
+
+
+def test_a_planned_address_without_grants_is_taken_away_again(ada):
+    path = "/entities/dataset:typo.orders"
+    item = {"principal": "user:out", "entity": "dataset:typo.orders", "privileges": ["READ"]}
+    ada.post("/grants", {"grant": [item]})
+    assert "revoke the grants on it instead" in problem(ada.delete(path), 409)["detail"]
+    ada.post("/grants", {"revoke": [item]})
+    before, revision = everything(), current_revision()
+    kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
+    assert "dataset:typo.orders, which lies in it, keeps its address" in kept and "revoke" not in kept
+    foretold = ada.delete(path, query="?dry_run=true").json()
+    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in all; nothing was written"
+    assert everything() == before
+    for place in ("dataset:typo.orders", "namespace:typo"):
+        gone = ada.delete(f"/entities/{place}").json()
+        assert gone["sentence"] == f"{place} was only planned; it is not registered any longer" and gone["entity"] is None
+        problem(ada.get(f"/entities/{place}"), 404)
+    assert [line[::2] for line in lines_after(revision)] == [
+        ("delete", "dataset:typo.orders", "it was planned"), ("delete", "namespace:typo", "it was planned")]
+    problem(ada.delete(path), 404)
+
+
+@pytest.mark.parametrize(("path", "address", "sentence"), [
+    ("/entities", "dataset:sales.forecast",
+     "dataset:sales.forecast would be registered; 1 grant on it from before would apply; nothing was written"),
+    ("/entities/recreate", "dataset:sales.legacy",
+     "dataset:sales.legacy would be recreated; 1 grant on it from before would apply; nothing was written"),
+    ("/entities", "dataset:sales.new", "dataset:sales.new would be registered; nothing was written"),
+    ("/entities", "dataset:sales.orders", "dataset:sales.orders is live already: nothing changed"),
+])
+def test_a_dry_run_does_not_claim_the_deed(ada, path, address, sentence):
+    assert ada.post(path, {"address": address, "creator": "dee", "dry_run": True}).json()["sentence"] == sentence
+
+
+def test_a_dry_run_names_what_the_creator_would_receive(ada):
+    generation_activate(author=SETUP, name="core")
+    foretold = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
+    assert "user:dee would receive READ, WRITE, EXECUTE, ADMIN on it as its creator" in foretold["sentence"]

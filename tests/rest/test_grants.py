@@ -60,8 +60,30 @@ def test_a_dry_run_says_what_it_would_change_and_writes_nothing(ada):
     foretold = ada.post("/grants", body | {"dry_run": True}).json()
     assert everything() == before and foretold["dry_run"] and foretold["revision"] == revision
     done = ada.post("/grants", body | {"base_revision": foretold["revision"]}).json()
-    for member in ("changed", "sentence", "granted", "revoked", "planned", "unchanged", "principals"):
+    for member in ("changed", "granted", "revoked", "planned", "unchanged", "principals", "notices"):
         assert foretold[member] == done[member], member
+    assert foretold["sentence"] == ("would grant 1, would revoke 1; 2 addresses would be registered as planned: "
+                                    "namespace:new, dataset:new.one")
+    assert done["sentence"] == "granted 1, revoked 1; 2 addresses are only planned: namespace:new, dataset:new.one"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_counts_for_nothing_now_is_said(ada, dry_run):
+    sent = {"grant": [item("user:out", "dataset:sales.legacy"), item("user:ina", "dataset:sales.legacy", "WRITE"),
+                      item("user:out", "dataset:sales.forecast"), item("user:out")], "dry_run": dry_run}
+    assert ada.post("/grants", sent).json()["notices"] == [
+        "dataset:sales.legacy was deleted: a grant on it comes to use only where it is recreated",
+        "dataset:sales.forecast is only planned: a grant on it comes to use once it is registered",
+        "user:ina is inactive: what is granted to it counts for nothing until it is active again"]
+    sent = {"grant": [item("user:out", ORDERS, "WRITE")], "revoke": [item("user:dee", "dataset:sales.legacy")],
+            "dry_run": dry_run}
+    assert ada.post("/grants", sent).json()["notices"] == []
+
+
+def test_a_sentence_names_some_of_very_many_planned_addresses(ada):
+    many = [item("user:out", f"dataset:sales.new{number}") for number in range(8)]
+    assert ada.post("/grants", {"grant": many}).json()["sentence"] == (
+        "granted 8; 8 addresses are only planned: " + ", ".join(f"dataset:sales.new{n}" for n in range(5)) + " and 3 more")
 
 
 def test_a_dry_run_is_refused_where_the_deed_would_be(ada):
@@ -77,7 +99,7 @@ def test_a_dry_run_is_refused_where_the_deed_would_be(ada):
     (item("user:dee", "dataset:sales.a\tb"), "holds a character"),
     (item("user:dee", "instance:other"), "is not the instance of this console"),
     (item("user:dee", ORDERS, "read"), "is none of READ"),
-    ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: This field is required"),
+    ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: this is missing"),
     ({"principal": "user:dee", "entity": ORDERS, "privileges": []}, "`privileges`"),
     ({"principal": "user:dee", "entity": ORDERS, "privileges": None}, "`privileges`"),
     ({"principal": "user:dee", "entity": ORDERS, "privileges": "READ"}, "`privileges`"),
@@ -117,7 +139,9 @@ def test_every_fault_is_named_whoever_finds_it(ada):
     ({"grant": [item()], "dry_run": "true"}, "dry_run: this must be true or false"),
     ({"grant": [item()], "base_revision": "5"}, "base_revision: this must be an integer"),
     ({"grant": [item()], "base_revision": True}, "base_revision: this must be an integer"),
-    ({"grant": [item()], "base_revision": 2**63}, "base_revision"),
+    ({"grant": [item()], "base_revision": 2**63}, "base_revision: this must be 9223372036854775807 or less"),
+    (b'{"base_revision": ' + b"7" * 5_000 + b"}", "a number in it has 5,000 digits; 1,000 are allowed"),
+    (b'{"base_revision": -' + b"7" * 1_001 + b"}", "a number in it has 1,001 digits; 1,000 are allowed"),
     ({"grant": [item()], "reason": 5}, "reason: this must be a string"),
     ({"grant": [item()], "reason": "\0"}, "reason: it holds the character"),
     ({"grant": [item()], "reason": "\ud800"}, "reason: it holds half of a surrogate pair"),

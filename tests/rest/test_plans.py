@@ -152,3 +152,32 @@ def test_what_people_have_is_kept_through_a_plan(by_session, ada, settings, tmp_
     problem(ada.post("/plans/policy-impact", {"run": other.pk}), 409)
     settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
     problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)
+
+
+def test_what_was_undone_is_not_undone_again_until_it_stands_again(ada, plan):
+    def applied(number):
+        assert ada.post(f"/plans/{number}/apply", {"reason": "x"}).status_code == 200
+        return number
+
+    applied(plan.pk)
+    first = applied(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
+    count = Plan.objects.count()
+    refused = problem(ada.post(f"/plans/{plan.pk}/inverse"), 409)["detail"]
+    assert refused == f"what plan {plan.pk} changed was taken back already by plan {first}: there is nothing to undo"
+    assert Plan.objects.count() == count
+    applied(ada.post(f"/plans/{first}/inverse").json()["number"])
+    assert ada.post(f"/plans/{plan.pk}/inverse").status_code == 201
+
+
+@pytest.mark.parametrize("verb", ["inverse", "renewal"])
+def test_a_body_where_none_is_wanted_is_read_all_the_same(ada, plan, verb):
+    path = f"/plans/{plan.pk}/{verb}"
+    problem(ada.post(path, b"{"), 400)
+    assert problem(ada.post(path, {"reason": "x"}), 400)["errors"][0]["field"] == "reason"
+    assert Plan.objects.count() == 1
+
+
+def test_origins_that_there_are_not_are_refused_with_those_there_are(ada, plan):
+    refused = problem(ada.get("/plans", origin="nonsense"), 400)
+    assert refused["errors"][0]["field"] == "origin" and "change-set, copy, readiness" in refused["detail"]
+    assert ada.get("/plans", origin="change-set").json()["items"]

@@ -86,3 +86,52 @@ def test_a_decision_answers_as_authzen_does(ada):
 ])
 def test_a_question_that_cannot_be_read_is_refused(ada, body):
     problem(ada.post("/decisions", body), 400)
+
+
+STATES = [("sales.orders", "", ""), ("sales.legacy", "deleted", "was deleted"), ("sales.forecast", "planned", "is only planned"),
+          ("sales.nothing", "not registered", "is not registered")]
+
+
+@pytest.mark.parametrize(("key", "state", "words"), STATES)
+def test_an_explanation_says_where_its_entity_is_not_live(by_token, key, state, words):
+    body = QUESTION | {"resource": {"type": "dataset", "id": key}, "action": {"name": "write"}}
+    token = by_token("ada", "decide")
+    context = token.post("/decisions", body).json()["context"]
+    assert context.get("state", "") == state
+    assert context["sentence"].endswith(f"; dataset:{key} {words}." if state else "lacks WRITE on dataset:sales.orders.")
+    batch = token.post("/decisions", body | {"evaluations": [{}, {"resource": QUESTION["resource"]}]}).json()["evaluations"]
+    assert [answer["context"].get("state", "") for answer in batch] == [state, ""]
+    plain = token.client.post("/access/v1/evaluation", body, content_type="application/json", headers=token.headers).json()
+    assert "context" not in plain
+
+
+def test_a_state_changes_no_decision(ada):
+    answer = ada.post("/decisions", QUESTION | {"resource": {"type": "dataset", "id": "sales.legacy"},
+                                                "action": {"name": "write"}}).json()
+    assert answer["decision"] is True
+    assert answer["context"]["sentence"] == (
+        "Allowed: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted.")
+
+
+def test_an_ordinary_account_is_told_the_state_of_what_it_sees_only(by_session):
+    """dee holds WRITE on the deleted dataset; nothing tells it whether the others are registered."""
+    asked = [{"resource": {"type": "dataset", "id": key}}
+             for key in ("sales.legacy", "sales.forecast", "sales.nothing", "hr.salaries", "hr.nothing")]
+    answers = by_session("dee").post("/decisions", QUESTION | {"evaluations": asked}).json()["evaluations"]
+    assert [answer["context"].get("state", "") for answer in answers] == ["deleted", "", "", "", ""]
+    assert not any("registered" in answer["context"]["sentence"] or "planned" in answer["context"]["sentence"]
+                   for answer in answers)
+
+
+@pytest.mark.parametrize(("member", "changes"), [
+    ("subject", {"subject": 5}), ("subject.id", {"subject": {"type": "user"}}), ("context", {"context": 5}),
+    ("context.generation", {"context": {"generation": "newest"}}), ("evaluations", {"evaluations": {}}),
+    ("options.evaluations_semantic", {"evaluations": [{}], "options": {"evaluations_semantic": "x"}}),
+])
+def test_a_question_that_cannot_be_read_names_its_member(ada, member, changes):
+    (error,) = problem(ada.post("/decisions", QUESTION | changes), 400)["errors"]
+    assert error["field"] == member and error["message"] and "`" + member not in error["message"]
+
+
+def test_a_generation_that_there_is_not_names_those_there_are(ada):
+    assert problem(ada.get("/policies/newest"), 404)["detail"].endswith("the generations are core, existing, proposed, final")

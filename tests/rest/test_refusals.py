@@ -1,12 +1,18 @@
 """One shape for every refusal, whoever refuses: the framework, the reading of a body, the law."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from django.db import OperationalError
+from rest_framework.serializers import ListSerializer
 
+from analytics.models import AnalysisRun
 from authzconsole.api.bodies import LONGEST_BODY_BYTES
 from authzconsole.rest import grants
+from authzconsole.rest.fields import Shape, Worded
+from grants.journal import ACTIONS
 from tests.rest.conftest import problem
 
 pytestmark = pytest.mark.django_db
@@ -89,3 +95,84 @@ def test_the_callers_request_id_is_the_instance(ada):
 @pytest.mark.parametrize("path", ["/users/ned", "/policies", "/policies/active", "/analyses", "/journal/proof"])
 def test_a_parameter_where_there_are_none_is_refused(ada, path):
     problem(ada.get(path, fields="name"), 400)
+
+
+@pytest.mark.parametrize(("path", "name", "known"), [
+    ("/plans", "origin", "policy-impact"), ("/runs", "analysis", "visibility"), ("/journal", "action", "member-add"),
+    ("/policies/core", "operation", "view-lineage"),
+])
+def test_a_value_that_a_closed_list_does_not_have_is_refused_with_those_it_has(ada, path, name, known):
+    (error,) = problem(ada.get(path, **{name: "nonsense"}), 400)["errors"]
+    assert error["field"] == name and error["message"].startswith("`nonsense` is none of ") and known in error["message"]
+    assert ada.get(path, **{name: known}).status_code == 200
+
+
+def test_every_action_that_the_console_writes_can_be_filtered_by():
+    written = set()
+    for folder in ("grants", "authzconsole", "analytics"):
+        for path in Path(folder).rglob("*.py"):
+            written |= set(re.findall(r'(?:Change|_change|_member_changes)\("([a-z-]+)"', path.read_text()))
+    assert len(written) > 15 and written <= set(ACTIONS)
+
+
+@pytest.mark.parametrize(("member", "sent", "message"), [
+    ("name", {}, "this is missing"), ("name", {"name": None}, "this must not be null"),
+    ("name", {"name": ""}, "this must not be empty"), ("reason", {"name": "x", "reason": "x" * 2_001},
+                                                        "this is longer than 2,000 characters, which is the limit"),
+])
+def test_what_the_framework_finds_is_said_in_the_consoles_words(ada, member, sent, message):
+    refused = problem(ada.post("/groups", sent), 400)
+    assert refused["errors"] == [{"field": member, "message": message}] and refused["detail"] == f"{member}: {message}"
+
+
+def test_lists_objects_and_times_are_asked_for_in_the_consoles_words(ada):
+    assert problem(ada.post("/grants", {"grant": {}}), 400)["detail"] == "grant: this must be a list"
+    many = {"verb": "grant", "principals": [], "privileges": ["READ"], "within": "namespace:sales"}
+    assert problem(ada.post("/plans/many", many), 400)["detail"] == "principals: this must hold at least 1"
+    assert problem(ada.get("/journal", since="x"), 400)["detail"] == "since: this must be a time such as 2026-02-01T08:00:00Z"
+    assert problem(ada.get("/journal", limit="0"), 400)["detail"] == "limit: this must be 1 or more"
+    assert problem(ada.get("/members", limit="1001"), 400)["detail"] == "limit: this must be 1000 or less"
+
+
+def every_shape(base=Shape):
+    for shape in base.__subclasses__():
+        yield shape
+        yield from every_shape(shape)
+
+
+def test_no_field_speaks_the_frameworks_words(ada):
+    # loads every endpoint
+    ada.get("/analyses")
+    fields = [(shape, field) for shape in every_shape() for field in shape().fields.values()]
+    assert len(fields) > 100
+    for shape, field in fields:
+        for one in filter(None, (field, getattr(field, "child", None))):
+            # a list of shapes is there for the document, `Several` reads it; what is not read further finds nothing
+            assert isinstance(one, Worded | ListSerializer) or type(one).__name__ == "_UnvalidatedField", (shape, field)
+
+
+def test_methods_and_types_of_answers_are_named(ada):
+    refused = ada.client.generic("DELETE", "/api/v1/grants")
+    assert problem(refused, 405)["detail"] == "this path answers GET and POST only"
+    refused = ada.client.get("/api/v1/entities", headers={"Accept": "text/html"})
+    assert problem(refused, 406)["detail"] == (
+        "the Accept header allows no answer that this path gives: send application/json, or leave it out")
+
+
+@pytest.mark.parametrize(("sent", "field"), [({"group": "nothing", "user": "ned"}, "group"),
+                                             ({"group": "operators", "user": "nobody"}, "user")])
+def test_of_a_membership_the_member_at_fault_is_named(ada, sent, field):
+    assert [error["field"] for error in problem(ada.post("/members", sent), 400)["errors"]] == [field]
+
+
+def test_the_parameter_at_fault_is_named(ada):
+    assert problem(ada.get("/grants", within="dataset:sales.orders"), 400)["errors"][0]["field"] == "within"
+
+
+@pytest.mark.parametrize("sent", [b"{", b"[]", b"5", b'{"force": true}'])
+def test_a_run_is_not_cancelled_by_what_cannot_be_read(ada, sent):
+    run = AnalysisRun.objects.create(analysis="visibility", options={})
+    problem(ada.post(f"/runs/{run.pk}/cancel", sent), 400)
+    assert AnalysisRun.objects.get().state == "waiting"
+    for nothing in (b"", b" ", b"{}"):
+        assert ada.post(f"/runs/{run.pk}/cancel", nothing).status_code == 200

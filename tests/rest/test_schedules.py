@@ -42,3 +42,8 @@ def test_of_two_who_change_the_same_the_second_is_told(ada):
     etag = ada.get(PATH)["ETag"]
     assert ada.put(PATH, {"on": True}, If_Match=etag).status_code == 200
     problem(ada.put(PATH, {"on": False}, If_Match=etag), 412)
+
+
+def test_who_may_see_the_schedules_is_told_which_there_are(ada):
+    for answer in (ada.get("/schedules/nothing"), ada.put("/schedules/nothing", {"on": True})):
+        assert "there is delete-readiness, visibility, " in problem(answer, 404)["detail"]

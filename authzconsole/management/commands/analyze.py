@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
 from analytics.export import export_check, table_export
@@ -12,12 +12,13 @@ from analytics.models import RunStage
 from analytics.options import options_checked
 from analytics.results import result_batches
 from analytics.storage import StorageError
+from authzconsole.management.console_command import ConsoleCommand
 
 OPTIONS = ("generation", "to_generation", "namespace")
 MOST_LINES = 100
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Runs one analysis on Spark, in the foreground: " + ", ".join(ANALYSES)
 
     def add_arguments(self, parser):

@@ -1,14 +1,15 @@
 """Makes an API token and prints it: once, for it is kept nowhere."""
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import TokenScope
 from authzconsole.tokens import TokenError, token_create
 from grants.errors import GrantError
 from grants.journal import Author
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Makes an API token of an account and prints it. It is not shown again."
 
     def add_arguments(self, parser):

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.strict_json import MalformedJson, json_from_bytes
 from grants.active import active_generation
 from grants.engine import QUESTIONS_AT_ONCE, answers
@@ -16,7 +17,7 @@ from grants.policies.question import Question, QuestionError, question_from_json
 LONGEST_LINE_BYTES = 1_000_000
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Answers AuthZEN evaluation requests: one JSON object a line in, one answer a line out, in the same order."
 
     def add_arguments(self, parser):

@@ -3,12 +3,13 @@
 import os
 from pathlib import Path
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from grants.tenant.exporting import tenant_export, tenant_lines
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Write entities, users, groups and grants as a tenant document (JSON Lines)."
 
     def add_arguments(self, parser):

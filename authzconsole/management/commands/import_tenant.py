@@ -2,16 +2,18 @@
 
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from entities.vocabulary import clip
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.tenant.importing import tenant_import
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Load a tenant document (JSON Lines): all of it, or nothing where a line is bad."
 
     def add_arguments(self, parser):
@@ -19,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="say what would change and write nothing")
 
     def handle(self, *, file, dry_run, **options):
-        author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(file)}")
+        author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(Path(file).name)}")
         with _opened(file) as stream:
             try:
                 report = tenant_import(stream=stream, author=author, dry_run=dry_run)

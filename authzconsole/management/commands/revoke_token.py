@@ -1,13 +1,14 @@
 """Ends an API token at once."""
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.tokens import TokenError, token_revoke
 from grants.errors import GrantError
 from grants.journal import Author
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Revokes an API token: from now on it is good for nothing."
 
     def add_arguments(self, parser):

@@ -1,11 +1,12 @@
 """Proves that every grant lies in the containers of its entity."""
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from grants.grant_rows import first_misplaced
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Proves that every grant is filed under the namespace and application of its entity, or names the first that is not."
 
     def handle(self, **options):

@@ -1,10 +1,11 @@
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from authzconsole.management.console_command import ConsoleCommand
 from grants.journal import current_revision, first_break
 from grants.models import JournalLine
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     help = "Proves that no line of the journal was changed, removed or inserted; names the first broken line."
 
     def handle(self, **options):
