@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick setup lock bench
+.PHONY: help run test test-quick setup lock bench screenshots
 
 # `ops` is started from inside authzconsole/, so that its package is imported without Django and Celery, which may not be here yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -26,3 +26,6 @@ lock:  ## pin and hash anew what pyproject.toml asks for (LOCK_OPTIONS=--upgrade
 
 bench:  ## run the benchmarks; each prints its ratio against its reference
 	@$(OPS).bench
+
+screenshots:  ## take a picture of every page into docs/screens/, from a throwaway console with the demo tenant
+	@$(OPS).screenshots

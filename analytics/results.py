@@ -71,6 +71,8 @@ def result_page(
     """
     table = table_readable(run, table_name)
     condition, values = _condition(table, where)
+    if not condition and not sort:
+        return _page_as_written(table, run.result_folder, first_row, most_rows)
     order = _order(table, sort, descending)
     with _open(table, run.result_folder) as database:
         (total_rows,) = database.execute(f"SELECT count(*) FROM {table.name}{condition}", values).fetchone()
@@ -79,6 +81,35 @@ def result_page(
             [*values, most_rows, first_row],
         ).fetchall()
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in found], total_rows)
+
+
+def _page_as_written(table: Table, folder: str, first_row: int, most_rows: int) -> ResultPage:
+    """The files are in the order of the key already: no row before the page's row group is read, and none is sorted."""
+    filesystem, _ = storage_root()
+    rows, rows_before = [], 0
+    with results_reading():
+        for path in _paths(table, folder):
+            with filesystem.open_input_file(path) as file:
+                parquet = pq.ParquetFile(file)
+                for group in range(parquet.num_row_groups):
+                    group_rows = parquet.metadata.row_group(group).num_rows
+                    start = max(0, first_row - rows_before)
+                    wanted = min(most_rows - len(rows), group_rows - start)
+                    if wanted > 0:
+                        rows += _rows_of_group(parquet, group, table.column_names, start, wanted)
+                    rows_before += group_rows
+    return ResultPage(rows, rows_before)
+
+
+def _rows_of_group(parquet: pq.ParquetFile, group: int, columns: Sequence[str], start: int, wanted: int) -> list[dict]:
+    found: list[dict] = []
+    for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=list(columns)):
+        if start < batch.num_rows:
+            found += batch.slice(start, wanted - len(found)).to_pylist()
+        if len(found) == wanted:
+            break
+        start = max(0, start - batch.num_rows)
+    return found
 
 
 def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:

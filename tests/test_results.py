@@ -53,6 +53,15 @@ def test_a_page_is_in_the_order_of_the_key_and_knows_how_many_there_are(run):
     assert page.rows == ROWS[1:3] and page.total_rows == 4
 
 
+@pytest.mark.parametrize("first_row", range(6))
+@pytest.mark.parametrize("most_rows", [1, 2, 5])
+def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, most_rows, run, tmp_path):
+    part = tmp_path / "results" / "rows" / "part-00001.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS[1:], arrow_schema(READINESS)), part, row_group_size=2)
+    page = result_page(run, first_row=first_row, most_rows=most_rows)
+    assert page.rows == ROWS[first_row : first_row + most_rows] and page.total_rows == 4
+
+
 def test_any_column_sorts_in_both_directions_and_the_key_breaks_ties(run):
     assert users(result_page(run, sort="missing")) == [users_of(1), users_of(3), users_of(0), users_of(2)]
     assert users(result_page(run, sort="missing", descending=True)) == [users_of(2), users_of(0), users_of(1), users_of(3)]

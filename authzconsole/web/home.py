@@ -30,9 +30,9 @@ ROWS_A_PAGE = 25
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
     sees_all, part = request.user.may_see_all, target_part(request)
-    entities = size_of_tenant() if sees_all else None
+    entities = size_of_tenant()
     run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
-    section = namespaces_section(request, generation, run, counts=not (entities and entities.is_large))
+    section = namespaces_section(request, generation, run, counts=not entities.is_large)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path}
     if part == "namespaces":
@@ -53,7 +53,7 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
     page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
             "counts": counts,
-            **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown))}
+            **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown, counts=counts))}
 
 
 def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
@@ -68,8 +68,8 @@ def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, coun
     ]}
 
 
-def _own(request: HttpRequest, entities: list[Entity], shown: Q) -> dict:
+def _own(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = kinds_inside(ids, shown), held_by(request.user, ids)
+    inside, held = kinds_inside(ids, shown) if counts else {}, held_by(request.user, ids)
     return {"rows": [{"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []),
                       "cells": held_cells(held[e.pk], e.state)} for e in entities]}

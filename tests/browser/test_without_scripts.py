@@ -13,7 +13,8 @@ PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delet
          "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ", "/people/", "/people/user:dee?in=namespace:sales",
          "/people/group:operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/people/add", "/my-access",
          "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
-         "/entities/namespace:sales?subject=user:dee"]
+         "/entities/namespace:sales?subject=user:dee", "/plans/many?within=namespace:sales",
+         "/plans/many?address=dataset:sales.orders", "/plans/import"]
 
 
 def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
@@ -56,6 +57,31 @@ def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
     page.get_by_label("Leave").check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text("is applied: 6 revoked.")
+
+
+def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/entities/namespace:sales")
+    page.get_by_label("Choose dataset:sales.orders").check()
+    page.get_by_label("Choose dataset:sales.customers").check()
+    expect(page.get_by_label("Choose dataset:sales.legacy")).to_be_disabled()
+    page.get_by_role("button", name="Plan for the chosen").click()
+    page.get_by_label("Revoke").check()
+    page.get_by_label("ADMIN").check()
+    page.get_by_label("Principal", exact=True).fill("user:ned")
+    page.get_by_label("dataset:sales.customers").uncheck()
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Revoke ADMIN from user:ned on 1 chosen entity")
+    expect(page.locator("#items tbody tr")).to_have_count(1)
+    page.goto("/plans/import")
+    page.get_by_label("Or paste the changes").fill("verb,principal,entity,privilege\ngive,user:out,dataset:sales.orders,READ\n")
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.get_by_role("heading", name="1 line to correct")).to_be_visible()
+    kept = page.get_by_label("Or paste the changes")
+    kept.fill(kept.input_value().replace("give", "grant"))
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Grant 1 from pasted text")
 
 
 def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):

@@ -1,5 +1,7 @@
 """The list of namespaces, the search, the suggestions."""
 
+import pytest
+
 from entities.models import Entity
 from grants.models import User
 
@@ -49,6 +51,13 @@ def test_a_search_finds_what_the_account_may_see(browse):
     found = {name: [str(row["place"]) for row in browse(name).get("/search?q=sales.").context["rows"]]
              for name in ("ada", "dee", "out")}
     assert (len(found["ada"]), found["dee"], found["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
+
+
+@pytest.mark.parametrize("few", [0, 1_000])
+def test_a_search_finds_the_same_however_many_match_the_text(few, browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.finding.FEW_MATCHES", few)
+    found = {name: [str(row["place"]) for row in browse(name).get("/search?q=sales").context["rows"]] for name in ("dee", "out")}
+    assert found["out"] == [] and found["dee"] == ["dataset:sales.legacy", "dataset:sales.orders", "namespace:sales"]
 
 
 def test_a_search_for_nothing_or_for_bytes_that_are_no_text_finds_nothing(browse):

@@ -19,6 +19,7 @@ URLS = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delete
         "/people/membership?group=operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/my-access",
         "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
         "/entities/namespace:sales?subject=user:dee", "/search?q=orders", "/search", "/analyses/",
+        "/plans/", "/plans/many?within=namespace:sales", "/plans/many?address=dataset:sales.orders", "/plans/import",
         "/policies/?generation=final&with=core",
         "/policies/core/activate", "/journal/", "/journal/proof", "/password", "/nowhere"]
 

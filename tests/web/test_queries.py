@@ -22,11 +22,18 @@ PAGES = {
     "/suggest/principals?principal=e": 4,
     "/lifecycle/delete/namespace:sales": 10,
     "/analyses/": 6,
+    "/plans/": 4,
+    "/plans/many?within=namespace:sales": 5,
+    "/plans/many?within=instance:cdap": 6,
+    "/plans/many?address=dataset:sales.orders": 3,
+    "/plans/import": 3,
 }
 
 
 # who gets no such page
 REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/delete/namespace:sales"), ("dee", "/analyses/"),
+           *((name, url) for name in ("aud", "dee") for url in PAGES if url.startswith(("/plans/many", "/plans/import"))),
+           ("dee", "/plans/"),
            ("dee", "/suggest/principals?principal=e"),
            ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
 SHOWN = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]

@@ -1,0 +1,135 @@
+"""Every page of the console, by the name of its picture, with an example address on a tenant.
+
+INVARIANT: each named URL stands in PAGES, in SIGNED_OUT or, with the reason, among those that are no page
+(tests/browser/test_every_page.py). What opens, draws or measures pages takes them from here.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from django.urls import URLPattern, get_resolver, resolve
+
+# what stands in braces is one of the EXAMPLES of a tenant, or a number that authzconsole/demo/staging.py makes
+PAGES = {
+    "overview": "/",
+    "search": "/search?q={word}",
+    "instance": "/entities/{instance}",
+    "namespace": "/entities/{namespace}?deleter={user}",
+    "namespace-asked": "/entities/{namespace}?subject=user:{user}&operation=delete",
+    "application": "/entities/{application}",
+    "program": "/entities/{program}?subject=group:{group}&operation=start",
+    "dataset": "/entities/{dataset}?subject=user:{user}",
+    "planned": "/entities/{planned}",
+    "deleted": "/entities/{deleted}",
+    "grant": "/grant/{dataset}?principal=user:{user}&privilege=READ",
+    "revoke": "/revoke/{dataset}?principal=user:{user}&privilege=READ",
+    "register": "/register?parent={namespace}",
+    "delete": "/lifecycle/delete/{namespace}",
+    "recreate": "/lifecycle/recreate/{deleted}",
+    "describe": "/describe/{dataset}",
+    "forecast": "/forecast/{namespace}?deleter={user}",
+    "people": "/people/",
+    "groups": "/people/?type=group",
+    "person-add": "/people/add",
+    "compare": "/people/compare?one={user}&other={other}",
+    "group-leave": "/people/membership?verb=remove&user={user}&group={group}",
+    "leaving": "/people/leaving/user:{leaver}",
+    "person": "/people/user:{user}?in={namespace}",
+    "group": "/people/group:{group}",
+    "my-access": "/my-access",
+    "password": "/password",
+    "accounts": "/accounts/",
+    "account": "/accounts/user:{user}",
+    "tokens": "/accounts/tokens/",
+    "token-new": "/accounts/tokens/new",
+    "token-revoke": "/accounts/tokens/{token}/revoke",
+    "plans": "/plans/",
+    "plan": "/plans/{plan}/",
+    "plan-applied": "/plans/{applied}/",
+    "plan-many": "/plans/many?within={namespace}",
+    "plan-import": "/plans/import",
+    "policies": "/policies/",
+    "policies-compared": "/policies/?generation=existing&with=final",
+    "generation-activate": "/policies/existing/activate",
+    "journal": "/journal/",
+    "journal-proof": "/journal/proof",
+    "analyses": "/analyses/",
+    "nightly": "/analyses/nightly/visibility",
+    "run-cancelled": "/analyses/{cancelled}/",
+    "delete-readiness": "/analyses/{delete-readiness}/",
+    "visibility": "/analyses/{visibility}/",
+    "policy-impact": "/analyses/{policy-impact}/",
+    "ghost-grants": "/analyses/{ghost-grants}/",
+    "stranded": "/analyses/{stranded}/",
+    "report-changes": "/analyses/{changed}/tables/changes",
+    "report-pairs": "/analyses/{delete-readiness}/tables/detail",
+    "report-missing": "/analyses/{delete-readiness}/missing?namespace={namespace_name}&user={user}",
+}
+SIGNED_OUT = {"sign-in": "/sign-in"}
+
+_CHANGES = "takes a POST only, and answers with another page"
+NO_PAGE = {
+    "healthz": "a word for the supervisor",
+    "sign-out": _CHANGES,
+    "suggest-principals": "the options of a field, asked for while somebody types",
+    "see-as": _CHANGES,
+    "account-password": "takes a POST only, and answers with the page of the account",
+    "account-change": _CHANGES,
+    "plan-readiness": _CHANGES,
+    "plan-impact": _CHANGES,
+    "plan-missing": _CHANGES,
+    "plan-copy": _CHANGES,
+    "plan-ghosts": _CHANGES,
+    "plan-import-sample": "a download",
+    "plan-apply": _CHANGES,
+    "plan-discard": _CHANGES,
+    "plan-undo": _CHANGES,
+    "plan-renew": _CHANGES,
+    "journal-file": "a download",
+    "analysis-start": _CHANGES,
+    "analysis-cancel": _CHANGES,
+    "analysis-file": "a download",
+    "rest-swagger": "drawn by Swagger UI",
+    "rest-redoc": "drawn by Redoc",
+}
+EXAMPLE = re.compile(r"\{[\w-]+\}")
+# what these route to answers services, in JSON
+OF_SERVICES = ("authzconsole.api.urls", "authzconsole.rest.urls")
+
+# on the demo tenant
+EXAMPLES = {
+    "word": "delivery",
+    "instance": "instance:cdap",
+    "namespace": "namespace:logistics",
+    "namespace_name": "logistics",
+    "application": "application:finance.vat_return",
+    "program": "program:logistics.store_deliveries.service.delivery_board",
+    "dataset": "dataset:sales.customers",
+    "planned": "application:marketing.churn_radar",
+    "deleted": "dataset:finance.payroll.export",
+    "user": "sofia.lindqvist",
+    "other": "kenji.tanaka",
+    "leaver": "ingrid.solberg",
+    "group": "store-operations",
+}
+
+
+def addresses(examples: Mapping[str, str], pages: Mapping[str, str] = PAGES) -> dict[str, str]:
+    """The path and query of each page. Raises KeyError naming the example that is missing."""
+    return {name: address.format_map(examples) for name, address in pages.items()}
+
+
+def url_name(address: str) -> str:
+    """address: one of PAGES; a number stands where the examples do."""
+    return resolve(EXAMPLE.sub("1", address.partition("?")[0])).url_name
+
+
+def names_for_people() -> Iterator[str]:
+    """Of every URL that the console answers, but what answers services alone."""
+    for part in get_resolver().url_patterns:
+        if isinstance(part, URLPattern):
+            yield part.name
+        elif part.urlconf_name.__name__ not in OF_SERVICES:
+            raise LookupError(f"{part.urlconf_name.__name__} holds pages or answers services: say which in {__name__}")
+        else:
+            yield from (inner.name for inner in part.url_patterns if inner.name in NO_PAGE)

@@ -1,0 +1,74 @@
+"""Every page, in light, in dark and at phone width, without a serious fault of accessibility."""
+
+import io
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.test import Client
+
+from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, addresses, names_for_people, url_name
+from authzconsole.demo.staging import demo_staged
+from authzconsole.management.commands.bootstrap import DEMO_TENANT, administrator_create
+from grants.models import User
+from tests.reports import report_of_samples
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+GRAVE = ("serious", "critical")
+CONTRAST = {"runOnly": ["color-contrast"]}
+ASK_AXE = """options => axe.run(document, {resultTypes: ["violations"], ...options}).then(found => found.violations.map(
+    fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))"""
+
+
+def test_every_url_of_people_has_an_example_or_is_no_page():
+    shown = {url_name(address) for address in [*PAGES.values(), *SIGNED_OUT.values()]}
+    assert not shown & NO_PAGE.keys()
+    assert set(names_for_people()) == shown | NO_PAGE.keys()
+
+
+@pytest.fixture
+def console(live_server, tmp_path, settings):
+    """The demo tenant with a report of each analysis: the examples of its pages, and an administrator's client."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
+    name, _ = administrator_create()
+    administrator, client = User.objects.get(username=name), Client()
+    client.force_login(administrator)
+    return demo_staged(administrator, lambda run: report_of_samples(tmp_path, run)), client
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_no_page_has_a_serious_fault_of_accessibility(console, chromium, live_server):
+    examples, client = console
+    faults = []
+    for session, pages in (("", SIGNED_OUT), (client.cookies[settings.SESSION_COOKIE_NAME].value, PAGES)):
+        # the pages' own policy keeps every script out that is not theirs; and colours are looked at, not their transitions
+        context = chromium.new_context(base_url=live_server.url, bypass_csp=True, reduced_motion="reduce")
+        if session:
+            context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}])
+        context.add_init_script(AXE)
+        page = context.new_page()
+        for name, address in addresses(examples, pages).items():
+            faults += looked_at(page, name, address)
+        context.close()
+    assert faults == []
+
+
+def looked_at(page, name, address):
+    """The grave faults of one page, loaded once."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    assert page.goto(address).status == 200, address
+    yield from grave(page, f"{name}, light", {})
+    page.emulate_media(color_scheme="dark")
+    yield from grave(page, f"{name}, dark", CONTRAST)
+    page.set_viewport_size({"width": 390, "height": 844})
+    yield from grave(page, f"{name}, narrow", {"rules": {"color-contrast": {"enabled": False}}})
+
+
+def grave(page, where, options):
+    return [(where, *fault) for fault in page.evaluate(ASK_AXE, options) if fault[0] in GRAVE]
