@@ -6,18 +6,10 @@ from pyspark.sql.window import Window
 
 from analytics.spark.facts import Asked, partitions, parts, ranked_families
 from analytics.spark.law import Plan, everybody_may_be_met
+from analytics.spark.packing import NAMESPACE_NAME, PACKED, RUNS, USER_NAME, changes_merged, changes_packed
 from analytics.spark.principals import users_named
 from analytics.spark.schemas import Tables
-from analytics.spark.verdicts import (
-    NAMESPACE_NAME,
-    PACKED,
-    PAIRS,
-    RUNS,
-    USER_NAME,
-    changes_merged,
-    changes_packed,
-    changes_spread,
-)
+from analytics.spark.verdicts import PAIRS, changes_spread
 
 # larger than any number of namespaces, so that nobody has to count them
 MOST_FAMILIES = 1 << 24
@@ -40,10 +32,9 @@ def changes_by_operation(tables: Tables, plan: Plan) -> DataFrame:
 
 
 def _merged(tables: Tables, plan: Plan, *, families: int) -> DataFrame:
-    """As verdicts.RUNS, partition after partition.
+    """As packing.RUNS, partition after partition.
 
-    families: more than there are namespaces, to count them apart; 0 to sum over them. What is exchanged are numbers, many to a
-    row: rows of their own would have to be sorted by name.
+    families: more than there are namespaces, to count them apart; 0 to sum over them.
     """
     asked, order, count = Asked(tables, plan), _order(plan), partitions(tables)
     count = count if count == 1 else count * PARTS_PER_PARTITION
@@ -56,7 +47,7 @@ def _merged(tables: Tables, plan: Plan, *, families: int) -> DataFrame:
 
 
 def _user_names(tables: Tables, parts_of_users: int) -> DataFrame:
-    """As verdicts.PACKED, each to the part of the user."""
+    """As packing.PACKED, each to the part of the user."""
     by_name = Window.orderBy("name")
     placed = tables.users.select("name", (F.row_number().over(by_name) - 1).alias("number"),
                                  (F.ceil(F.count("*").over(Window.partitionBy()) / parts_of_users)).alias("each"))
@@ -65,7 +56,7 @@ def _user_names(tables: Tables, parts_of_users: int) -> DataFrame:
 
 
 def _namespace_names(tables: Tables, parts_of_users: int) -> DataFrame:
-    """As verdicts.PACKED, all to each part of the users."""
+    """As packing.PACKED, all to each part of the users."""
     every_part = tables.users.sparkSession.range(parts_of_users).select(F.col("id").cast("int").alias("part"))
     number = F.col("rank").cast("long").alias("number")
     named = ranked_families(tables).select(F.lit(NAMESPACE_NAME).alias("what"), number, "name")

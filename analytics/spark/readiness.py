@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, counted, partitions, parts
+from analytics.spark.facts import Asked, partitions, parts
 from analytics.spark.law import CANDIDATE, admin_missing_plan, admin_needed_to_delete_namespace, admin_plan
+from analytics.spark.packing import HOLDERS, PACKED_HOLDERS, holders_merged, holders_packed
 from analytics.spark.principals import users_named
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
@@ -21,21 +22,26 @@ from entities.vocabulary import KINDS
 
 
 def rows(recipe: Recipe) -> DataFrame:
-    """tables.READINESS: one row per live namespace and active user with ADMIN on it or on any address in it."""
+    """tables.READINESS: one row per live namespace and active user with ADMIN on it or on any address in it; in that order."""
+    plan, count = admin_plan(_needed_kinds(recipe)), partitions(recipe.tables)
+    asked = Asked(_in_live_namespaces(recipe), plan, is_together=True)
+    marking = frozenset(number for number, rule in enumerate(plan.rules) if rule.operation == CANDIDATE)
+    by_name = Window.orderBy("namespace")
+    required = _required(recipe).select("namespace", "required", F.row_number().over(by_name).cast("long").alias("rank"),
+                                        (F.ntile(count).over(by_name) - 1).alias("part"))
+    held = parts(asked).mapInArrow(holders_packed(asked.law, marking), PACKED_HOLDERS)
+    told = held.join(F.broadcast(required), on="rank", how="inner").unionByName(
+        _users_for(recipe.tables, count), allowMissingColumns=True)
     missing = F.col("required") - F.col("held")
-    count, by_name = partitions(recipe.tables), Window.orderBy("namespace")
-    required = _required(recipe).withColumn("rank", F.row_number().over(by_name)).withColumn(
-        "part", F.ntile(count).over(by_name) - 1)
-    users = users_named(recipe.tables).withColumn("place", F.row_number().over(Window.orderBy("user")))
-    # put in order by numbers: names are long, and a global sort would look at all rows twice
-    return (
-        _gained(recipe).join(F.broadcast(required.select("namespace_id", "part")), on="namespace_id", how="inner")
-        .repartitionById(count, "part").groupBy("part", "namespace_id", "user_id").agg(F.sum("held").alias("held"))
-        .join(F.broadcast(required.drop("part")), on="namespace_id", how="inner")
-        .join(F.broadcast(users), on="user_id", how="inner")
-        .sortWithinPartitions("rank", "place")
-        .select("namespace", "user", "required", "held", missing.alias("missing"), (missing == 0).alias("ready"))
-    )
+    return told.repartitionById(count, "part").mapInArrow(holders_merged, HOLDERS).select(
+        "namespace", "user", "required", "held", missing.alias("missing"), (missing == 0).alias("ready"))
+
+
+def _users_for(tables: Tables, count: int) -> DataFrame:
+    """part, user, number: every user with the place by name, to each part."""
+    every_part = tables.users.sparkSession.range(count).select(F.col("id").cast("int").alias("part"))
+    number = (F.row_number().over(Window.orderBy("name")) - 1).cast("long").alias("number")
+    return every_part.crossJoin(tables.users.select(F.col("name").alias("user"), number))
 
 
 def namespaces(recipe: Recipe) -> DataFrame:
@@ -92,11 +98,3 @@ def _required(recipe: Recipe) -> DataFrame:
         _live_namespaces(recipe.tables, recipe.namespace).join(counts, on="namespace_id", how="left")
         .select("namespace_id", "namespace", F.coalesce("required", F.lit(0)).alias("required"))
     )
-
-
-def _gained(recipe: Recipe) -> DataFrame:
-    """user_id, namespace_id, held: of every active user with ADMIN on an address of a live namespace; to be summed."""
-    plan = admin_plan(_needed_kinds(recipe))
-    is_candidate = F.array(*[F.lit(rule.operation == CANDIDATE) for rule in plan.rules])[F.col("rule")]
-    return counted(Asked(_in_live_namespaces(recipe), plan, is_together=True)).select(
-        "user_id", F.col("family").alias("namespace_id"), F.when(is_candidate, 0).otherwise(F.col("gained")).alias("held"))

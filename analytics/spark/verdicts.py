@@ -21,13 +21,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 COUNTS = "is_everybody boolean, user_id long, family long, rule int, gained long, lost long"
 # of each user by itself
 PAIRS = "user_id long, entity string, rule int, after boolean"
-# for one part of the users: changes of some of them or of EVERYBODY_CHANGES (numbers as bytes; number: how many users there
-# are in all), or the name of the user or of the namespace with that number (its place by name, its rank)
-CHANGES, EVERYBODY_CHANGES, USER_NAME, NAMESPACE_NAME = range(4)
-PACKED = "part int, what int, number long, name string, place binary, run binary, gained binary, lost binary"
-RUNS = "user string, rule int, namespace string, gained long, lost long"
-_FLUSHED_ROWS = 2_000_000
-_BATCH_ROWS = 100_000
+BATCH_ROWS = 100_000
 
 Rule = tuple[int, tuple, tuple]
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -108,7 +102,7 @@ def _met(requirement: tuple, held: list[np.ndarray]) -> np.ndarray | np.uint64:
 def changes_counted(law: Law) -> BatchFunction:
     """Rows of a part -> COUNTS, where anything changes."""
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part, unit, everybody, users, change in _counts(batches, law, _per_run):
+        for part, unit, everybody, users, change in counts(batches, law, per_run):
             run, rule, gained, lost = change
             yield pa.record_batch({
                 "is_everybody": np.full(len(users), everybody), "user_id": part.user_ids[users] if not everybody else users,
@@ -117,119 +111,7 @@ def changes_counted(law: Law) -> BatchFunction:
     return counted
 
 
-def changes_packed(law: Law, order: tuple[int, ...], parts: int, *, families: int) -> BatchFunction:
-    """Rows of a part -> PACKED. order: the place of each rule. parts: to cut the users into.
-
-    families: more than there are ranks; 0 to sum over them.
-    """
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting, count, users_in_all = [], 0, 0
-        for part, unit, everybody, users, (run, rule, gained, lost) in _counts(batches, law, _per_run if families else _summed):
-            users_in_all = len(part.user_ids)
-            key = order[rule] * max(1, families) + (unit.run_rank[run] if families else 0)
-            key = np.broadcast_to(np.asarray(key, np.int64), len(users))
-            waiting.append((everybody, users if everybody else part.user_places[users], key, gained, lost))
-            count += len(users)
-            if count > _FLUSHED_ROWS:
-                yield from _flushed(waiting, users_in_all, parts)
-                waiting, count = [], 0
-        yield from _flushed(waiting, users_in_all, parts)
-
-    return packed
-
-
-def _flushed(waiting: list[tuple], users: int, parts: int) -> Iterator[pa.RecordBatch]:
-    for is_everybody in (True, False):
-        some = [rows[1:] for rows in waiting if rows[0] == is_everybody]
-        if not some:
-            continue
-        columns = [np.concatenate(column) for column in zip(*some, strict=True)]
-        if is_everybody:
-            yield from (_packed_batch(part, users, True, columns) for part in range(min(parts, users)))
-            continue
-        part_of_row = columns[0] // _users_per_part(users, parts)
-        rows = np.argsort(part_of_row, kind="stable")
-        bounds = np.searchsorted(part_of_row[rows], np.arange(parts + 1))
-        for part in range(parts):
-            if bounds[part] < bounds[part + 1]:
-                mine = rows[bounds[part] : bounds[part + 1]]
-                yield _packed_batch(part, users, False, [column[mine] for column in columns])
-
-
-def _users_per_part(users: int, parts: int) -> int:
-    return max(1, -(-users // parts))
-
-
-def _packed_batch(part: int, users: int, is_everybody: bool, columns: list[np.ndarray]) -> pa.RecordBatch:
-    place, run, gained, lost = (pa.array([column.astype(np.int64).tobytes()], pa.binary()) for column in columns)
-    return pa.record_batch({
-        "part": pa.array([part], pa.int32()), "what": pa.array([EVERYBODY_CHANGES if is_everybody else CHANGES], pa.int32()),
-        "number": pa.array([users], pa.int64()), "name": pa.array([None], pa.string()), "place": place, "run": run,
-        "gained": gained, "lost": lost})
-
-
-def changes_merged(order: tuple[int, ...], parts: int, *, families: int) -> BatchFunction:
-    """PACKED of whole parts of the users -> RUNS, summed, in the order of users, rules and namespaces, where anything changes."""
-    rules = np.argsort(np.asarray(order, np.int64))
-    each = max(1, families)
-
-    def merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_part: dict[int, list[dict]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                by_part.setdefault(row["part"], []).append(row)
-        for part in sorted(by_part):
-            rows = by_part.pop(part)
-            changes = [row for row in rows if row["what"] in (CHANGES, EVERYBODY_CHANGES)]
-            if changes:
-                yield from _named(_sums(changes, part, parts, each * len(rules)), rows, rules, each)
-
-    return merged
-
-
-def _named(sums: tuple[np.ndarray, ...], rows: list[dict], rules: np.ndarray, families: int) -> Iterator[pa.RecordBatch]:
-    """As RUNS."""
-    (users, user_places), (namespaces, ranks) = _names(rows, USER_NAME), _names(rows, NAMESPACE_NAME)
-    for first in range(0, len(sums[0]), _BATCH_ROWS):
-        place, run, gained, lost = (column[first : first + _BATCH_ROWS] for column in sums)
-        rank = np.searchsorted(ranks, run % families)
-        yield pa.record_batch({
-            "user": users.take(pa.array(np.searchsorted(user_places, place))), "rule": rules[run // families].astype(np.int32),
-            "namespace": namespaces.take(pa.array(rank)), "gained": gained, "lost": lost})
-
-
-def _names(rows: list[dict], what: int) -> tuple[pa.Array, np.ndarray]:
-    """Names and their numbers, by number. What lies outside has the number 0 and an empty name."""
-    found = sorted({(row["number"], row["name"]) for row in rows if row["what"] == what}
-                   | ({(0, "")} if what == NAMESPACE_NAME else set()))
-    return pa.array([name for _, name in found], pa.string()), np.array([number for number, _ in found], np.int64)
-
-
-def _sums(rows: list[dict], part: int, parts: int, runs: int) -> tuple[np.ndarray, ...]:
-    """place, run, gained, lost, by place and run."""
-    found = [_unpacked(row) for row in rows if row["what"] == CHANGES]
-    users_in_all = rows[0]["number"]
-    each = _users_per_part(users_in_all, parts)
-    first, last = part * each, min((part + 1) * each, users_in_all)
-    for _, *changes in (_unpacked(row) for row in rows if row["what"] == EVERYBODY_CHANGES):
-        users = np.arange(first, last)
-        found.append((np.repeat(users, len(changes[0])), *(np.tile(column, len(users)) for column in changes)))
-    place, run, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
-    key = place * runs + run
-    rows_in_order = np.argsort(key, kind="stable")
-    key = key[rows_in_order]
-    begins = np.nonzero(np.concatenate(([True], key[1:] != key[:-1])))[0] if len(key) else key
-    gained, lost = (np.add.reduceat(column[rows_in_order], begins) if len(key) else column for column in (gained, lost))
-    differs = (gained != 0) | (lost != 0)
-    place, run = np.divmod(key[begins][differs], runs)
-    return place, run, gained[differs], lost[differs]
-
-
-def _unpacked(row: dict) -> tuple[np.ndarray, ...]:
-    return tuple(np.frombuffer(row[name], np.int64) for name in ("place", "run", "gained", "lost"))
-
-
-def _counts(batches: Iterator[pa.RecordBatch], law: Law, counts_of: Callable):
+def counts(batches: Iterator[pa.RecordBatch], law: Law, counts_of: Callable):
     """(part, unit, is_everybody, users, (run, rule, gained, lost)) of what changes; users: their indexes, the changes by row."""
     batches = list(batches)
     part = part_of(batches) if batches else None
@@ -247,13 +129,13 @@ def _counts(batches: Iterator[pa.RecordBatch], law: Law, counts_of: Callable):
                 yield part, unit, change.users is None, users, (change.runs[run], change.rule, gained[user, run], lost[user, run])
 
 
-def _per_run(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
+def per_run(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """By user and run."""
     ones = np.bitwise_count(bits)
     return np.add.reduceat(ones, unit.run_word[found] - unit.run_word[found[0]], axis=1, dtype=np.int64)
 
 
-def _summed(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
+def summed(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """By user, over all runs."""
     return np.bitwise_count(bits).sum(axis=1, dtype=np.int64)[:, None]
 
@@ -275,7 +157,7 @@ def _pairs(part: Part, unit: Unit, change: Judged) -> Iterator[pa.RecordBatch]:
     begin = int(unit.run_word[change.runs[0]])
     for after, bits in ((True, change.gained), (False, change.lost)):
         # so many users that a batch stays small
-        at_once = max(1, _BATCH_ROWS // max(1, bits.shape[1] * units.WORD_BITS // 8))
+        at_once = max(1, BATCH_ROWS // max(1, bits.shape[1] * units.WORD_BITS // 8))
         for first in range(0, len(bits), at_once):
             some = np.ascontiguousarray(bits[first : first + at_once])
             user, bit = np.nonzero(np.unpackbits(some.view(np.uint8), axis=1, bitorder="little"))

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analytics.spark import units, verdicts
+from analytics.spark import packing, units, verdicts
+from analytics.spark.packing import changes_merged, changes_packed, holders_merged, holders_packed
 from analytics.spark.units import (
     ANYWHERE,
     COLUMNS,
@@ -22,7 +23,7 @@ from analytics.spark.units import (
     USER,
     FactForm,
 )
-from analytics.spark.verdicts import Law, changes_counted, changes_merged, changes_packed, changes_spread
+from analytics.spark.verdicts import Law, changes_counted, changes_spread
 
 APPLICATION, DATASET, NAMESPACE = range(3)
 KINDS = frozenset({APPLICATION, DATASET, NAMESPACE})
@@ -184,7 +185,7 @@ def test_counts_are_those_of_one_by_one(drawn, sizes):
 @pytest.mark.parametrize("families", [0, 200])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_what_is_packed_and_merged_is_in_order_and_counts_everybody(drawn, sizes, families, parts, monkeypatch):
-    monkeypatch.setattr(verdicts, "_FLUSHED_ROWS", 20)
+    monkeypatch.setattr(packing, "_FLUSHED_ROWS", 20)
     tenant, law, found = drawn
     order = tuple(random.Random(3).sample(range(len(law.rules)), len(law.rules)))
     packed = list(changes_packed(law, order, parts, families=families)(batches(tenant)))
@@ -210,9 +211,31 @@ def numbered(tenant):
 
 def names(tenant, part):
     users, namespaces = numbered(tenant)
-    rows = [(part, what, number, name) for what, named in ((verdicts.USER_NAME, users), (verdicts.NAMESPACE_NAME, namespaces))
+    rows = [(part, what, number, name) for what, named in ((packing.USER_NAME, users), (packing.NAMESPACE_NAME, namespaces))
             for number, name in named.items()]
     return pa.record_batch(dict(zip(("part", "what", "number", "name"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def test_holders_are_summed_by_namespace_and_those_only_marked_hold_nothing(drawn, sizes, monkeypatch):
+    monkeypatch.setattr(packing, "_FLUSHED_ROWS", 20)
+    tenant, law, found = drawn
+    marking = frozenset({1, 4})
+    user_names, _ = numbered(tenant)
+    ranks = {max(family, 0): f"ns{max(family, 0):02}" for family in tenant.blocks}
+    packed = pa.Table.from_pylist([
+        *({**row, "namespace": ranks[row["rank"]], "required": 9, "user": None, "number": None}
+          for row in of_batches(holders_packed(law, marking)(batches(tenant)))),
+        *({"user": name, "number": place} for place, name in user_names.items())],
+        pa.schema([("rank", pa.int64()), ("place", pa.binary()), ("held", pa.binary()), ("namespace", pa.string()),
+                   ("required", pa.int64()), ("user", pa.string()), ("number", pa.int64())]))
+    rows = [tuple(row.values()) for row in of_batches(holders_merged(iter(packed.to_batches())))]
+    expected = {}
+    for user, family, rule in product(tenant.users, tenant.blocks, range(len(law.rules))):
+        turned = counts(tenant, found, user, rule, family) - counts(tenant, found, 0, rule, family)
+        if any(turned):
+            key = ranks[max(family, 0)], user_names[tenant.users[user]], 9
+            expected[key] = expected.get(key, 0) + (0 if rule in marking else turned[0])
+    assert rows == sorted((*key, held) for key, held in expected.items())
 
 
 @pytest.mark.parametrize("each_user", [True, False])
