@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.law import HeldAnywhere, Plan, Requirement, lacking_plan
+from analytics.spark.law import UNMET, HeldAnywhere, Plan, Requirement, lacking_plan
 from analytics.spark.schemas import Tables
 from analytics.spark.units import (
     ANYWHERE,
@@ -20,9 +20,11 @@ from analytics.spark.units import (
     FACT,
     GRANT,
     INSTANCE_WIDE,
+    KIND_BITS,
     MEMBER,
     NAMESPACE_WIDE,
     NOTHING,
+    PRIVILEGE_BITS,
     TARGET,
     UNIT_ENTITIES,
     USER,
@@ -75,6 +77,20 @@ class Asked:
         return Law(tuple(rules), tuple(_form(self.plan, number, numbers) for number in range(len(self.plan.facts))))
 
 
+def _kinds_by_grants(asked: Asked) -> tuple[str, ...]:
+    """Those of which nothing turns but what somebody holds a grant on: the grants themselves tell which entities there are."""
+    facts = asked.law.facts
+    return tuple(kind for kind in asked.kinds if all(
+        rule.before == UNMET and _needs_own_grant(rule.after, facts) for rule in asked.plan.rules if rule.kind == kind))
+
+
+def _needs_own_grant(requirement: Requirement, facts: tuple[FactForm, ...]) -> bool:
+    word, parts = requirement
+    if word == "held":
+        return all(facts[number].form == "self" for number in parts)
+    return (any if word == "all" else all)(_needs_own_grant(part, facts) for part in parts)
+
+
 def _form(plan: Plan, number: int, kinds: dict[str, int]) -> FactForm:
     asking = frozenset(kinds[rule.kind] for rule in plan.rules if number in _asked(rule.before) | _asked(rule.after))
     match plan.facts[number]:
@@ -105,8 +121,9 @@ def parts(asked: Asked, *, with_names: bool = False) -> DataFrame:
     """COLUMNS, one part of the tenant in each partition. with_names: and `name`, the address of each target."""
     tables, count = asked.tables, partitions(asked.tables)
     placed = _placed(asked)
-    targets = _targets(asked, placed, with_names=with_names)
-    inside = [targets, _grants(asked, placed), *_wide(asked, placed), *_told(asked, placed)]
+    by_grants = () if with_names else _kinds_by_grants(asked)
+    targets = _targets(asked, placed, by_grants, with_names=with_names)
+    inside = [targets, _grants(asked, placed, by_grants), *_wide(asked, placed), *_told(asked, placed)]
     in_part = F.pmod(F.xxhash64("family", "block"), F.lit(count)).cast("int").alias("part")
     rows = reduce(_union, inside).select("*", in_part)
     everywhere = _union(_users(tables), _members(tables)).crossJoin(
@@ -137,7 +154,7 @@ def _row(frame: DataFrame, tag: int, **columns: Column | str) -> DataFrame:
 
 
 def _placed(asked: Asked) -> DataFrame:
-    """id, kind, key, state, family, application, block: of every entity.
+    """id, kind, key, state, family, rank, application, block, blocks: of every entity.
 
     A family that is too large for a unit is cut into blocks, each application in one; the family's own entity is in the first.
     """
@@ -151,18 +168,25 @@ def _placed(asked: Asked) -> DataFrame:
     )
     of_its_own = F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("blocks"))
     block = F.when(F.col("blocks").isNull() | (F.col("id") == F.col("family")), 0).otherwise(of_its_own)
-    return entities.join(F.broadcast(too_large), on="family", how="left").withColumn("block", block.cast("long"))
+    ranks = ranked_families(asked.tables).select("family", "rank")
+    return (
+        entities.join(F.broadcast(too_large), on="family", how="left").withColumn("block", block.cast("long"))
+        .join(F.broadcast(ranks), on="family", how="left").withColumn("rank", F.coalesce("rank", F.lit(0)))
+    )
 
 
-def _targets(asked: Asked, placed: DataFrame, *, with_names: bool) -> DataFrame:
-    live = placed.where((F.col("state") == "live") & F.col("kind").isin(*asked.kinds))
-    live = live.join(F.broadcast(ranked_families(asked.tables).select("family", "rank")), on="family", how="left")
+def _targets(asked: Asked, placed: DataFrame, by_grants: tuple[str, ...], *, with_names: bool) -> DataFrame:
+    others = [kind for kind in asked.kinds if kind not in by_grants]
+    live = placed.where((F.col("state") == "live") & F.col("kind").isin(*others))
     if with_names:
         live = live.withColumn("name", F.concat_ws(":", "kind", "key"))
-    numbers = [F.lit(told) for kind_and_number in asked.kind_numbers.items() for told in kind_and_number]
-    number = F.create_map(*numbers)[F.col("kind")]
-    return _row(live, TARGET, family="family", block="block", principal=F.coalesce("rank", F.lit(0)), what=number, entity="id",
+    return _row(live, TARGET, family="family", block="block", principal="rank", what=_kind_number(asked), entity="id",
                 application="application")
+
+
+def _kind_number(asked: Asked) -> Column:
+    numbers = [F.lit(told) for kind_and_number in asked.kind_numbers.items() for told in kind_and_number]
+    return F.create_map(*numbers)[F.col("kind")]
 
 
 def ranked_families(tables: Tables) -> DataFrame:
@@ -186,13 +210,16 @@ def _granted(asked: Asked) -> DataFrame:
 
 
 def _found(asked: Asked, placed: DataFrame) -> DataFrame:
-    """_granted, with the family, the block, the application and the number of blocks around each."""
-    around = placed.select(F.col("id").alias("entity"), "family", "block", "blocks", "application")
+    """_granted, with what `_placed` says of each entity."""
+    around = placed.withColumnRenamed("id", "entity").drop("key")
     return _granted(asked).join(around.hint("shuffle_hash"), on="entity", how="inner")
 
 
-def _grants(asked: Asked, placed: DataFrame) -> DataFrame:
-    return _row(_found(asked, placed), GRANT, family="family", block="block", principal="principal", what="what", entity="entity",
+def _grants(asked: Asked, placed: DataFrame, by_grants: tuple[str, ...]) -> DataFrame:
+    is_target = (F.col("state") == "live") & F.col("kind").isin(*by_grants)
+    kind = F.when(is_target, _kind_number(asked) + 1).otherwise(0) if by_grants else F.lit(0)
+    what = F.col("what") + kind * (1 << PRIVILEGE_BITS) + F.col("rank") * (1 << PRIVILEGE_BITS + KIND_BITS)
+    return _row(_found(asked, placed), GRANT, family="family", block="block", principal="principal", what=what, entity="entity",
                 application="application")
 
 

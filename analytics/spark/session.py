@@ -5,11 +5,9 @@ not stopped, because it is that process's to stop.
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +16,8 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from analytics.spark.scratch import scratch_make, scratch_remove
 
 PATIENCE_SECONDS = 30
 # how long starting may take, and how long a standalone master may take to accept a connection
@@ -169,7 +169,7 @@ def first_line(error: BaseException) -> str:
 
 def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
     global _scratch
-    _scratch = tempfile.mkdtemp(prefix="authzconsole-spark-")
+    _scratch = scratch_make()
     builder = SparkSession.builder.appName("authzconsole").master(master)
     for name, value in {**_defaults(master, memory, _scratch), **settings}.items():
         builder = builder.config(name, value)
@@ -209,7 +209,7 @@ def _forget() -> None:
         if SparkContext._gateway is not None:
             _gateway_end(SparkContext._gateway)
         if _scratch:
-            shutil.rmtree(_scratch, ignore_errors=True)
+            scratch_remove(_scratch)
     _session = _owner_pid = None
     _scratch = ""
     SparkContext._active_spark_context = None

@@ -23,6 +23,8 @@ ROWS_BYTES = 16_000_000
 # what a row of a part says
 TARGET, GRANT, ANYWHERE, NAMESPACE_WIDE, INSTANCE_WIDE, FACT, MEMBER, USER = range(8)
 COLUMNS = ("tag", "family", "block", "principal", "what", "entity", "application")
+# of a grant: the privilege, the kind of the entity from 1 on where the grant is what tells of it, and the rank of its family
+PRIVILEGE_BITS, KIND_BITS = 3, 13
 NOTHING = -1
 # principals as numbers: a user's own, a group's by `group_number`, and whoever there is
 EVERYBODY = -1
@@ -81,6 +83,7 @@ def part_of(batches: list[pa.RecordBatch]) -> Part:
     order = users[np.argsort(columns["entity"][users])]
     ids, places = columns["entity"][order], columns["what"][order]
     blocks = {tag: {name: columns[name][rows] for name in COLUMNS[1:]} for tag, rows in of.items() if tag < MEMBER}
+    blocks[TARGET], blocks[GRANT] = _told_by_grants(blocks[TARGET], blocks[GRANT])
     names = table.column("name").combine_chunks().take(pa.array(of[TARGET])) if "name" in table.column_names else None
     group, user = columns["principal"][members], columns["entity"][members]
     at = np.minimum(np.searchsorted(ids, user), len(ids) - 1) if len(ids) else _NONE
@@ -89,6 +92,17 @@ def part_of(batches: list[pa.RecordBatch]) -> Part:
     by_group = np.argsort(group, kind="stable")
     groups, begins = np.unique(group[by_group], return_index=True)
     return Part(blocks, names, groups, np.append(begins, len(group)), index[by_group], ids, places)
+
+
+def _told_by_grants(targets: dict[str, np.ndarray], grants: dict[str, np.ndarray]) -> tuple[dict, dict]:
+    """The targets with those that only the grants tell of, and the grants with nothing but the privilege in `what`."""
+    what = grants["what"]
+    kind, rank = what >> PRIVILEGE_BITS & (1 << KIND_BITS) - 1, what >> PRIVILEGE_BITS + KIND_BITS
+    rows = np.nonzero(kind)[0]
+    rows = rows[np.unique(grants["entity"][rows], return_index=True)[1]]
+    told = {**{name: column[rows] for name, column in grants.items()}, "what": kind[rows] - 1, "principal": rank[rows]}
+    return ({name: np.concatenate([targets[name], told[name]]) for name in targets},
+            {**grants, "what": what & (1 << PRIVILEGE_BITS) - 1})
 
 
 class Unit:

@@ -56,19 +56,22 @@ class Tenant:
         entities = [*self.targets, 1]
         principals = [*self.users, 78, *(EVERYBODY - 1 - group for group in self.groups)]
         self.grants = [(dice.choice(principals), dice.choice(PRIVILEGES), dice.choice(entities)) for _ in range(60)]
+        granted = sorted({at for *_, at in self.grants} - {1})
+        # half of what is granted is told of by its grants alone
+        self.told_by_grants = set(dice.sample(granted, len(granted) // 2))
         self.told = [(dice.choice([*principals, EVERYBODY]), dice.randrange(4), dice.choice(entities)) for _ in range(6)]
 
-    def rows(self):
+    def rows(self, told_by_grants):
         """As Spark sends them."""
         rows = [(TARGET, family, block, max(family, 0), kind, entity, application)
-                for entity, (kind, family, block, application) in self.targets.items()]
+                for entity, (kind, family, block, application) in self.targets.items() if entity not in told_by_grants]
         for principal, privilege, entity in self.grants:
             if entity == 1:
                 rows += [(INSTANCE_WIDE, family, block, principal, privilege, NOTHING, NOTHING)
                          for family, blocks in self.blocks.items() for block in blocks]
                 continue
             _, family, block, application = self.targets[entity]
-            rows.append((GRANT, family, block, principal, privilege, entity, application))
+            rows.append((GRANT, family, block, principal, self.what(privilege, entity, told_by_grants), entity, application))
             others = [other for other in self.blocks[family] if len(self.blocks[family]) > 1]
             rows += [(ANYWHERE, family, other, principal, privilege, NOTHING, NOTHING) for other in others]
             if entity == family:
@@ -80,6 +83,11 @@ class Tenant:
                  for group, members in self.groups.items() for user in members]
         self.dice.shuffle(rows)
         return rows
+
+    def what(self, privilege, entity, told_by_grants):
+        kind, family, *_ = self.targets[entity]
+        told = kind + 1 if entity in told_by_grants else 0
+        return privilege + (told << units.PRIVILEGE_BITS) + (max(family, 0) << units.PRIVILEGE_BITS + units.KIND_BITS)
 
     def holds(self, user, number, fact, entity):
         mine = {user, EVERYBODY, *(EVERYBODY - 1 - group for group, members in self.groups.items() if user in members)}
@@ -95,8 +103,9 @@ class Tenant:
         return any(at in inside for at in granted)
 
 
-def batches(tenant):
-    columns = {name: np.array(column, np.int64) for name, column in zip(COLUMNS, zip(*tenant.rows(), strict=True), strict=True)}
+def batches(tenant, *, with_names=False):
+    rows = tenant.rows(() if with_names else tenant.told_by_grants)
+    columns = {name: np.array(column, np.int64) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)}
     names = [f"e{entity}" if tag == TARGET else None for tag, entity in zip(columns["tag"], columns["entity"], strict=True)]
     whole = pa.record_batch({**columns, "name": pa.array(names, pa.string())})
     return iter([whole.slice(0, 40), whole.slice(40)])
@@ -242,7 +251,7 @@ def test_holders_are_summed_by_namespace_and_those_only_marked_hold_nothing(draw
 def test_pairs_are_those_of_one_by_one(drawn, sizes, each_user):
     tenant, law, found = drawn
     pairs = {(row["user_id"], row["rule"], int(row["entity"][1:])): row["after"]
-             for row in of_batches(changes_spread(law, each_user=each_user)(batches(tenant)))}
+             for row in of_batches(changes_spread(law, each_user=each_user)(batches(tenant, with_names=True)))}
     expected = {(user, rule, entity): after for (user, rule), turned in found.items() if user for entity, after in turned.items()}
     if each_user:
         assert pairs == expected
