@@ -1,17 +1,19 @@
-"""Runs the tests: everything on SQLite, then again on PostgreSQL what a database can change the outcome of."""
+"""Runs the tests: everything on SQLite, and beside it again on PostgreSQL what a database can change the outcome of."""
 
 import argparse
 import contextlib
 import os
+import signal
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
 from .postgres import postgresql
-from .processes import command_run, signals_interrupt
+from .processes import command_run, dies_with_parent, signals_interrupt
 from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
@@ -28,6 +30,10 @@ class Pass:
     @property
     def report(self) -> Path:
         return REPORTS / f"{self.database}.xml"
+
+    @property
+    def log(self) -> Path:
+        return REPORTS / f"{self.database}.log"
 
 
 # Spark and the browser see the database through the same code; the worker is a second process on it, so it runs on both
@@ -78,21 +84,51 @@ def execute(part: Pass, options: list[str]) -> bool:
     return code == 0 and ran_count(part.report) > 0
 
 
+@contextlib.contextmanager
+def beside(part: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
+    """Runs a pass in a process of its own. Yields a function that waits for it, shows its output and says whether it passed."""
+    part.log.parent.mkdir(parents=True, exist_ok=True)
+    with part.log.open("w+") as log:
+        command = [sys.executable, "-m", "ops.suite", "--only", part.database, *options]
+        process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=dies_with_parent(signal.SIGINT))
+
+        def passed() -> bool:
+            code = process.wait()
+            print(part.log.read_text(), end="", flush=True)
+            return code == 0
+
+        try:
+            yield passed
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+
+
+def execute_all(parts: Sequence[Pass], options: Sequence[str]) -> bool:
+    """The first here, the others beside it; all of them, also when one fails: one run tells everything."""
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(beside(part, options)) for part in parts[1:]]
+        return all([execute(parts[0], list(options)), *(passed() for passed in others)])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
+    parser.add_argument("--only", choices=[part.database for part in FULL], help="on this database alone")
     arguments, options = parser.parse_known_args()
     signals_interrupt()
     try:
         setup("quick" if arguments.quick else "test")
-        # both passes run, also when the first fails: one run tells everything
-        passed = [execute(part, options) for part in (QUICK if arguments.quick else FULL)]
+        parts = QUICK if arguments.quick else [part for part in FULL if arguments.only in (None, part.database)]
+        passed = execute_all(parts, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0 if all(passed) else 1
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":
