@@ -17,8 +17,8 @@ from pyspark import cloudpickle
 WORD_BITS = 64
 # of a unit; one of a family that is larger is about as large
 UNIT_ENTITIES = 32_768
-# what is held by the users that are judged at once
-ROWS_BYTES = 16_000_000
+# what is held by the users that are judged at once: as much as stays near a core
+ROWS_BYTES = 4_000_000
 
 # what a row of a part says
 TARGET, GRANT, ANYWHERE, NAMESPACE_WIDE, INSTANCE_WIDE, FACT, MEMBER, USER = range(8)
