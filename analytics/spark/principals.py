@@ -11,11 +11,6 @@ def users_named(tables: Tables) -> DataFrame:
     return tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
 
 
-def users_of_principals(tables: Tables) -> DataFrame:
-    """principal_type, principal_id, users: at least one each."""
-    return _alone(tables, users=F.array("id")).unionByName(_together(tables, users=F.collect_list("user_id")))
-
-
 def first_and_last_users(tables: Tables) -> DataFrame:
     """principal_type, principal_id, first_user, last_user: by number; the same where the principal reaches one user only."""
     alone = _alone(tables, first_user=F.col("id"), last_user=F.col("id"))
