@@ -4,10 +4,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, partitions, parts, ranked_families
+from analytics.spark.facts import Asked, every_part, partitions, parts, ranked_families
 from analytics.spark.law import Plan, everybody_may_be_met
 from analytics.spark.packing import NAMESPACE_NAME, PACKED, RUNS, USER_NAME, changes_merged, changes_packed
-from analytics.spark.principals import users_named
+from analytics.spark.principals import users_named, users_placed
 from analytics.spark.schemas import Tables
 from analytics.spark.verdicts import PAIRS, changes_spread
 
@@ -48,19 +48,17 @@ def _merged(tables: Tables, plan: Plan, *, families: int) -> DataFrame:
 
 def _user_names(tables: Tables, parts_of_users: int) -> DataFrame:
     """As packing.PACKED, each to the part of the user."""
-    by_name = Window.orderBy("name")
-    placed = tables.users.select("name", (F.row_number().over(by_name) - 1).alias("number"),
-                                 (F.ceil(F.count("*").over(Window.partitionBy()) / parts_of_users)).alias("each"))
-    part = F.floor(F.col("number") / F.col("each")).cast("int")
-    return placed.select(part.alias("part"), F.lit(USER_NAME).alias("what"), F.col("number").cast("long"), "name")
+    each = F.ceil(F.count("*").over(Window.partitionBy()) / parts_of_users)
+    return users_placed(tables).withColumn("each", each).select(
+        F.floor(F.col("place") / F.col("each")).cast("int").alias("part"), F.lit(USER_NAME).alias("what"),
+        F.col("place").alias("number"), F.col("user").alias("name"))
 
 
 def _namespace_names(tables: Tables, parts_of_users: int) -> DataFrame:
     """As packing.PACKED, all to each part of the users."""
-    every_part = tables.users.sparkSession.range(parts_of_users).select(F.col("id").cast("int").alias("part"))
     number = F.col("rank").cast("long").alias("number")
     named = ranked_families(tables).select(F.lit(NAMESPACE_NAME).alias("what"), number, "name")
-    return every_part.crossJoin(named)
+    return every_part(tables, parts_of_users).crossJoin(named)
 
 
 def _order(plan: Plan) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from analytics.spark.law import UNMET, HeldAnywhere, Plan, Requirement, lacking_plan
+from analytics.spark.principals import users_placed
 from analytics.spark.schemas import Tables
 from analytics.spark.units import (
     ANYWHERE,
@@ -126,8 +127,7 @@ def parts(asked: Asked, *, with_names: bool = False) -> DataFrame:
     inside = [targets, _grants(asked, placed, by_grants), *_wide(asked, placed), *_told(asked, placed)]
     in_part = F.pmod(F.xxhash64("family", "block"), F.lit(count)).cast("int").alias("part")
     rows = reduce(_union, inside).select("*", in_part)
-    everywhere = _union(_users(tables), _members(tables)).crossJoin(
-        tables.users.sparkSession.range(count).select(F.col("id").cast("int").alias("part")))
+    everywhere = _union(_users(tables), _members(tables)).crossJoin(every_part(tables, count))
     columns = [*COLUMNS, "name"] if with_names else COLUMNS
     return _union(rows, everywhere).repartitionById(count, "part").select(*columns)
 
@@ -139,6 +139,11 @@ def counted(asked: Asked) -> DataFrame:
 
 def partitions(tables: Tables) -> int:
     return int(tables.users.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+
+
+def every_part(tables: Tables, count: int) -> DataFrame:
+    """part: from 0 on; to send something to each."""
+    return tables.users.sparkSession.range(count).select(F.col("id").cast("int").alias("part"))
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:
@@ -257,8 +262,7 @@ def _told(asked: Asked, placed: DataFrame) -> list[DataFrame]:
 
 
 def _users(tables: Tables) -> DataFrame:
-    placed = tables.users.select("id", (F.row_number().over(Window.orderBy("name")) - 1).alias("place"))
-    return _row(placed, USER, entity="id", what="place")
+    return _row(users_placed(tables), USER, entity="user_id", what="place")
 
 
 def _members(tables: Tables) -> DataFrame:

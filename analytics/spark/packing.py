@@ -124,14 +124,18 @@ def _sums(rows: list[dict], part: int, parts: int, runs: int) -> tuple[np.ndarra
         users = np.arange(first, last)
         found.append((np.repeat(users, len(changes[0])), *(np.tile(column, len(users)) for column in changes)))
     place, run, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
-    key = place * runs + run
-    rows_in_order = np.argsort(key, kind="stable")
-    key = key[rows_in_order]
-    begins = np.nonzero(np.concatenate(([True], key[1:] != key[:-1])))[0] if len(key) else key
-    gained, lost = (np.add.reduceat(column[rows_in_order], begins) if len(key) else column for column in (gained, lost))
+    key, gained, lost = _added(place * runs + run, gained, lost)
     differs = (gained != 0) | (lost != 0)
-    place, run = np.divmod(key[begins][differs], runs)
+    place, run = np.divmod(key[differs], runs)
     return place, run, gained[differs], lost[differs]
+
+
+def _added(key: np.ndarray, *columns: np.ndarray) -> list[np.ndarray]:
+    """Each key once, in order, and each column summed by it."""
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    begins = np.nonzero(np.diff(key, prepend=key[:1] - 1))[0]
+    return [key[begins], *(np.add.reduceat(column[order], begins) for column in columns)]
 
 
 def _unpacked(row: dict) -> tuple[np.ndarray, ...]:
@@ -166,12 +170,6 @@ def _by_rank(waiting: list[tuple]) -> Iterator[pa.RecordBatch]:
         places, held_there = _added(place[mine], held[mine])
         yield pa.record_batch({"rank": pa.array([number], pa.int64()), "place": pa.array([places.tobytes()], pa.binary()),
                                "held": pa.array([held_there.tobytes()], pa.binary())})
-
-
-def _added(place: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(place, kind="stable")
-    places, begins = np.unique(place[order], return_index=True)
-    return places, np.add.reduceat(held[order], begins)
 
 
 def holders_merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from analytics.spark.schemas import Tables
 
@@ -9,6 +10,12 @@ from analytics.spark.schemas import Tables
 def users_named(tables: Tables) -> DataFrame:
     """user_id, user."""
     return tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
+
+
+def users_placed(tables: Tables) -> DataFrame:
+    """user_id, user, place: among all by name, from 0 on."""
+    place = F.row_number().over(Window.orderBy("user")) - 1
+    return users_named(tables).withColumn("place", place.cast("long"))
 
 
 def first_and_last_users(tables: Tables) -> DataFrame:

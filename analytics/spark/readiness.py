@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, partitions, parts
+from analytics.spark.facts import Asked, every_part, partitions, parts
 from analytics.spark.law import CANDIDATE, admin_missing_plan, admin_needed_to_delete_namespace, admin_plan
 from analytics.spark.packing import HOLDERS, PACKED_HOLDERS, holders_merged, holders_packed
-from analytics.spark.principals import users_named
+from analytics.spark.principals import users_named, users_placed
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
 from analytics.spark.verdicts import PAIRS, changes_spread
@@ -39,9 +39,7 @@ def rows(recipe: Recipe) -> DataFrame:
 
 def _users_for(tables: Tables, count: int) -> DataFrame:
     """part, user, number: every user with the place by name, to each part."""
-    every_part = tables.users.sparkSession.range(count).select(F.col("id").cast("int").alias("part"))
-    number = (F.row_number().over(Window.orderBy("name")) - 1).cast("long").alias("number")
-    return every_part.crossJoin(tables.users.select(F.col("name").alias("user"), number))
+    return every_part(tables, count).crossJoin(users_placed(tables).select("user", F.col("place").alias("number")))
 
 
 def namespaces(recipe: Recipe) -> DataFrame:

@@ -66,12 +66,8 @@ class Part:
     user_places: np.ndarray
 
     def user_index(self, user_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(which of them are users, the index of those)."""
-        if not len(self.user_ids):
-            return np.zeros(len(user_ids), bool), _NONE
-        at = np.minimum(np.searchsorted(self.user_ids, user_ids), len(self.user_ids) - 1)
-        is_user = self.user_ids[at] == user_ids
-        return is_user, at[is_user]
+        """(the index of those that are users, which these are)."""
+        return _found(self.user_ids, user_ids)
 
 
 def part_of(batches: list[pa.RecordBatch]) -> Part:
@@ -85,10 +81,8 @@ def part_of(batches: list[pa.RecordBatch]) -> Part:
     blocks = {tag: {name: columns[name][rows] for name in COLUMNS[1:]} for tag, rows in of.items() if tag < MEMBER}
     blocks[TARGET], blocks[GRANT] = _told_by_grants(blocks[TARGET], blocks[GRANT])
     names = table.column("name").combine_chunks().take(pa.array(of[TARGET])) if "name" in table.column_names else None
-    group, user = columns["principal"][members], columns["entity"][members]
-    at = np.minimum(np.searchsorted(ids, user), len(ids) - 1) if len(ids) else _NONE
-    is_active = ids[at] == user if len(ids) else np.zeros(len(user), bool)
-    group, index = group[is_active], at[is_active] if len(ids) else _NONE
+    index, is_active = _found(ids, columns["entity"][members])
+    group = columns["principal"][members][is_active]
     by_group = np.argsort(group, kind="stable")
     groups, begins = np.unique(group[by_group], return_index=True)
     return Part(blocks, names, groups, np.append(begins, len(group)), index[by_group], ids, places)
@@ -129,8 +123,7 @@ class Unit:
         self.run_rank = targets["principal"][rows][order][begins]
         run = np.cumsum(starts) - 1
         self.position = self.run_word[run] * WORD_BITS + np.arange(len(order)) - begins[run]
-        self.words = int(self.run_last[-1])
-        self.mask = np.full(self.words, ALL_BITS)
+        self.mask = np.full(int(self.run_last[-1]), ALL_BITS)
         over = words * WORD_BITS - counts
         self.mask[self.run_last - 1] >>= over.astype(np.uint64)
         self._by_entity = np.argsort(self.entity)
@@ -142,11 +135,9 @@ class Unit:
         return (int(self.run_word[runs[0]]), int(self.run_last[runs[-1]])) if len(runs) else (0, 0)
 
     def places(self, entities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(which of them are targets here, the positions of those)."""
-        found = self.entity[self._by_entity]
-        at = np.minimum(np.searchsorted(found, entities), len(found) - 1)
-        is_here = found[at] == entities
-        return is_here, self.position[self._by_entity[at[is_here]]]
+        """(the positions of those that are targets here, which these are)."""
+        at, is_here = _found(self.entity[self._by_entity], entities)
+        return self.position[self._by_entity[at]], is_here
 
     def inside(self, applications: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(counts, positions): of the targets in each application, the application itself among them."""
@@ -215,10 +206,10 @@ class FactRows:
         return bits.reshape(count, self.width)
 
     def _own(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
-        is_user, user = self._part.user_index(principal)
+        user, is_user = self._part.user_index(principal)
         order = np.argsort(user, kind="stable")
         self._own_user, self._own_position = user[order], position[is_user][order]
-        self._own_wide = [(np.sort(self._part.user_index(principals)[1]), family) for principals, family in wide]
+        self._own_wide = [(np.sort(self._part.user_index(principals)[0]), family) for principals, family in wide]
 
     def _shared(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
         """Rows of the groups that hold it, and each member's."""
@@ -276,11 +267,11 @@ def _entries(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int,
     grants = _of_privileges(rows[GRANT], fact.privileges)
     match fact.form:
         case "self":
-            is_here, position = unit.places(grants["entity"])
+            position, is_here = unit.places(grants["entity"])
             return grants["principal"][is_here], position, []
         case "told":
             told = {name: column[rows[FACT]["what"] == number] for name, column in rows[FACT].items()}
-            is_here, position = unit.places(told["entity"])
+            position, is_here = unit.places(told["entity"])
             return told["principal"][is_here], position, []
         case "application":
             is_on_it = (grants["entity"] == grants["application"]) & (grants["application"] != NOTHING)
@@ -291,8 +282,8 @@ def _entries(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int,
             found = [(grants["principal"], grants["family"]), (around["principal"], around["family"]),
                      (grants["principal"], grants["application"])]
             here = [(principal, *unit.places(container)) for principal, container in found]
-            return (np.concatenate([principal[is_here] for principal, is_here, _ in here]),
-                    np.concatenate([position for _, _, position in here]), [])
+            return (np.concatenate([principal[is_here] for principal, _, is_here in here]),
+                    np.concatenate([position for _, position, _ in here]), [])
         case "namespace":
             wide = _of_privileges(rows[NAMESPACE_WIDE], fact.privileges)
             is_on_it = grants["entity"] == grants["family"]

@@ -99,6 +99,13 @@ def _met(requirement: tuple, held: list[np.ndarray]) -> np.ndarray | np.uint64:
     return bits
 
 
+def _opened(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Unit, dict]]:
+    """Each unit of the part that the batches hold, with its rows; nothing where there is none."""
+    if sent := list(batches):
+        part = part_of(sent)
+        yield from ((part, unit, rows) for unit, rows in units_of(part))
+
+
 def changes_counted(law: Law) -> BatchFunction:
     """Rows of a part -> COUNTS, where anything changes."""
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,9 +120,7 @@ def changes_counted(law: Law) -> BatchFunction:
 
 def counts(batches: Iterator[pa.RecordBatch], law: Law, counts_of: Callable):
     """(part, unit, is_everybody, users, (run, rule, gained, lost)) of what changes; users: their indexes, the changes by row."""
-    batches = list(batches)
-    part = part_of(batches) if batches else None
-    for unit, rows in units_of(part) if part else ():
+    for part, unit, rows in _opened(batches):
         basis = {}
         for change in judged(part, unit, rows, law):
             gained, lost = (counts_of(unit, change.runs, bits) for bits in (change.gained, change.lost))
@@ -143,9 +148,7 @@ def summed(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
 def changes_spread(law: Law, *, each_user: bool) -> BatchFunction:
     """Rows of a part, with names -> PAIRS. each_user: also of those who hold nothing."""
     def spread(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        batches = list(batches)
-        part = part_of(batches) if batches else None
-        for unit, rows in units_of(part) if part else ():
+        for part, unit, rows in _opened(batches):
             for change in judged(part, unit, rows, law, each_user=each_user):
                 if change.users is not None:
                     yield from _pairs(part, unit, change)
