@@ -36,12 +36,10 @@ class Output:
     """One table that an analysis writes.
 
     build: `module:function` in analytics.spark, called with a `Recipe`; the tables named before it are in its `earlier`.
-    is_in_order: its rows come in the order of the table's key, partition after partition.
     """
 
     table: Table
     build: str
-    is_in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ ANALYSES: dict[str, Analysis] = {
             question="Who could delete which namespace, and what stands in the way?",
             options=("generation", "namespace"),
             outputs=(
-                Output(READINESS, "analytics.spark.readiness:rows", is_in_order=True),
+                Output(READINESS, "analytics.spark.readiness:rows"),
                 Output(READINESS_NAMESPACES, "analytics.spark.readiness:namespaces"),
             ),
             detail=Output(READINESS_DETAIL, "analytics.spark.readiness:detail"),
@@ -116,7 +114,7 @@ ANALYSES: dict[str, Analysis] = {
             question="Who sees what: which live entities does listing show to whom?",
             options=("generation",),
             outputs=(
-                Output(VISIBILITY, "analytics.spark.visibility:rows", is_in_order=True),
+                Output(VISIBILITY, "analytics.spark.visibility:rows"),
                 Output(VISIBILITY_NAMESPACES, "analytics.spark.visibility:namespaces"),
             ),
             detail=Output(VISIBILITY_DETAIL, "analytics.spark.visibility:detail"),
@@ -133,7 +131,7 @@ ANALYSES: dict[str, Analysis] = {
             question="What would another generation of rules give to people, and what would it take from them?",
             options=("generation", "to_generation"),
             outputs=(
-                Output(IMPACT, "analytics.spark.policy_impact:rows", is_in_order=True),
+                Output(IMPACT, "analytics.spark.policy_impact:rows"),
                 Output(IMPACT_OPERATIONS, "analytics.spark.policy_impact:operations"),
             ),
             detail=Output(IMPACT_DETAIL, "analytics.spark.policy_impact:detail"),

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analytics.analyses import AnalysisError, analysis_named
+from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun
 from analytics.results import ROWS_AT_ONCE, results_reading, tables_open
 from analytics.selectors import previous_report
-from analytics.snapshot import arrow_schema
 from analytics.storage import StorageError, storage_path, storage_root
 from analytics.tables import Table
 

@@ -87,7 +87,6 @@ def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str])
 def _output_write(output: Output, recipe: Recipe, folder: str) -> None:
     """Write one table, and hand what was written to those that come after it."""
     module, _, function = output.build.partition(":")
-    frame = getattr(import_module(module), function)(recipe)
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
-    table_write(frame, output.table, uri, is_in_order=output.is_in_order)
-    recipe.earlier[output.table.name] = table_read(frame.sparkSession, output.table, uri)
+    table_write(getattr(import_module(module), function)(recipe), output.table, uri)
+    recipe.earlier[output.table.name] = table_read(recipe.tables.users.sparkSession, output.table, uri)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analytics.analyses import AnalysisError
+from analytics.arrow import arrow_schema
 from analytics.results import result_batches
-from analytics.snapshot import arrow_schema
 from analytics.tables import Table
 
 Batches = Iterable[pa.RecordBatch]

@@ -24,6 +24,7 @@ from django.db import connection, transaction
 from django.db.models import Case, CharField, QuerySet, Value, When
 from pyarrow.fs import FileSelector, FileSystem
 
+from analytics.arrow import arrow_schema
 from analytics.storage import (
     StorageError,
     database_identity,
@@ -34,7 +35,7 @@ from analytics.storage import (
     storage_root,
     storage_sentence,
 )
-from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, ColumnType, Table
+from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
 
@@ -44,7 +45,6 @@ ROWS_A_FILE = 500_000
 # a lease or an unfinished snapshot that is older belongs to a process that was killed
 ABANDONED_AFTER = timedelta(hours=24)
 
-_ARROW = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.FLAG: pa.bool_()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,6 @@ def _table_write(filesystem: FileSystem, folder: str, table: Table, parts: tuple
 
 def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(f"{folder}/part-{number:05}.parquet", schema, filesystem=filesystem, compression="zstd")
-
-
-def arrow_schema(table: Table) -> pa.Schema:
-    return pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in table.columns])
 
 
 def snapshots_clean(filesystem: FileSystem, folder: str) -> None:

@@ -121,8 +121,7 @@ def _written(name: str, tenant: Path, generation: str = "final", to_generation: 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
         recipe = Recipe(snapshot_read(spark, str(tenant)), generation, to_generation)
-        frame = getattr(import_module(module), function)(recipe)
-        table_write(frame, output.table, _ours(tenant, name), is_in_order=output.is_in_order)
+        table_write(getattr(import_module(module), function)(recipe), output.table, _ours(tenant, name))
 
     return write
 

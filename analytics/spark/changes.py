@@ -4,12 +4,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, every_part, partitions, parts, ranked_families
+from analytics.spark.facts import Asked, every_part, namespaces_named, partitions, parts, ranked
+from analytics.spark.in_order import InOrder
 from analytics.spark.law import Plan, everybody_may_be_met
-from analytics.spark.packing import NAMESPACE_NAME, PACKED, RUNS, USER_NAME, changes_merged, changes_packed
+from analytics.spark.packing import NAMESPACE_NAME, PACKED, USER_NAME, changes_merged, changes_packed
 from analytics.spark.principals import users_named, users_placed
 from analytics.spark.schemas import Tables
 from analytics.spark.verdicts import PAIRS, changes_spread
+from analytics.tables import Table
 
 # larger than any number of namespaces, so that nobody has to count them
 MOST_FAMILIES = 1 << 24
@@ -17,33 +19,33 @@ MOST_FAMILIES = 1 << 24
 PARTS_PER_PARTITION = 4
 
 
-def changes_by_namespace(tables: Tables, plan: Plan) -> DataFrame:
-    """user, kind, operation, namespace, gained, lost: live entities whose answer turns, where any does; in that order.
+def changes_by_namespace(tables: Tables, plan: Plan, table: Table, *, gained: str = "gained") -> InOrder:
+    """Live entities whose answer turns, where any does, by user, kind, operation and namespace.
 
-    namespace: its name; of a namespace its own, and empty outside of all.
+    table: whose columns show some of user, kind, operation, namespace, gained (by the name of `gained`) and lost. namespace: its
+    name; of a namespace its own, and empty outside of all.
     """
-    return _merged(tables, plan, families=MOST_FAMILIES).select(
-        "user", _kind(plan), _operation(plan), "namespace", "gained", "lost")
+    return _merged(tables, plan, table, gained, families=MOST_FAMILIES)
 
 
-def changes_by_operation(tables: Tables, plan: Plan) -> DataFrame:
-    """user, kind, operation, gained, lost: the same over all namespaces."""
-    return _merged(tables, plan, families=0).select("user", _kind(plan), _operation(plan), "gained", "lost")
+def changes_by_operation(tables: Tables, plan: Plan, table: Table) -> InOrder:
+    """The same over all namespaces."""
+    return _merged(tables, plan, table, "gained", families=0)
 
 
-def _merged(tables: Tables, plan: Plan, *, families: int) -> DataFrame:
-    """As packing.RUNS, partition after partition.
-
-    families: more than there are namespaces, to count them apart; 0 to sum over them.
-    """
+def _merged(tables: Tables, plan: Plan, table: Table, gained: str, *, families: int) -> InOrder:
+    """families: more than there are namespaces, to count them apart; 0 to sum over them."""
     asked, order, count = Asked(tables, plan), _order(plan), partitions(tables)
     count = count if count == 1 else count * PARTS_PER_PARTITION
     packed = parts(asked).mapInArrow(changes_packed(asked.law, order, count, families=families), PACKED)
     names = _user_names(tables, count)
     if families:
         names = names.unionByName(_namespace_names(tables, count))
-    told = packed.unionByName(names, allowMissingColumns=True)
-    return told.repartitionById(count, "part").mapInArrow(changes_merged(order, count, families=families), RUNS)
+    told = packed.unionByName(names, allowMissingColumns=True).repartitionById(count, "part")
+    shown = {"kind": tuple(rule.kind for rule in plan.rules), "operation": tuple(rule.operation for rule in plan.rules),
+             gained: "gained"}
+    columns = tuple((name, shown.get(name, name)) for name in table.column_names)
+    return InOrder(table, told, changes_merged(order, count, columns, families=families))
 
 
 def _user_names(tables: Tables, parts_of_users: int) -> DataFrame:
@@ -56,8 +58,7 @@ def _user_names(tables: Tables, parts_of_users: int) -> DataFrame:
 
 def _namespace_names(tables: Tables, parts_of_users: int) -> DataFrame:
     """As packing.PACKED, all to each part of the users."""
-    number = F.col("rank").cast("long").alias("number")
-    named = ranked_families(tables).select(F.lit(NAMESPACE_NAME).alias("what"), number, "name")
+    named = ranked(namespaces_named(tables)).select(F.lit(NAMESPACE_NAME).alias("what"), F.col("rank").alias("number"), "name")
     return every_part(tables, parts_of_users).crossJoin(named)
 
 
@@ -76,10 +77,6 @@ def changed_pairs(tables: Tables, plan: Plan) -> DataFrame:
         .join(F.broadcast(users_named(tables)), on="user_id", how="inner")
         .select("user", "entity", _operation(plan), "after")
     )
-
-
-def _kind(plan: Plan) -> Column:
-    return F.array(*[F.lit(rule.kind) for rule in plan.rules])[F.col("rule")].alias("kind")
 
 
 def _operation(plan: Plan) -> Column:

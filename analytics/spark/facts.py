@@ -46,17 +46,19 @@ class Asked:
     """A plan over the live entities of its kinds.
 
     container: whose contents are a family. is_together: kinds of the same rules are counted as one, each under a rule of any.
+    namespaces: of which entities alone it is asked, as `live_namespaces`; None for the whole tenant.
     """
 
     tables: Tables
     plan: Plan
     container: str = "namespace"
     is_together: bool = False
+    namespaces: DataFrame | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        # containers first: what counts for them is then a short stretch of a unit
-        return tuple(sorted(self.plan.kinds, key=lambda kind: kind not in CONTAINERS))
+        # containers first, so that what counts for them is a short stretch of a unit; and kinds of the same rules side by side
+        return tuple(sorted(self.plan.kinds, key=lambda kind: (kind not in CONTAINERS, repr(self._rules_of(kind)))))
 
     @property
     def kind_numbers(self) -> dict[str, int]:
@@ -100,7 +102,8 @@ def _form(plan: Plan, number: int, kinds: dict[str, int]) -> FactForm:
         case HasAtOrBelow():
             return FactForm("below", _bits(Privilege), asking)
         case HeldAnywhere(privileges):
-            return FactForm("anywhere", _bits(privileges), asking)
+            # of a family as a whole it is what is held below it
+            return FactForm("below" if asking == {kinds.get("namespace")} else "anywhere", _bits(privileges), asking)
         case HasOnAllLive():
             return FactForm("told", 0, asking)
     raise UnknownExpression(plan.facts[number])
@@ -150,10 +153,10 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.unionByName(other, allowMissingColumns=True)
 
 
-def _row(frame: DataFrame, tag: int, **columns: Column | str) -> DataFrame:
+def _row(frame: DataFrame, tag: int | str, **columns: Column | str) -> DataFrame:
     told = {"family": F.lit(NOTHING), "block": F.lit(0), "principal": F.lit(NOTHING), "what": F.lit(0), "entity": F.lit(NOTHING),
             "application": F.lit(NOTHING), **{name: F.col(c) if isinstance(c, str) else c for name, c in columns.items()}}
-    return frame.select(F.lit(tag).cast("long").alias("tag"),
+    return frame.select((F.col(tag) if isinstance(tag, str) else F.lit(tag)).cast("long").alias("tag"),
                         *[F.coalesce(told[name].cast("long"), F.lit(NOTHING)).alias(name) for name in COLUMNS[1:]],
                         *([F.col("name")] if "name" in frame.columns else []))
 
@@ -173,10 +176,12 @@ def _placed(asked: Asked) -> DataFrame:
     )
     of_its_own = F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("blocks"))
     block = F.when(F.col("blocks").isNull() | (F.col("id") == F.col("family")), 0).otherwise(of_its_own)
-    ranks = ranked_families(asked.tables).select("family", "rank")
+    chosen = namespaces_named(asked.tables) if asked.namespaces is None else asked.namespaces
+    ranks = ranked(chosen).select("family", "rank")
     return (
-        entities.join(F.broadcast(too_large), on="family", how="left").withColumn("block", block.cast("long"))
-        .join(F.broadcast(ranks), on="family", how="left").withColumn("rank", F.coalesce("rank", F.lit(0)))
+        entities.join(F.broadcast(ranks), on="family", how="left" if asked.namespaces is None else "inner")
+        .join(F.broadcast(too_large), on="family", how="left")
+        .withColumns({"block": block.cast("long"), "rank": F.coalesce("rank", F.lit(0))})
     )
 
 
@@ -194,10 +199,15 @@ def _kind_number(asked: Asked) -> Column:
     return F.create_map(*numbers)[F.col("kind")]
 
 
-def ranked_families(tables: Tables) -> DataFrame:
-    """family, name, rank: every namespace, from 1 on by name; what lies outside has the rank 0 and no row."""
-    named = tables.entities.where(F.col("kind") == "namespace").select(F.col("id").alias("family"), F.col("key").alias("name"))
-    return named.withColumn("rank", F.row_number().over(Window.orderBy("name")))
+def namespaces_named(tables: Tables) -> DataFrame:
+    """family, name, state."""
+    found = tables.entities.where(F.col("kind") == "namespace")
+    return found.select(F.col("id").alias("family"), F.col("key").alias("name"), "state")
+
+
+def ranked(namespaces: DataFrame) -> DataFrame:
+    """With rank: from 1 on by name; what lies outside of all has the rank 0 and no row."""
+    return namespaces.withColumn("rank", F.row_number().over(Window.orderBy("name")).cast("long"))
 
 
 def _principal() -> Column:
@@ -221,34 +231,43 @@ def _found(asked: Asked, placed: DataFrame) -> DataFrame:
 
 
 def _grants(asked: Asked, placed: DataFrame, by_grants: tuple[str, ...]) -> DataFrame:
+    """GRANT, and ANYWHERE where a container asks what is held below it: the family's own entity is in another block."""
     is_target = (F.col("state") == "live") & F.col("kind").isin(*by_grants)
     kind = F.when(is_target, _kind_number(asked) + 1).otherwise(0) if by_grants else F.lit(0)
     what = F.col("what") + kind * (1 << PRIVILEGE_BITS) + F.col("rank") * (1 << PRIVILEGE_BITS + KIND_BITS)
-    return _row(_found(asked, placed), GRANT, family="family", block="block", principal="principal", what=what, entity="entity",
-                application="application")
+    found = _found(asked, placed).withColumns({"told": F.array(F.lit(GRANT)), "all": what})
+    if any(fact.form == "below" for fact in asked.law.facts):
+        both = F.array(F.lit(GRANT), F.lit(ANYWHERE))
+        found = found.withColumn("told", F.when(F.col("block") > 0, both).otherwise(F.col("told")))
+    is_grant = F.col("tag") == GRANT
+    return _row(found.withColumn("tag", F.explode("told")), "tag", family="family", principal="principal",
+                block=F.when(is_grant, F.col("block")).otherwise(0), what=F.when(is_grant, F.col("all")).otherwise(F.col("what")),
+                entity=F.when(is_grant, F.col("entity")), application=F.when(is_grant, F.col("application")))
 
 
 def _wide(asked: Asked, placed: DataFrame) -> list[DataFrame]:
     """What counts beyond the block of the granted entity."""
     forms = {fact.form for fact in asked.law.facts}
-    blocks = placed.where(F.col("kind").isin(*asked.kinds)).select("family", "block").distinct()
     granted = _granted(asked)
     found = []
     if "namespace" in forms:
-        others = blocks.where(F.col("block") > 0)
+        others = _blocks(asked, placed).where(F.col("block") > 0)
         on_family = granted.join(others, on=F.col("entity") == F.col("family"), how="inner")
         found.append(_row(on_family, NAMESPACE_WIDE, family="family", block="block", principal="principal", what="what"))
-    if forms & {"below", "anywhere"}:
+    if "anywhere" in forms:
         inside = _found(asked, placed).where(F.col("blocks").isNotNull()).select("family", "principal", "what").distinct()
-        # the family's own entity, which is what `below` is asked of, is in the first block
-        reached = inside.join(F.broadcast(blocks), on="family", how="inner") if "anywhere" in forms else inside
-        found.append(_row(reached, ANYWHERE, family="family", principal="principal", what="what",
-                          block="block" if "anywhere" in forms else F.lit(0)))
+        reached = inside.join(F.broadcast(_blocks(asked, placed)), on="family", how="inner")
+        found.append(_row(reached, ANYWHERE, family="family", block="block", principal="principal", what="what"))
     if "instance" in forms:
         instance = asked.tables.entities.where(F.col("kind") == "instance").select(F.col("id").alias("entity"))
-        on_instance = granted.join(F.broadcast(instance), on="entity", how="left_semi").crossJoin(blocks)
+        on_instance = granted.join(F.broadcast(instance), on="entity", how="left_semi").crossJoin(_blocks(asked, placed))
         found.append(_row(on_instance, INSTANCE_WIDE, family="family", block="block", principal="principal", what="what"))
     return found
+
+
+def _blocks(asked: Asked, placed: DataFrame) -> DataFrame:
+    """family, block: of all that is asked of."""
+    return placed.where(F.col("kind").isin(*asked.kinds)).select("family", "block").distinct()
 
 
 def _told(asked: Asked, placed: DataFrame) -> list[DataFrame]:

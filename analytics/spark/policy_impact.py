@@ -4,13 +4,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.changes import changed_pairs, changes_by_operation
+from analytics.spark.in_order import InOrder
 from analytics.spark.law import impact_plan
 from analytics.spark.recipe import Recipe
+from analytics.tables import IMPACT
 
 
-def rows(recipe: Recipe) -> DataFrame:
-    """tables.IMPACT: one row per user, kind and operation with any change."""
-    return changes_by_operation(recipe.tables, impact_plan(recipe.generation, recipe.to_generation))
+def rows(recipe: Recipe) -> InOrder:
+    """One row per user, kind and operation with any change."""
+    return changes_by_operation(recipe.tables, impact_plan(recipe.generation, recipe.to_generation), IMPACT)
 
 
 def operations(recipe: Recipe) -> DataFrame:

@@ -5,36 +5,32 @@ entity on which ADMIN is needed and held. The pairs of users and entities are ne
 missing.
 """
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, every_part, partitions, parts
+from analytics.spark.facts import Asked, every_part, namespaces_named, partitions, parts, ranked
+from analytics.spark.in_order import InOrder
 from analytics.spark.law import CANDIDATE, admin_missing_plan, admin_needed_to_delete_namespace, admin_plan
-from analytics.spark.packing import HOLDERS, PACKED_HOLDERS, holders_merged, holders_packed
+from analytics.spark.packing import PACKED_HOLDERS, holders_merged, holders_packed
 from analytics.spark.principals import users_named, users_placed
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
 from analytics.spark.verdicts import PAIRS, changes_spread
+from analytics.tables import READINESS
 from entities.vocabulary import KINDS
 
 
-def rows(recipe: Recipe) -> DataFrame:
-    """tables.READINESS: one row per live namespace and active user with ADMIN on it or on any address in it; in that order."""
+def rows(recipe: Recipe) -> InOrder:
+    """One row per live namespace and active user with ADMIN on it or on any address in it; in that order."""
     plan, count = admin_plan(_needed_kinds(recipe)), partitions(recipe.tables)
-    asked = Asked(_in_live_namespaces(recipe), plan, is_together=True)
+    asked = Asked(recipe.tables, plan, is_together=True, namespaces=_live_namespaces(recipe))
     marking = frozenset(number for number, rule in enumerate(plan.rules) if rule.operation == CANDIDATE)
-    by_name = Window.orderBy("namespace")
-    required = _required(recipe).select("namespace", "required", F.row_number().over(by_name).cast("long").alias("rank"),
-                                        (F.ntile(count).over(by_name) - 1).alias("part"))
+    required = _required(recipe).withColumn("part", F.ntile(count).over(Window.orderBy("rank")) - 1)
     held = parts(asked).mapInArrow(holders_packed(asked.law, marking), PACKED_HOLDERS)
     told = held.join(F.broadcast(required), on="rank", how="inner").unionByName(
         _users_for(recipe.tables, count), allowMissingColumns=True)
-    missing = F.col("required") - F.col("held")
-    return told.repartitionById(count, "part").mapInArrow(holders_merged, HOLDERS).select(
-        "namespace", "user", "required", "held", missing.alias("missing"), (missing == 0).alias("ready"))
+    return InOrder(READINESS, told.repartitionById(count, "part"), holders_merged)
 
 
 def _users_for(tables: Tables, count: int) -> DataFrame:
@@ -60,26 +56,17 @@ def namespaces(recipe: Recipe) -> DataFrame:
 
 def detail(recipe: Recipe) -> DataFrame:
     """tables.READINESS_DETAIL: for every row, each entity on which that user lacks ADMIN; sum(missing) rows."""
-    asked = Asked(_in_live_namespaces(recipe), admin_missing_plan(_needed_kinds(recipe)))
+    asked = Asked(recipe.tables, admin_missing_plan(_needed_kinds(recipe)), namespaces=_live_namespaces(recipe))
     missing = parts(asked, with_names=True).mapInArrow(changes_spread(asked.law, each_user=False), PAIRS)
     # an address begins with its kind, and goes on with the name of its namespace
     namespace = F.regexp_extract("entity", "^[^:]*:([^.]*)", 1).alias("namespace")
     return missing.join(F.broadcast(users_named(recipe.tables)), on="user_id", how="inner").select(namespace, "user", "entity")
 
 
-def _live_namespaces(tables: Tables, only: str) -> DataFrame:
-    live = tables.entities.where((F.col("kind") == "namespace") & (F.col("state") == "live"))
-    if only:
-        live = live.where(F.col("key") == only)
-    return live.select(F.col("id").alias("namespace_id"), F.col("key").alias("namespace"))
-
-
-def _in_live_namespaces(recipe: Recipe) -> Tables:
-    """The tenant with no other entities."""
-    tables = recipe.tables
-    live = _live_namespaces(tables, recipe.namespace).select("namespace_id")
-    inside = tables.entities.join(F.broadcast(live), on="namespace_id", how="left_semi")
-    return replace(tables, entities=inside.select(*tables.entities.columns))
+def _live_namespaces(recipe: Recipe) -> DataFrame:
+    """family, name, state."""
+    live = namespaces_named(recipe.tables).where(F.col("state") == "live")
+    return live.where(F.col("name") == recipe.namespace) if recipe.namespace else live
 
 
 def _needed_kinds(recipe: Recipe) -> tuple[str, ...]:
@@ -89,10 +76,10 @@ def _needed_kinds(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _required(recipe: Recipe) -> DataFrame:
-    """namespace_id, namespace, required: of every live namespace."""
+    """namespace, required, rank: of every live namespace."""
     is_needed = (F.col("state") == "live") & F.col("kind").isin(*_needed_kinds(recipe))
-    counts = recipe.tables.entities.groupBy("namespace_id").agg(F.count_if(is_needed).alias("required"))
+    counts = recipe.tables.entities.groupBy(F.col("namespace_id").alias("family")).agg(F.count_if(is_needed).alias("required"))
     return (
-        _live_namespaces(recipe.tables, recipe.namespace).join(counts, on="namespace_id", how="left")
-        .select("namespace_id", "namespace", F.coalesce("required", F.lit(0)).alias("required"))
+        ranked(_live_namespaces(recipe)).join(counts, on="family", how="left")
+        .select(F.col("name").alias("namespace"), F.coalesce("required", F.lit(0)).alias("required"), "rank")
     )

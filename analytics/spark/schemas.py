@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from analytics.spark.in_order import InOrder, files_write, is_shared
 from analytics.tables import SNAPSHOT_TABLES, ColumnType, Table
 
 _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
@@ -37,10 +38,11 @@ def snapshot_read(spark: SparkSession, uri: str, *, is_little: bool = False) -> 
     return Tables(**{f.name: frames[f.name].coalesce(1) if is_little else frames[f.name] for f in fields(Tables)})
 
 
-def table_write(frame: DataFrame, table: Table, uri: str, *, is_in_order: bool = False) -> None:
-    """Write sorted by the table's key; file names follow that order. Replaces what is there.
-
-    is_in_order: the rows come so, partition after partition.
-    """
+def table_write(made: DataFrame | InOrder, table: Table, uri: str) -> None:
+    """Write sorted by the table's key; file names follow that order. Replaces what is there."""
+    if isinstance(made, InOrder) and is_shared(uri):
+        files_write(made, uri)
+        return
+    frame = made.frame if isinstance(made, InOrder) else made.orderBy(*table.key)
     chosen = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
-    (chosen if is_in_order else chosen.orderBy(*table.key)).write.mode("overwrite").parquet(uri)
+    chosen.write.mode("overwrite").parquet(uri)

@@ -34,6 +34,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 ALL_BITS, NO_BITS = np.uint64(2**64 - 1), np.uint64(0)
 _NONE = np.empty(0, np.int64)
+_NOBODY = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +55,18 @@ class FactForm:
 class Part:
     """Rows by what they say, each a mapping of COLUMNS; names: of the TARGET rows, where they were asked for.
 
-    members: user numbers by group, as (groups, begins, users). users: their places among all by name, in that order.
+    A principal there is the index of a user, EVERYBODY, or a group's index counted down from below it; there are no others.
+    groups: how many. member_users, member_groups: the indexes of each member and its group, by user. user_ids: by index.
+    user_places: likewise the places among all by name.
     """
 
     blocks: dict[int, dict[str, np.ndarray]]
     names: pa.Array | None
-    groups: np.ndarray
-    begins: np.ndarray
-    members: np.ndarray
+    groups: int
+    member_users: np.ndarray
+    member_groups: np.ndarray
     user_ids: np.ndarray
     user_places: np.ndarray
-
-    def user_index(self, user_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(the index of those that are users, which these are)."""
-        return _found(self.user_ids, user_ids)
 
 
 def part_of(batches: list[pa.RecordBatch]) -> Part:
@@ -75,17 +74,41 @@ def part_of(batches: list[pa.RecordBatch]) -> Part:
     table = pa.Table.from_batches(batches).combine_chunks()
     columns = {name: table.column(name).to_numpy() for name in COLUMNS}
     of = {tag: np.nonzero(columns["tag"] == tag)[0] for tag in range(USER + 1)}
-    users, members = of[USER], of[MEMBER]
-    order = users[np.argsort(columns["entity"][users])]
-    ids, places = columns["entity"][order], columns["what"][order]
+    users = of[USER][np.argsort(columns["entity"][of[USER]])]
+    ids = columns["entity"][users]
+    groups, user, group = _members(columns, of[MEMBER], ids)
+    # users of as many groups side by side: then what is done for one group after the other is done for all of them
+    by_index = np.argsort(-np.bincount(user, minlength=len(ids)), kind="stable")
+    index = np.argsort(by_index)
+    by_user = np.argsort(index[user], kind="stable")
     blocks = {tag: {name: columns[name][rows] for name in COLUMNS[1:]} for tag, rows in of.items() if tag < MEMBER}
     blocks[TARGET], blocks[GRANT] = _told_by_grants(blocks[TARGET], blocks[GRANT])
+    for tag in blocks.keys() - {TARGET}:
+        blocks[tag] = _of_principals(blocks[tag], ids, index, groups)
     names = table.column("name").combine_chunks().take(pa.array(of[TARGET])) if "name" in table.column_names else None
-    index, is_active = _found(ids, columns["entity"][members])
-    group = columns["principal"][members][is_active]
-    by_group = np.argsort(group, kind="stable")
-    groups, begins = np.unique(group[by_group], return_index=True)
-    return Part(blocks, names, groups, np.append(begins, len(group)), index[by_group], ids, places)
+    return Part(blocks, names, len(groups), index[user][by_user], group[by_user], ids[by_index],
+                columns["what"][users][by_index])
+
+
+def _members(columns: dict[str, np.ndarray], rows: np.ndarray, user_ids: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(the numbers of groups that have members, and of each membership the places of user and group among them)."""
+    user, is_active = _found(user_ids, columns["entity"][rows])
+    groups, group = np.unique(columns["principal"][rows][is_active], return_inverse=True)
+    return groups, user, group
+
+
+def _of_principals(rows: dict[str, np.ndarray], user_ids: np.ndarray, user_index: np.ndarray,
+                   groups: np.ndarray) -> dict[str, np.ndarray]:
+    """With the indexes of principals, as Part has them; those that reach nobody are left out. user_index: of each user_id."""
+    principal = rows["principal"]
+    index = np.full(len(principal), _NOBODY)
+    index[principal == EVERYBODY] = EVERYBODY
+    at, is_there = _found(user_ids, principal)
+    index[is_there] = user_index[at]
+    at, is_there = _found(groups, principal)
+    index[is_there] = EVERYBODY - 1 - at
+    reached = index != _NOBODY
+    return {name: column[reached] for name, column in {**rows, "principal": index}.items()}
 
 
 def _told_by_grants(targets: dict[str, np.ndarray], grants: dict[str, np.ndarray]) -> tuple[dict, dict]:
@@ -206,25 +229,31 @@ class FactRows:
         return bits.reshape(count, self.width)
 
     def _own(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
-        user, is_user = self._part.user_index(principal)
-        order = np.argsort(user, kind="stable")
-        self._own_user, self._own_position = user[order], position[is_user][order]
-        self._own_wide = [(np.sort(self._part.user_index(principals)[0]), family) for principals, family in wide]
+        rows = np.nonzero(principal >= 0)[0]
+        rows = rows[np.argsort(principal[rows].astype(self._user_type), kind="stable")]
+        self._own_user, self._own_position = principal[rows], position[rows]
+        self._own_wide = [(np.sort(who[who >= 0]), family) for who, family in wide]
+
+    @property
+    def _user_type(self) -> np.dtype:
+        # numbers of few bits are sorted by their digits
+        return np.min_scalar_type(len(self._part.user_ids))
 
     def _shared(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
         """Rows of the groups that hold it, and each member's."""
-        known = self._part.groups
-        held = np.unique(np.concatenate([principal[principal < EVERYBODY], *(who[who < EVERYBODY] for who, _ in wide)]))
-        held = held[np.isin(held, known)]
-        row, is_held = _found(held, principal)
-        self._group_bits = self._bits(len(held), row, position[is_held])
+        part, of_group = self._part, principal < EVERYBODY
+        row_of = np.full(part.groups, NOTHING)
+        for who in (principal[of_group], *(who[who < EVERYBODY] for who, _ in wide)):
+            row_of[EVERYBODY - 1 - who] = 0
+        held = np.nonzero(row_of != NOTHING)[0]
+        row_of[held] = np.arange(len(held))
+        # one row more, of a group that holds nothing
+        self._group_bits = self._bits(len(held) + 1, row_of[EVERYBODY - 1 - principal[of_group]], position[of_group])
         for who, family in wide:
-            self._fill(self._group_bits, _found(held, who)[0], family)
-        at = np.searchsorted(known, held)
-        counts = self._part.begins[at + 1] - self._part.begins[at] if len(held) else _NONE
-        user = self._part.members[runs(self._part.begins[at], counts)] if len(held) else _NONE
-        order = np.argsort(user, kind="stable")
-        self._member, self._member_row = user[order], np.repeat(np.arange(len(held)), counts)[order]
+            self._fill(self._group_bits, row_of[EVERYBODY - 1 - who[who < EVERYBODY]], family)
+        row = row_of[part.member_groups]
+        is_held = row != NOTHING
+        self._member, self._member_row = part.member_users[is_held], row[is_held]
 
     def _fill(self, bits: np.ndarray, rows: np.ndarray, family: int) -> None:
         unit = self._unit
@@ -233,32 +262,45 @@ class FactRows:
             if begin < end and len(rows):
                 bits[rows, begin - self.first : end - self.first] = ALL_BITS
 
-    def holders(self) -> np.ndarray:
-        """The indexes of all users who hold it anywhere here, some of them more than once."""
-        return np.concatenate([self._own_user, self._member, *(users for users, _ in self._own_wide)])
+    def mark_holders(self, is_holder: np.ndarray) -> None:
+        """Mark all users who hold it anywhere here, by index."""
+        for users in (self._own_user, self._member, *(who for who, _ in self._own_wide)):
+            is_holder[users] = True
 
     def of(self, users: np.ndarray) -> np.ndarray:
-        """The words of these users, by their ascending indexes: what everybody holds among them."""
-        rows = np.repeat(self.everybody[None, :], len(users), axis=0)
-        self._or_members(rows, users)
+        """The words of these users, by their ascending indexes, of whom no holder between the first and the last is left out."""
+        row_of = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
+        row_of[users - users[0]] = np.arange(len(users))
+        rows = self._of_groups(users, row_of)
+        if self.everybody.any():
+            rows |= self.everybody
         begin, end = np.searchsorted(self._own_user, [users[0], users[-1] + 1])
-        row, is_asked = _found(users, self._own_user[begin:end])
-        position = self._own_position[begin:end][is_asked]
+        row, position = row_of[self._own_user[begin:end] - users[0]], self._own_position[begin:end]
         np.bitwise_or.at(rows.reshape(-1), row * self.width + position // WORD_BITS,
                          np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
         for who, family in self._own_wide:
-            self._fill(rows, _found(users, who)[0], family)
+            begin, end = np.searchsorted(who, [users[0], users[-1] + 1])
+            self._fill(rows, row_of[who[begin:end] - users[0]], family)
         return rows
 
-    def _or_members(self, rows: np.ndarray, users: np.ndarray) -> None:
+    def _of_groups(self, users: np.ndarray, row_of: np.ndarray) -> np.ndarray:
         begin, end = np.searchsorted(self._member, [users[0], users[-1] + 1])
-        at, is_asked = _found(users, self._member[begin:end])
-        row = self._member_row[begin:end][is_asked]
-        distinct, begins, counts = np.unique(at, return_index=True, return_counts=True)
+        nobody = len(self._group_bits) - 1
+        group_row = np.append(self._member_row[begin:end], nobody)
+        counts = np.bincount(row_of[self._member[begin:end] - users[0]], minlength=len(users))
+        begins = np.cumsum(counts) - counts
         # the first group of each user, then the second, ...: each step is one for all users
-        for place in range(int(counts.max(initial=0))):
-            has_more = counts > place
-            rows[distinct[has_more]] |= self._group_bits[row[begins[has_more] + place]]
+        rows = self._group_bits.take(np.where(counts > 0, group_row[begins], nobody), axis=0)
+        for place in range(1, int(counts.max(initial=0))):
+            has_more = np.nonzero(counts > place)[0]
+            last = int(has_more[-1]) + 1
+            if 2 * len(has_more) > last:
+                # most have: then it is quicker to go through all in order
+                next_row = group_row[np.minimum(begins[:last] + place, len(group_row) - 1)]
+                rows[:last] |= self._group_bits.take(np.where(counts[:last] > place, next_row, nobody), axis=0)
+            else:
+                rows[has_more] |= self._group_bits[group_row[begins[has_more] + place]]
+        return rows
 
 
 def _entries(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int,

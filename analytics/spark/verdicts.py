@@ -7,13 +7,14 @@ rows of bits (analytics.spark.units), of many users at once. Those who hold noth
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
 from analytics.spark import units
-from analytics.spark.units import ALL_BITS, NO_BITS, ROWS_BYTES, FactForm, FactRows, Part, Unit, part_of, units_of
+from analytics.spark.units import ALL_BITS, NO_BITS, NOTHING, ROWS_BYTES, FactForm, FactRows, Part, Unit, part_of, units_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -22,6 +23,8 @@ COUNTS = "is_everybody boolean, user_id long, family long, rule int, gained long
 # of each user by itself
 PAIRS = "user_id long, entity string, rule int, after boolean"
 BATCH_ROWS = 100_000
+# what nobody ever meets
+NEVER = ("any", ())
 
 Rule = tuple[int, tuple, tuple]
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -37,44 +40,75 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one rule changes for some users: a row of words each, over the words of the rule's kind in the unit.
+    """What rules of one sort change for some users: a row of words each, over the words of some runs of the unit.
 
-    users: their indexes in the part; None for those who hold nothing. runs: the unit's runs of that kind.
+    users: their indexes in the part; None for those who hold nothing. runs: neighbours. rules: each by run the number of a rule
+    that changes this, or NOTHING. lost: None where nothing can be.
     """
 
     users: np.ndarray | None
-    rule: int
     runs: np.ndarray
+    rules: np.ndarray
     gained: np.ndarray
-    lost: np.ndarray
+    lost: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sort:
+    """Rules that ask for the same before and after, where their kinds are neighbours in a unit. runs, rules: as Judged."""
+
+    before: tuple
+    after: tuple
+    runs: np.ndarray
+    rules: np.ndarray
+
+
+def _sorts(unit: Unit, law: Law) -> Iterator[_Sort]:
+    alike: dict[tuple, dict[int, list[int]]] = {}
+    for number, (kind, before, after) in enumerate(law.rules):
+        if kind != NOTHING:
+            alike.setdefault((before, after), {}).setdefault(kind, []).append(number)
+    for (before, after), rules in alike.items():
+        by_kind = np.full((max(map(len, rules.values())), max(rules) + 1), NOTHING)
+        for kind, numbers in rules.items():
+            by_kind[: len(numbers), kind] = numbers
+        found = np.nonzero(np.isin(unit.run_kind, list(rules)))[0]
+        for runs in np.split(found, np.nonzero(np.diff(found) > 1)[0] + 1):
+            if len(runs):
+                yield _Sort(before, after, runs, by_kind[:, unit.run_kind[runs]])
 
 
 def judged(part: Part, unit: Unit, rows: dict, law: Law, *, each_user: bool = False) -> Iterator[Judged]:
     """First of those who hold nothing, then of all who hold a fact in the unit; each_user: of all users instead."""
     facts = [FactRows(part, unit, rows, number, fact) for number, fact in enumerate(law.facts)]
-    asked = [(number, rule, found) for number, rule in enumerate(law.rules)
-             if len(found := np.nonzero(unit.run_kind == rule[0])[0])]
+    sorts = list(_sorts(unit, law))
     nobody = [fact.everybody[None, :] for fact in facts]
-    for number, rule, found in asked:
-        yield Judged(None, number, found, *_change(unit, facts, nobody, 1, rule, found))
-    holders = np.unique(np.concatenate([np.empty(0, np.int64), *(fact.holders() for fact in facts)]))
-    users = np.arange(len(part.user_ids)) if each_user else holders
+    for sort in sorts:
+        yield Judged(None, sort.runs, sort.rules, *_change(unit, facts, nobody, 1, sort))
+    is_judged = np.full(len(part.user_ids), each_user)
+    for fact in facts:
+        fact.mark_holders(is_judged)
+    users = np.nonzero(is_judged)[0]
     at_once = max(1, ROWS_BYTES // (8 * max(1, sum(fact.width for fact in facts))))
     for first in range(0, len(users), at_once):
         some = users[first : first + at_once]
         held = [fact.of(some) for fact in facts]
-        for number, rule, found in asked:
-            yield Judged(some, number, found, *_change(unit, facts, held, len(some), rule, found))
+        for sort in sorts:
+            yield Judged(some, sort.runs, sort.rules, *_change(unit, facts, held, len(some), sort))
 
 
-def _change(unit: Unit, facts: list[FactRows], held: list[np.ndarray], users: int, rule: Rule,
-            found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """gained, lost: by user, words of the rule's kind."""
-    begin, end = int(unit.run_word[found[0]]), int(unit.run_last[found[-1]])
-    # the words of a fact that no rule of this kind asks for lie elsewhere, and are not looked at
+def _change(unit: Unit, facts: list[FactRows], held: list[np.ndarray], users: int,
+            sort: _Sort) -> tuple[np.ndarray, np.ndarray | None]:
+    """gained, lost: by user, words of the runs."""
+    begin, end = int(unit.run_word[sort.runs[0]]), int(unit.run_last[sort.runs[-1]])
+    # the words of a fact that no rule of these kinds asks for lie elsewhere, and are not looked at
     there = [bits[:, begin - fact.first : end - fact.first] for fact, bits in zip(facts, held, strict=True)]
-    was, becomes = (np.broadcast_to(_met(asked, there), (users, end - begin)) for asked in rule[1:])
-    differs = (was ^ becomes) & unit.mask[begin:end]
+    mask = unit.mask[begin:end]
+    becomes = np.broadcast_to(_met(sort.after, there), (users, end - begin))
+    if sort.before == NEVER:
+        return becomes & mask, None
+    was = np.broadcast_to(_met(sort.before, there), (users, end - begin))
+    differs = (was ^ becomes) & mask
     return differs & becomes, differs & was
 
 
@@ -83,20 +117,12 @@ def _met(requirement: tuple, held: list[np.ndarray]) -> np.ndarray | np.uint64:
     word, parts = requirement
     match word:
         case "all":
-            bits = ALL_BITS
-            for part in parts:
-                bits = bits & _met(part, held)
+            return reduce(np.bitwise_and, (_met(part, held) for part in parts)) if parts else ALL_BITS
         case "any":
-            bits = NO_BITS
-            for part in parts:
-                bits = bits | _met(part, held)
+            return reduce(np.bitwise_or, (_met(part, held) for part in parts)) if parts else NO_BITS
         case "held":
-            bits = NO_BITS
-            for fact in parts:
-                bits = bits | held[fact]
-        case _:
-            raise ValueError(f"`{word}` is no requirement")
-    return bits
+            return reduce(np.bitwise_or, (held[fact] for fact in parts)) if parts else NO_BITS
+    raise ValueError(f"`{word}` is no requirement")
 
 
 def _opened(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Unit, dict]]:
@@ -109,40 +135,59 @@ def _opened(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Unit, dic
 def changes_counted(law: Law) -> BatchFunction:
     """Rows of a part -> COUNTS, where anything changes."""
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part, unit, everybody, users, change in counts(batches, law, per_run):
-            run, rule, gained, lost = change
+        for part, unit, everybody, users, (run, rule, gained, lost) in counts(batches, law, is_by_family=True):
             yield pa.record_batch({
                 "is_everybody": np.full(len(users), everybody), "user_id": part.user_ids[users] if not everybody else users,
-                "family": unit.run_family[run], "rule": np.full(len(users), rule, np.int32), "gained": gained, "lost": lost})
+                "family": unit.run_family[run], "rule": rule.astype(np.int32), "gained": gained.astype(np.int64),
+                "lost": _or_none(lost, users).astype(np.int64)})
 
     return counted
 
 
-def counts(batches: Iterator[pa.RecordBatch], law: Law, counts_of: Callable):
-    """(part, unit, is_everybody, users, (run, rule, gained, lost)) of what changes; users: their indexes, the changes by row."""
+def _or_none(lost: np.ndarray | None, users: np.ndarray) -> np.ndarray:
+    return np.zeros(len(users), np.int32) if lost is None else lost
+
+
+def counts(batches: Iterator[pa.RecordBatch], law: Law, *, is_by_family: bool):
+    """(part, unit, is_everybody, users, (run, rule, gained, lost)) of what changes; users: their indexes, the changes by row.
+
+    is_by_family: by run of the unit; otherwise over all families, each told as one of the runs. lost: None where nothing is.
+    """
     for part, unit, rows in _opened(batches):
-        basis = {}
+        basis: dict[int, tuple] = {}
         for change in judged(part, unit, rows, law):
-            gained, lost = (counts_of(unit, change.runs, bits) for bits in (change.gained, change.lost))
+            runs, kinds = change.runs, unit.run_kind[change.runs]
+            places = np.arange(len(runs)) if is_by_family else np.nonzero(np.diff(kinds, prepend=NOTHING))[0]
+            begins = unit.run_word[runs[places]] - unit.run_word[runs[0]]
+            counted = [None if bits is None else _ones(bits, begins) for bits in (change.gained, change.lost)]
+            # a sort of rules is known by the first of them
+            known = int(change.rules[0, 0]), int(runs[0])
             if change.users is None:
-                basis[change.rule] = gained, lost
+                basis[known] = counted
             else:
-                gained, lost = gained - basis[change.rule][0], lost - basis[change.rule][1]
-            user, run = np.nonzero((gained != 0) | (lost != 0))
-            if len(user):
-                users = user if change.users is None else change.users[user]
-                yield part, unit, change.users is None, users, (change.runs[run], change.rule, gained[user, run], lost[user, run])
+                counted = [None if found is None else found - of_nobody
+                           for found, of_nobody in zip(counted, basis[known], strict=True)]
+            gained, lost = counted
+            user, place = np.nonzero(gained if lost is None else (gained != 0) | (lost != 0))
+            for rules in change.rules[:, places]:
+                yield from _told_of(part, unit, change, (user, place), (runs[places], rules), gained, lost)
 
 
-def per_run(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """By user and run."""
-    ones = np.bitwise_count(bits)
-    return np.add.reduceat(ones, unit.run_word[found] - unit.run_word[found[0]], axis=1, dtype=np.int64)
+def _told_of(part: Part, unit: Unit, change: Judged, where: tuple, told: tuple, gained: np.ndarray, lost: np.ndarray | None):
+    """As counts, of one rule of each run."""
+    (user, place), (runs, rules) = where, told
+    if (rules == NOTHING).any():
+        is_told = rules[place] != NOTHING
+        user, place = user[is_told], place[is_told]
+    if len(user):
+        users = user if change.users is None else change.users[user]
+        yield part, unit, change.users is None, users, (
+            runs[place], rules[place], gained[user, place], None if lost is None else lost[user, place])
 
 
-def summed(unit: Unit, found: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """By user, over all runs."""
-    return np.bitwise_count(bits).sum(axis=1, dtype=np.int64)[:, None]
+def _ones(bits: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """By user and stretch of words."""
+    return np.add.reduceat(np.bitwise_count(bits), begins, axis=1, dtype=np.int32)
 
 
 def changes_spread(law: Law, *, each_user: bool) -> BatchFunction:
@@ -159,14 +204,19 @@ def changes_spread(law: Law, *, each_user: bool) -> BatchFunction:
 def _pairs(part: Part, unit: Unit, change: Judged) -> Iterator[pa.RecordBatch]:
     begin = int(unit.run_word[change.runs[0]])
     for after, bits in ((True, change.gained), (False, change.lost)):
+        if bits is None:
+            continue
         # so many users that a batch stays small
         at_once = max(1, BATCH_ROWS // max(1, bits.shape[1] * units.WORD_BITS // 8))
         for first in range(0, len(bits), at_once):
             some = np.ascontiguousarray(bits[first : first + at_once])
             user, bit = np.nonzero(np.unpackbits(some.view(np.uint8), axis=1, bitorder="little"))
-            if len(user):
-                target = np.searchsorted(unit.position, bit + begin * units.WORD_BITS)
-                yield pa.record_batch({
-                    "user_id": part.user_ids[change.users[first + user]],
-                    "entity": part.names.take(pa.array(unit.name_at[target])),
-                    "rule": np.full(len(user), change.rule, np.int32), "after": np.full(len(user), after)})
+            target = np.searchsorted(unit.position, bit + begin * units.WORD_BITS)
+            run = np.searchsorted(unit.run_word[change.runs], bit // units.WORD_BITS + begin, side="right") - 1
+            for rules in change.rules:
+                told = np.nonzero(rules[run] != NOTHING)[0]
+                if len(told):
+                    yield pa.record_batch({
+                        "user_id": part.user_ids[change.users[first + user[told]]],
+                        "entity": part.names.take(pa.array(unit.name_at[target[told]])),
+                        "rule": rules[run[told]].astype(np.int32), "after": np.full(len(told), after)})

@@ -4,14 +4,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.spark.changes import changed_pairs, changes_by_namespace
+from analytics.spark.in_order import InOrder
 from analytics.spark.law import visibility_plan
 from analytics.spark.recipe import Recipe
+from analytics.tables import VISIBILITY
 
 
-def rows(recipe: Recipe) -> DataFrame:
-    """tables.VISIBILITY: one row per user, kind and namespace of which the user sees anything."""
-    found = changes_by_namespace(recipe.tables, visibility_plan(recipe.generation))
-    return found.select("user", "kind", "namespace", F.col("gained").alias("visible"))
+def rows(recipe: Recipe) -> InOrder:
+    """One row per user, kind and namespace of which the user sees anything."""
+    return changes_by_namespace(recipe.tables, visibility_plan(recipe.generation), VISIBILITY, gained="visible")
 
 
 def namespaces(recipe: Recipe) -> DataFrame:

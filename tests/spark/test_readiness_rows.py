@@ -25,11 +25,11 @@ def found(frame):
 
 
 def rows(recipe):
-    return sorted(found(readiness.rows(recipe)))
+    return sorted(found(readiness.rows(recipe).frame))
 
 
 def with_rows(recipe):
-    recipe.earlier["rows"] = readiness.rows(recipe)
+    recipe.earlier["rows"] = readiness.rows(recipe).frame
     return recipe
 
 

@@ -197,15 +197,17 @@ def test_what_is_packed_and_merged_is_in_order_and_counts_everybody(drawn, sizes
     monkeypatch.setattr(packing, "_FLUSHED_ROWS", 20)
     tenant, law, found = drawn
     order = tuple(random.Random(3).sample(range(len(law.rules)), len(law.rules)))
+    columns = (("user", "user"), ("rule", tuple(map(str, range(len(law.rules))))), ("namespace", "namespace"),
+               ("gained", "gained"), ("lost", "lost"))
     packed = list(changes_packed(law, order, parts, families=families)(batches(tenant)))
     merged = []
     for part in range(parts):
         mine = [batch for batch in packed if batch.column("part")[0].as_py() == part]
-        merged += of_batches(changes_merged(order, parts, families=families)(iter([*mine, names(tenant, part)])))
+        merged += of_batches(changes_merged(order, parts, columns, families=families)(iter([*mine, names(tenant, part)])))
     user_names, namespace_names = numbered(tenant)
-    spots = [(row["user"], order[row["rule"]], row["namespace"]) for row in merged]
+    spots = [(row["user"], order[int(row["rule"])], row["namespace"]) for row in merged]
     assert spots == sorted(set(spots))
-    assert {(row["user"], row["rule"], row["namespace"]): (row["gained"], row["lost"]) for row in merged} == {
+    assert {(row["user"], int(row["rule"]), row["namespace"]): (row["gained"], row["lost"]) for row in merged} == {
         (user_names[place], rule, namespace_names[max(family or 0, 0)]): tuple(turned)
         for user, place in tenant.users.items() for rule in range(len(law.rules))
         for family in (tenant.blocks if families else [None])
@@ -237,7 +239,9 @@ def test_holders_are_summed_by_namespace_and_those_only_marked_hold_nothing(draw
         *({"user": name, "number": place} for place, name in user_names.items())],
         pa.schema([("rank", pa.int64()), ("place", pa.binary()), ("held", pa.binary()), ("namespace", pa.string()),
                    ("required", pa.int64()), ("user", pa.string()), ("number", pa.int64())]))
-    rows = [tuple(row.values()) for row in of_batches(holders_merged(iter(packed.to_batches())))]
+    table = of_batches(holders_merged(iter(packed.to_batches())))
+    assert all(row["missing"] == row["required"] - row["held"] and row["ready"] == (row["missing"] == 0) for row in table)
+    rows = [(row["namespace"], row["user"], row["required"], row["held"]) for row in table]
     expected = {}
     for user, family, rule in product(tenant.users, tenant.blocks, range(len(law.rules))):
         turned = counts(tenant, found, user, rule, family) - counts(tenant, found, 0, rule, family)

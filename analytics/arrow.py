@@ -1,0 +1,11 @@
+"""The tables as Arrow has them."""
+
+import pyarrow as pa
+
+from analytics.tables import ColumnType, Table
+
+_TYPES = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.FLAG: pa.bool_()}
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    return pa.schema([pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in table.columns])
