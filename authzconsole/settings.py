@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -93,10 +95,12 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "authzconsole.web.middleware.SignInMiddleware",
+    "authzconsole.web.middleware.PasswordFirstMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "authzconsole.web.seeing.SeeAsMiddleware",
+    "authzconsole.web.planning.PagePlansMiddleware",
     "authzconsole.web.middleware.BusyDatabaseMiddleware",
 ]
 
@@ -162,6 +166,15 @@ DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
 if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
     raise ImproperlyConfigured("REDIS_URL must be written redis://HOST:PORT/NUMBER (rediss:// for TLS)")
+CACHES = {
+    # of each process for itself
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+    # of all processes; a list, because in text a `,` of a password would begin another address
+    "shared": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [REDIS_URL], "KEY_PREFIX": "authzconsole",
+        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0)},
+    },
+}
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -240,6 +253,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "authzconsole.rest.problems.exception_answer",
+    # so many proxies in front, of which each adds to X-Forwarded-For; what stands before that anybody may have written
+    "NUM_PROXIES": env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://"))),
     # `?format=` would be a second way to say what Accept says
     "URL_FORMAT_OVERRIDE": None,
 }
@@ -248,7 +263,8 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Authorization console",
     "DESCRIPTION": "Who may do what on the platform, why, and by which document. Send `Authorization: Bearer TOKEN`; an "
                    "administrator makes a token with `manage.py create_token USER --scope read --scope administer --scope "
-                   "decide`. Times are UTC; lists come in pages, and `next` of one is the `cursor` of the following one; every "
+                   "decide`. A session whose password somebody else set is refused (403) until its owner chose another; tokens "
+                   "work on. Times are UTC; lists come in pages, and `next` of one is the `cursor` of the following one; every "
                    "refusal of /api/v1 is an application/problem+json, and every refusal of /access/v1 one JSON string, as its "
                    "standard asks.",
     "VERSION": "1",

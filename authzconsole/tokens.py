@@ -34,6 +34,10 @@ class TokenRefused(ValueError):
     """A token that is not, or no longer, good for anything; the message may be told to whoever showed it."""
 
 
+class TokenUnknown(TokenRefused):
+    """What was shown is no token, and never was one."""
+
+
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
     """secret: what its owner shows from now on; it is kept nowhere."""
@@ -95,7 +99,7 @@ def token_shown(secret: str) -> ShownToken:
         cursor.execute(_SHOWN, [as_stored(now), as_stored(now - USE_NOTED_EVERY), _digest(secret)])
         row = cursor.fetchone()
     if row is None:
-        raise TokenRefused("the token is not known here")
+        raise TokenUnknown("the token is not known here")
     number, owner_id, scopes, is_kept, is_fresh, owner_is_active, is_note_due, chosen = row
     if not is_kept:
         raise TokenRefused("the token was revoked")

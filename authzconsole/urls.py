@@ -5,6 +5,7 @@ from django.urls import include, path
 from authzconsole.web.account_pages import account, account_change, account_password, accounts
 from authzconsole.web.accounts import Password, SignIn, healthz
 from authzconsole.web.analyses import analyses, analysis, analysis_cancel, analysis_start
+from authzconsole.web.ask import ask
 from authzconsole.web.changes import grant, revoke
 from authzconsole.web.closing import new_from_answer
 from authzconsole.web.compared import compare, leaving
@@ -39,6 +40,7 @@ urlpatterns = [
     path("password", Password.as_view(), name="password"),
     path("search", search_page, name="search"),
     path("suggest/principals", suggest_principals, name="suggest-principals"),
+    path("ask", ask, name="ask"),
     path("entities/<path:address>", entity_page, name="entity"),
     path("grant/<path:address>", grant, name="grant"),
     path("revoke/<path:address>", revoke, name="revoke"),

@@ -37,7 +37,8 @@ class Entity(models.Model):
         permissions = [(privilege.value.lower(), f"{privilege} on the entity") for privilege in Privilege]
         constraints = [models.UniqueConstraint(fields=["kind", "key"], name="entity_address")]
         indexes = [
-            models.Index(fields=["namespace", "kind", "state"], name="entity_in_namespace"),
+            # with the key, so that what lies in a namespace is counted without reading the rows
+            models.Index(fields=["namespace", "kind", "state", "id"], name="entity_in_namespace"),
             models.Index(fields=["parent", "kind", "key"], name="entity_child"),
         ]
 

@@ -59,7 +59,8 @@ def subtree_of(entity: Entity) -> QuerySet[Entity]:
 
 def live_below(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
     """The live entities in it, itself left out; of one kind where that is given."""
-    rows = subtree_of(entity).filter(state=State.LIVE).exclude(pk=entity.pk)
+    # nothing of its own kind lies in it; the index by which its content is counted tells the kind, and not the key
+    rows = subtree_of(entity).filter(state=State.LIVE).exclude(kind=entity.kind)
     return rows if kind is None else rows.filter(kind=kind)
 
 

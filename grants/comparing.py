@@ -3,6 +3,8 @@
 Groups that both are in give both the same, and are left out before anything is looked up.
 """
 
+from dataclasses import dataclass
+
 from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -13,6 +15,14 @@ from grants.models import GroupGrant, User, UserGrant
 MOST_APART = 5_000
 
 
+@dataclass(frozen=True, slots=True)
+class ToldApart:
+    """entities: by address. are_more: grants beyond MOST_APART tell them apart, and the entities of those are not among them."""
+
+    entities: QuerySet[Entity]
+    are_more: bool
+
+
 def groups_compared(one: User, other: User) -> tuple[list[Group], list[Group], list[Group]]:
     """The groups of both, of the first only, of the second only; by name. Two queries."""
     first, second = ({group.pk: group for group in user.groups.order_by("name")} for user in (one, other))
@@ -21,8 +31,8 @@ def groups_compared(one: User, other: User) -> tuple[list[Group], list[Group], l
 
 
 def entities_told_apart(one: User, other: User, *, only_one: list[Group], only_other: list[Group],
-                        both: list[Group]) -> QuerySet[Entity]:
-    """The entities on which they do not hold the same privileges, by address. The groups are those of `groups_compared`.
+                        both: list[Group]) -> ToldApart:
+    """The entities on which they do not hold the same privileges. The groups are those of `groups_compared`. One query.
 
     Of very many differences MOST_APART are taken: who holds nearly everything is not told apart row by row.
     """
@@ -30,8 +40,9 @@ def entities_told_apart(one: User, other: User, *, only_one: list[Group], only_o
         *_not_held(one, only_one, other, [*only_other, *both]),
         *_not_held(other, only_other, one, [*only_one, *both]),
     ]
-    ids = apart[0].union(*apart[1:], all=True)[:MOST_APART]
-    return sorted_by_address(Entity.objects.filter(pk__in=ids))
+    ids = apart[0].union(*apart[1:], all=True)
+    are_more = bool(ids[MOST_APART : MOST_APART + 1])
+    return ToldApart(sorted_by_address(Entity.objects.filter(pk__in=ids[:MOST_APART])), are_more)
 
 
 def _not_held(user: User, groups: list[Group], other: User, others_groups: list[Group]) -> list[QuerySet]:

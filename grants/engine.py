@@ -7,6 +7,7 @@ from entities.address import Address
 from entities.models import State
 from entities.selectors import entities_at
 from grants.facts import gather
+from grants.lacking import facts_in_short
 from grants.policies.explain import NOT_REGISTERED, Decision, decision
 from grants.policies.question import Question, QuestionError
 from grants.policies.wire import Told, answer_as_json, malformed_as_json
@@ -20,6 +21,12 @@ States = Callable[[set[Address]], Mapping[Address, str]]
 def check(question: Question) -> Decision:
     """Answer one question with its reasons. One query."""
     return check_many([question])[0]
+
+
+def check_in_short(question: Question, most: int) -> Decision:
+    """The same answer, but of what a rule over all live entities lacks only the first `most` are named, the others counted. One
+    query, and five for such a rule."""
+    return decision(question, facts_in_short(question, most))
 
 
 def check_many(questions: Sequence[Question]) -> list[Decision]:

@@ -96,18 +96,19 @@ class QuestionFacts:
         return Lacking(False, total, tuple(addresses))
 
 
-def gather(questions: Sequence[Question], *, explained: bool = False) -> list[QuestionFacts]:
+def gather(questions: Sequence[Question], *, explained: bool = False, ranging: bool = True) -> list[QuestionFacts]:
     """The facts of each question, in order. One statement, whatever the number of questions.
 
     explained: gather also what only an explanation needs, for every question and not just for those that ask for it.
+    ranging: gather also what rules over all live entities look at; who leaves it out answers `lacking` otherwise.
     """
     ask = _Ask()
-    numbers = [_enter(ask, question, explained or question.explain) for question in questions]
+    numbers = [_enter(ask, question, explained or question.explain, ranging) for question in questions]
     ledger = _look_up(ask, explained or any(question.explain for question in questions))
     return [QuestionFacts(ask, ledger, number) for number in numbers]
 
 
-def _enter(ask: _Ask, question: Question, explained: bool) -> int:
+def _enter(ask: _Ask, question: Question, explained: bool, ranging: bool) -> int:
     """Note what the question needs looked up. Returns the number of its subject."""
     target, policy = question.target, question.policy
     if target is None:
@@ -123,7 +124,7 @@ def _enter(ask: _Ask, question: Question, explained: bool) -> int:
                     _number(ask.places, (subject, place))
             case HasAtOrBelow():
                 _number(ask.below if target.kind in CONTAINERS else ask.places, (subject, target))
-            case HasOnAllLive(privilege, kind):
+            case HasOnAllLive(privilege, kind) if ranging:
                 number = _number(ask.live, (subject, target, privilege, kind or ""))
                 if explained:
                     ask.explained.add(number)

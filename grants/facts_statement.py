@@ -175,6 +175,7 @@ def _example(way: _Way) -> str:
 def _lacks(subject: _Subject, kind: str, asked: str, explained: bool) -> Iterator[str]:
     """Whether a live entity in a container is not held; for an explanation which, and out of how many."""
     column = {"namespace": "d.namespace_id", "application": "d.application_id"}[kind]
+    # no range of kinds, though an index has it: what comes after all kinds is another thing in each collation
     inside = f"{column} = a.entity_id AND d.id <> a.entity_id AND d.state = '{State.LIVE}' AND (a.sort = '' OR d.kind = a.sort)"
     lacking = " AND ".join(
         f"(SELECT 1 FROM {way.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission AND {way.counts} "

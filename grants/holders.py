@@ -43,6 +43,13 @@ class GrantTable:
         return {f"{self.relation}__{name}": value for name, value in (self.who | where).items()}
 
 
+def tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
+    """None for a user whose grants count for nothing. No query."""
+    if isinstance(principal, Group):
+        return tuple(_table_of_groups([principal.pk]))
+    return tables_of_user(principal) if principal.is_active and principal.is_principal else None
+
+
 def tables_of_user(user: User) -> tuple[GrantTable, ...]:
     """For an active user. No query."""
     return _table_of_user(user.pk), _table_of_memberships(user.pk)

@@ -62,11 +62,12 @@ def journal_lock() -> JournalHead:
 def journal_append(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
     """Append one line per change under the locked `head`. Returns the newest revision."""
     assert transaction.get_connection().in_atomic_block, "a journal line is written in the transaction of its change"
-    at = timezone.now()
+    # the clocks of two servers differ, and a clock may be set back: lines keep their order in time, too
+    head.at = at = max(now := timezone.now(), head.at or now)
     lines = _lines(head, changes, author, at)
     while batch := list(islice(lines, LINES_AT_ONCE)):
         insert_rows(JournalLine, _COLUMNS, [_row(line) for line in batch])
-    head.save(update_fields=["revision", "hash"])
+    head.save(update_fields=["revision", "at", "hash"])
     return head.revision
 
 

@@ -3,18 +3,19 @@
 Answers for whole lists what `grants.engine` answers one by one, from the same expressions; a test holds the two together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 
+from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import CONTAINERS, KINDS, Privilege
-from grants.holders import GrantTable, tables_of_user
+from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
+from grants.holders import GrantTable, tables_of_principal
 from grants.models import User, permission_ids
 from grants.policies.expressions import (
     AllOf,
@@ -34,6 +35,12 @@ from grants.policies.question import Question
 
 ALL, NONE = Q(pk__isnull=False), Q(pk__in=[])
 
+# the operations that show an entity
+SHOWING = ("list", "get")
+
+# the requirements of which one is enough, and of which kinds
+Rules = dict[frozenset[Expression], list[str]]
+
 # the column of an entity's row that names the entity at each scope
 COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id", Scope.APPLICATION: "application_id"}
 
@@ -43,45 +50,72 @@ class Listed:
     """What is listed: by whose grants, of which kinds, and what the question brings along.
 
     row_by_row: look for the grants of each row by itself, which finds the first few of very many soonest. Otherwise the
-    database may gather all grants first, which finds all rows soonest.
+    database may gather all grants first, which finds all rows soonest. inside: what contains every row and is none of them,
+    where that is known; then only the grants in its namespace are gathered.
     """
 
     tables: tuple[GrantTable, ...]
     kinds: Sequence[str]
     question: Question | None = None
     row_by_row: bool = False
+    inside: Entity | None = None
 
     def exists(self, rows: QuerySet) -> Q:
         return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
-
-def shown_to(user: User, generation: Generation, operation: str = "list", *, row_by_row: bool = False) -> Q:
-    """The entities on which `operation` is permitted to `user`; a kind without a rule for it shows nothing."""
-    if not (user.is_active and user.is_principal):
-        return NONE
-    shown = NONE
-    for requirement, kinds in _kinds_by_requirement(generation, operation).items():
-        shown |= Q(kind__in=kinds) & condition(requirement, Listed(tables_of_user(user), kinds, row_by_row=row_by_row))
-    return shown
+    @property
+    def around(self) -> dict:
+        """The condition on a grant that lies where the rows do."""
+        if self.row_by_row or self.inside is None or self.inside.namespace_id is None:
+            return {}
+        return {"namespace_id": self.inside.namespace_id}
 
 
-def may_see(user: User, entity: Entity, generation: Generation) -> bool:
-    """Whether `list` or `get` shows this entity to `user`."""
-    return Entity.objects.filter(visible_to(user, generation), pk=entity.pk).exists()
+def shown_to(principal: User | Group, generation: Generation, operation: str = "list") -> Q:
+    """The entities on which `operation` is permitted to `principal`; a kind without a rule for it shows nothing."""
+    return _shown_to(principal, rules_of(generation, (operation,)))
 
 
-def visible_to(user: User, generation: Generation, *, row_by_row: bool = False) -> Q:
-    """The entities that `list` or `get` shows to `user`. row_by_row: as in Listed, for a few rows that are chosen already."""
-    return shown_to(user, generation, "list", row_by_row=row_by_row) | shown_to(user, generation, "get", row_by_row=row_by_row)
+def may_see(principal: User | Group, entity: Entity, generation: Generation) -> bool:
+    """Whether `list` or `get` shows this entity to `principal`."""
+    shown = visible_to(principal, generation, kinds=[entity.kind], row_by_row=True)
+    return Entity.objects.filter(shown, pk=entity.pk).exists()
 
 
-def _kinds_by_requirement(generation: Generation, operation: str) -> dict[Expression, list[str]]:
-    grouped: dict[Expression, list[str]] = {}
-    for kind in KINDS:
-        policy = generation.policy(kind, operation)
-        if policy is not None and policy.requires is not None:
-            grouped.setdefault(policy.requires, []).append(kind)
+def visible_to(principal: User | Group, generation: Generation, *, kinds: Iterable[str] | None = None,
+               row_by_row: bool = False) -> Q:
+    """The entities that `list` or `get` shows; of these kinds, where they are given. row_by_row: as in Listed."""
+    return _shown_to(principal, rules_of(generation, SHOWING, kinds), row_by_row=row_by_row)
+
+
+def _shown_to(principal: User | Group, rules: Rules, **how) -> Q:
+    tables = tables_of_principal(principal)
+    return NONE if tables is None else shown_by(tables, rules, **how)
+
+
+def rules_of(generation: Generation, operations: Sequence[str], kinds: Iterable[str] | None = None) -> Rules:
+    """What is enough for one of the operations; kinds for which the same is enough stand together."""
+    grouped: Rules = {}
+    for kind in KINDS if kinds is None else kinds:
+        policies = [generation.policy(kind, operation) for operation in operations]
+        enough = frozenset(_plain(policy.requires, kind) for policy in policies if policy is not None and policy.is_rule)
+        if enough:
+            grouped.setdefault(enough, []).append(kind)
     return grouped
+
+
+def _plain(requires: Expression, kind: str) -> Expression:
+    """Nothing lies in what is no container: the same requirement has two forms there, of which this is one."""
+    return HasAtOrBelow() if kind not in CONTAINERS and requires == Has(ANY) else requires
+
+
+def shown_by(tables: tuple[GrantTable, ...], rules: Rules, **how) -> Q:
+    """The entities for which one of the requirements of their kind is met by these grants. how: as in Listed."""
+    shown = NONE
+    for enough, kinds in rules.items():
+        listed = Listed(tables, kinds, **how)
+        shown |= Q(kind__in=kinds) & reduce(or_, (condition(requirement, listed) for requirement in enough))
+    return shown
 
 
 def composed(expression: Expression, met_by: Callable[[Expression], Q], gives: Callable[[Parameter], bool]) -> Q:
@@ -103,7 +137,7 @@ def condition(expression: Expression, listed: Listed) -> Q:
     """The rows of entities, all of the kinds that are listed, for which `expression` is met."""
     match expression:
         case Has(privileges, scope) if scope in COLUMNS:
-            return _held(listed, content_object_id=OuterRef(COLUMNS[scope]), **of_privileges(privileges))
+            return _held(listed, content_object_id=OuterRef(COLUMNS[scope]), **of_privileges(privileges), **listed.around)
         case Has(privileges, scope):
             place = fixed_place(scope, listed.question)
             return NONE if place is None else _held(listed, **exactly_on(place), **of_privileges(privileges))
@@ -145,11 +179,11 @@ def _held(listed: Listed, **where) -> Q:
 def _held_at_or_below(listed: Listed) -> Q:
     containers = [kind for kind in listed.kinds if kind in CONTAINERS]
     others = [kind for kind in listed.kinds if kind not in CONTAINERS]
-    reached = Q(kind__in=others) & _held(listed, content_object_id=OuterRef("pk")) if others else NONE
+    reached = Q(kind__in=others) & _held(listed, content_object_id=OuterRef("pk"), **listed.around) if others else NONE
     for kind in containers:
         # the instance contains everything, so any grant reaches it
-        inside = {} if kind == "instance" else {f"{kind}_id": OuterRef("pk")}
-        reached |= Q(kind=kind) & _held(listed, **inside)
+        inside = {} if kind == "instance" else {**listed.around, f"{kind}_id": OuterRef("pk")}
+        reached |= Q(kind=kind) & _held(listed, **inside, **({"application__isnull": False} if kind == "application" else {}))
     return reached
 
 

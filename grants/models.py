@@ -37,6 +37,8 @@ class User(AbstractUser):
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
+    # somebody else set the password: until its owner chose another, the account opens nothing (grants.principals)
+    must_change_password = models.BooleanField(default=False, db_default=False)
 
     def __str__(self):
         return f"user:{self.username}"
@@ -85,7 +87,7 @@ class UserGrant(GrantFacts, UserObjectPermissionBase):
         # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
         indexes = [
             models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity"),
-            models.Index(fields=["user", "namespace"], name="user_grant_in_namespace"),
+            models.Index(fields=["user", "namespace", "permission", "content_object"], name="user_grant_in_namespace"),
             models.Index(fields=["user", "application"], name="user_grant_in_application",
                          condition=Q(application__isnull=False)),
         ]
@@ -102,7 +104,7 @@ class GroupGrant(GrantFacts, GroupObjectPermissionBase):
         # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
         indexes = [
             models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity"),
-            models.Index(fields=["group", "namespace"], name="group_grant_in_namespace"),
+            models.Index(fields=["group", "namespace", "permission", "content_object"], name="group_grant_in_namespace"),
             models.Index(fields=["group", "application"], name="group_grant_in_application",
                          condition=Q(application__isnull=False)),
         ]
@@ -142,6 +144,9 @@ class ActiveGeneration(models.Model):
 class JournalLine(models.Model):
     """One change, numbered without gaps. Never updated, never deleted.
 
+    INVARIANT: no line is of an earlier time than the one before it (grants.journal), so that a time is a place among the
+    revisions. Each filter has an index of its own that goes on by revision.
+
     `hash` is SHA-256 over the previous line's hash and this line's fields in canonical JSON.
     """
 
@@ -164,6 +169,8 @@ class JournalLine(models.Model):
             models.Index(fields=["principal", "-revision"], name="journal_principal"),
             models.Index(fields=["entity", "-revision"], name="journal_entity"),
             models.Index(fields=["actor", "-revision"], name="journal_actor"),
+            models.Index(fields=["action", "-revision"], name="journal_action"),
+            models.Index(fields=["at", "revision"], name="journal_time"),
         ]
 
     HASHED = ("revision", "at", "actor", "action", "principal", "entity", "privilege", "detail", "reason", "request_id")
@@ -177,9 +184,10 @@ class JournalLine(models.Model):
 
 
 class JournalHead(models.Model):
-    """The newest revision and its hash; its one row is locked by every write, which puts the writes in order."""
+    """The newest revision, its time and its hash; its one row is locked by every write, which puts the writes in order."""
 
     revision = models.BigIntegerField(default=0)
+    at = models.DateTimeField(null=True)
     hash = models.CharField(max_length=64, default="0" * 64)
 
     class Meta:

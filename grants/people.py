@@ -1,11 +1,14 @@
 """People and groups as lists that show what each has: groups, members, grants, counted as far as one reads."""
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 
 from django.contrib.auth.models import Group
-from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import IntegerField, OuterRef, QuerySet, Subquery, Value
 
 from entities.models import Entity
+from grants.holders import tables_of_principal
 from grants.models import GroupGrant, User, UserGrant
 
 # a count stops one after it: `over 1,000` says as much as a figure, and costs the same for whoever holds everything
@@ -51,12 +54,11 @@ def entities_held(principal: User | Group) -> QuerySet[Entity]:
     return Entity.objects.filter(pk__in=grants.order_by().values("content_object_id"))
 
 
-def grants_inside(user: User, container: str, ids: Iterable[int]) -> dict[int, int]:
-    """How many grants that count for the user lie on or in each of these containers, as far as is counted. One query.
+def grants_inside(principal: User | Group, container: str, ids: Iterable[int]) -> dict[int, int]:
+    """How many grants that count for the principal lie on or in each of these containers, as far as is counted. One query.
 
     container: `namespace` or `application`.
     """
-    own = UserGrant.objects.filter(user=user, **{container: OuterRef("pk")})
-    through = GroupGrant.objects.filter(group__user=user, **{container: OuterRef("pk")})
-    rows = Entity.objects.filter(pk__in=list(ids)).annotate(own=counted_to(own), through=counted_to(through)).order_by()
-    return {pk: own + through for pk, own, through in rows.values_list("pk", "own", "through")}
+    counts = [counted_to(table.rows(**{container: OuterRef("pk")})) for table in tables_of_principal(principal) or ()]
+    rows = Entity.objects.filter(pk__in=list(ids)).annotate(inside=reduce(add, counts, Value(0))).order_by()
+    return dict(rows.values_list("pk", "inside"))

@@ -77,13 +77,16 @@ def user_set_role(*, author: Author, name: str, role: str) -> Outcome:
 
 
 def user_renew_password(*, author: Author, name: str) -> str:
-    """A new password in place of the old one, whose sessions end with it. It is returned, and kept only as its hash."""
+    """A new password in place of the old one, whose sessions end with it. It is returned, and kept only as its hash.
+
+    Two people know it now: its owner has to choose another before anything else.
+    """
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     # hashing takes a good part of a second, in which nobody else should wait for the journal
     hashed = make_password(password)
     with _recording(author) as record:
         user = _user(name)
-        User.objects.filter(pk=user.pk).update(password=hashed)
+        User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
         record(Change("password-set", principal=str(user)), f"{user} has a new password")
     return password
 

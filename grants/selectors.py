@@ -4,13 +4,14 @@ The two lists are made of rows with up to four grants each, and are cut into pag
 statements whatever its size, and counting one more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.contrib.auth.models import Group
-from django.db import connection
-from django.db.models import Count, F, IntegerField, Max, QuerySet, Value
+from django.db import connection, transaction
+from django.db.models import Count, F, IntegerField, Max, QuerySet, Subquery, Value
 from django.db.models.functions import Collate
 
 from entities.models import Entity
@@ -150,7 +151,31 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
                   until: datetime | None = None) -> QuerySet[JournalLine]:
     """The lines of which all of this is true, newest first. since: inclusive; until: exclusive."""
     asked = {"principal": principal, "entity": entity, "actor": actor, "action": action, "at__gte": since, "at__lt": until}
+    if since:
+        asked["revision__gte"] = _revision_at("at", at__gte=since)
+    if until:
+        asked["revision__lte"] = _revision_at("-at", at__lt=until)
     return JournalLine.objects.filter(**{name: value for name, value in asked.items() if value}).order_by("-revision")
+
+
+@contextmanager
+def planned_for_its_values() -> Iterator[None]:
+    """Around the look at a page of the journal. PostgreSQL keeps one plan for a statement that it has met a few times, whatever
+    it asks for next; of a filter by what is rare that plan reads the whole journal, as for what is frequent it need not."""
+    if connection.vendor != "postgresql":
+        # on SQLite, which plans so anyway, a transaction would wait for an import
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+        yield
+
+
+def _revision_at(order: str, **times: datetime) -> Subquery:
+    """A time as a place among the revisions: from there a page is read, instead of past all that is newer."""
+    revision = "-revision" if order.startswith("-") else "revision"
+    return Subquery(JournalLine.objects.filter(**times).order_by(order, revision).values("revision")[:1])
 
 
 def _distinct(grants: QuerySet, place: int, name: str, principal: str) -> QuerySet:

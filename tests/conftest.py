@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from django.core.cache import caches
 
 from authzconsole.celery import app
 from authzconsole.ops.address import free_port
@@ -8,6 +9,13 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
 from tests.workers import celery_worker, redis_at
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted():
+    """No test waits because of what others guessed."""
+    for name in ("default", "shared"):
+        caches[name].clear()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ if "CONSOLE_TEST_STATE" not in os.environ:
 os.environ["STATE_DIR"] = os.environ["CONSOLE_TEST_STATE"]
 
 from authzconsole.settings import *  # noqa: F403 -- only now does STATE_DIR name the right folder
-from authzconsole.settings import DATABASES, STATE_DIR, STORAGES
+from authzconsole.settings import CACHES, DATABASES, STATE_DIR, STORAGES
 
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # a file, as in the product: threads and processes share an in-memory database differently, or not at all
@@ -25,4 +25,6 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 WHITENOISE_AUTOREFRESH = True
 WHITENOISE_USE_FINDERS = True
+# whatever Redis listens at its usual port is not the tests'
+CACHES = {**CACHES, "shared": CACHES["default"] | {"LOCATION": "shared"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -4,7 +4,7 @@ import pytest
 
 from entities.vocabulary import KINDS, Privilege
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
-from grants.policies.expressions import Has, Parameter, Scope, leaves, parameters
+from grants.policies.expressions import Has, HasOnAllLive, Parameter, Scope, leaves, parameters
 from grants.policies.policy import by_operation
 
 EVERY_OPERATION = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
@@ -37,6 +37,13 @@ def test_every_scope_exists_for_the_kind_that_it_is_asked_of():
             assert policy.kind in ("program", "application")
         if Scope.NAMESPACE in scopes:
             assert KINDS[policy.kind].parent in ("namespace", "application") or policy.kind == "namespace"
+
+
+def test_no_rule_looks_at_all_live_entities_twice():
+    """Two sets of what lacks a privilege could overlap, and where they are only counted nobody could tell."""
+    for policy in ROWS:
+        ranging = [leaf for leaf in leaves(policy.requires) if isinstance(leaf, HasOnAllLive)] if policy.requires else []
+        assert len(ranging) <= 1, policy
 
 
 def test_what_a_question_brings_along_is_looked_at_only_where_it_was_given():

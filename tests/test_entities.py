@@ -1,5 +1,7 @@
 """The table of addresses: what a row points at, and what the lists over it hold."""
 
+from importlib import import_module
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -12,6 +14,9 @@ from entities.vocabulary import KINDS
 from tests.authors import at, states
 
 pytestmark = pytest.mark.django_db
+
+PARTS = import_module("entities.migrations.0003_counting_and_parts")
+of_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite reads through the keys")
 
 # kind: (address, parent, namespace, application), as the rows must point
 POINTING = {
@@ -172,5 +177,25 @@ def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
             # the planner reads a small table whole
             cursor.execute("SET LOCAL enable_seqscan = off")
     plan = search("dataset:sales.").explain()
-    of_postgresql = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
-    assert (of_postgresql if connection.vendor == "postgresql" else "key>?") in plan, plan
+    on_postgresql = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
+    assert (on_postgresql if connection.vendor == "postgresql" else "key>?") in plan, plan
+
+
+@of_postgresql
+def test_a_search_by_any_part_of_a_key_uses_an_index(two_namespaces):
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
+    assert PARTS.BY_PARTS in search("rders2").order_by().explain()
+
+
+@of_postgresql
+def test_a_database_that_refuses_the_extension_is_migrated_without_that_index(two_namespaces):
+    with connection.schema_editor() as editor:
+        PARTS.forget_parts(None, editor)
+        editor.execute("DROP EXTENSION pg_trgm")
+        editor.execute("CREATE ROLE tenant_of_many; GRANT ALL ON ALL TABLES IN SCHEMA public TO tenant_of_many")
+        editor.execute("SET LOCAL ROLE tenant_of_many")
+        PARTS.index_parts(None, editor)
+    assert keys(search("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
+    with connection.cursor() as cursor:
+        assert PARTS.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")

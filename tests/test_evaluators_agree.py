@@ -4,6 +4,7 @@ import dataclasses
 import random
 
 import pytest
+from django.contrib.auth.models import Group
 
 from entities.models import Entity
 from entities.vocabulary import KINDS
@@ -66,12 +67,14 @@ def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tena
 
 def test_the_list_filter_shows_exactly_what_the_operation_permits(tenant):
     entities = list(Entity.objects.all())
-    for user in User.objects.all():
+    principals = [("user", user.username, user) for user in User.objects.all()]
+    principals += [("group", group.name, group) for group in Group.objects.all()]
+    for type_, name, principal in principals:
         for generation in GENERATIONS.values():
             for operation in ("list", "get", "delete", "start", "create", "drop", "delete-all-streams"):
-                shown = set(Entity.objects.filter(shown_to(user, generation, operation)))
+                shown = set(Entity.objects.filter(shown_to(principal, generation, operation)))
                 asked = [e for e in entities if operation in KINDS[e.kind].operations]
-                questions = [Question("user", user.username, operation, e.address, generation.name) for e in asked]
+                questions = [Question(type_, name, operation, e.address, generation.name) for e in asked]
                 assert shown == {e for e, q in zip(asked, questions, strict=True) if reference_holds(tenant, q)}
 
 

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -213,3 +214,13 @@ def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_chang
     assert in_threads(job, job, job) == []
     assert sorted(outcome.changed for outcome in outcomes) == [False, False, True]
     assert len(held()) == 1 and first_break() is None
+
+
+def test_a_clock_that_is_set_back_puts_no_line_before_the_one_before_it(monkeypatch):
+    append("a")
+    before = JournalLine.objects.latest("revision")
+    monkeypatch.setattr("grants.journal.timezone.now", lambda: before.at - timedelta(days=1))
+    append("b")
+    after = JournalLine.objects.latest("revision")
+    assert after.revision > before.revision and after.at == before.at
+    assert first_break() is None

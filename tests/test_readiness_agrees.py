@@ -80,7 +80,7 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
                 row = rows.get((namespace.key, name))
                 assert allowed == (row is not None and row[2]), (namespace, name)
                 if row is not None:
-                    at_once = readiness_of(namespace, user, generation)
+                    at_once = readiness_of(namespace, user, generation, most=len(tenant.entities))
                     missing = sorted((str(address) for address, _ in at_once.missing), key=str.encode)
                     assert (at_once.required, at_once.held, at_once.ready, missing) == row, (namespace, name)
 

@@ -148,6 +148,26 @@ def test_an_installation_that_fails_leaves_no_stamp(some_environment, monkeypatc
     assert not environment.STAMP.exists()
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_environment_that_is_a_symbolic_link_is_left_alone(some_environment, monkeypatch, is_there):
+    elsewhere, link = some_environment / "elsewhere", some_environment / "venv"
+    if is_there:
+        elsewhere.mkdir()
+        (elsewhere / "installed").write_text("of another checkout")
+    link.symlink_to(elsewhere)
+    monkeypatch.setattr(environment, "VENV", link)
+    monkeypatch.setattr(environment, "STAMP", link / "installed")
+    with pytest.raises(Refusal, match=f"{link} is a symbolic link to {elsewhere}, .* Remove the link"):
+        environment.environment_ensure()
+    assert link.is_symlink() and elsewhere.exists() == is_there
+    if is_there:
+        assert [path.name for path in elsewhere.iterdir()] == ["installed"]
+        assert (elsewhere / "installed").read_text() == "of another checkout"
+        # what is complete is used as it is
+        (elsewhere / "installed").write_text(environment._fingerprint())
+        environment.environment_ensure()
+
+
 def test_two_setups_of_one_checkout_take_turns(tmp_path):
     lock = tmp_path / "setup.lock"
     waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import one_at_a_time\n"

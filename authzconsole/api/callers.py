@@ -5,11 +5,14 @@ What comes back never depends on whether an address exists that the caller may n
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.http import HttpRequest
+from django.urls import reverse
 from rest_framework.authentication import CSRFCheck
 
+from authzconsole import guesses
 from authzconsole.api.refusal import Refused
-from authzconsole.tokens import ShownToken, TokenRefused, token_shown
+from authzconsole.tokens import ShownToken, TokenRefused, TokenUnknown, token_shown
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -44,29 +47,51 @@ class Caller:
 
 def caller_of(request: HttpRequest, scope: str) -> Caller:
     """Raises Refused: 401 for nobody, 403 for somebody who may not call this."""
-    header = request.headers.get("Authorization")
-    if header is not None:
-        return Caller(token_of(header, scope).generation, asks_about_all=True)
+    if "Authorization" in request.headers:
+        return Caller(token_of(request, scope).generation, asks_about_all=True)
     if not request.user.is_authenticated:
         raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+    check_password_is_own(request.user)
     check_forgery(request)
     return Caller(active_generation().name, request.user.may_see_all, request.user.username, request.user)
 
 
-def token_of(header: str, scope: str) -> ShownToken:
-    """The token in the Authorization header. Raises Refused."""
-    scheme, _, secret = header.partition(" ")
+def token_of(request: HttpRequest, scope: str) -> ShownToken:
+    """The token in the Authorization header, which there is. Raises Refused."""
+    scheme, _, secret = request.headers["Authorization"].partition(" ")
     if scheme.lower() != "bearer":
         raise Refused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
     try:
         token = token_shown(secret.strip())
+    except TokenUnknown as error:
+        raise _unknown(request, str(error)) from None
     except TokenRefused as error:
-        challenge = f'{REALM}, error="invalid_token", error_description="{error}"'
-        raise Refused(401, str(error), WWW_Authenticate=challenge) from None
+        raise _invalid(str(error)) from None
     if scope not in token.scopes:
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise Refused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
     return token
+
+
+def _invalid(sentence: str) -> Refused:
+    return Refused(401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"')
+
+
+def _unknown(request: HttpRequest, sentence: str) -> Refused:
+    """Counted only here, so that a good token neither waits nor is slowed down, whoever guesses beside it."""
+    counted = guesses.tokens(request)
+    if wait_seconds := guesses.seconds_to_wait(counted):
+        return Refused(429, f"too many unknown tokens came from your address: send no other for "
+                            f"{guesses.in_words(wait_seconds)}", Retry_After=str(wait_seconds))
+    guesses.count_wrong(counted)
+    return _invalid(sentence)
+
+
+def check_password_is_own(user: User) -> None:
+    """For a session only: a token is a secret of its own, and what shows it need not stop because a password was set anew."""
+    if user.must_change_password:
+        page = f"{settings.PUBLIC_URL}{reverse('password')}"
+        raise Refused(403, f"your password was set by somebody else: choose your own at {page} first")
 
 
 def check_forgery(request: HttpRequest) -> None:

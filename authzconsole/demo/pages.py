@@ -13,6 +13,7 @@ from django.urls import URLPattern, get_resolver, resolve
 PAGES = {
     "overview": "/",
     "search": "/search?q={word}",
+    "ask": "/ask",
     "instance": "/entities/{instance}",
     "namespace": "/entities/{namespace}?deleter={user}",
     "namespace-asked": "/entities/{namespace}?subject=user:{user}&operation=delete",
@@ -34,6 +35,7 @@ PAGES = {
     "compare": "/people/compare?one={user}&other={other}",
     "group-leave": "/people/membership?verb=remove&user={user}&group={group}",
     "leaving": "/people/leaving/user:{leaver}",
+    "group-removed": "/people/leaving/group:{group}",
     "person": "/people/user:{user}?in={namespace}",
     "group": "/people/group:{group}",
     "my-access": "/my-access",
@@ -89,6 +91,7 @@ NO_PAGE = {
     "analysis-start": _CHANGES,
     "analysis-cancel": _CHANGES,
     "analysis-file": "a download",
+    "rest-root": "leads to the next",
     "rest-swagger": "drawn by Swagger UI",
     "rest-redoc": "drawn by Redoc",
 }

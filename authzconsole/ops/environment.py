@@ -76,6 +76,10 @@ def _pip_install(lock: Path, *options: str) -> bool:
 def environment_ensure() -> None:
     if is_complete():
         return
+    if VENV.is_symlink():
+        # making it anew would empty what the link leads to, which may be another checkout's
+        raise Refusal(f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks what this checkout needs. Nothing was "
+                      f"changed there. Remove the link (rm {VENV}), and the same command makes an environment of its own.")
     _venv_module_ensure()
     print("Installing the Python packages into .venv (a minute or two, the first time) ...", file=sys.stderr, flush=True)
     STAMP.unlink(missing_ok=True)

@@ -37,10 +37,12 @@ _REFUSALS = {
     "405": ("Another method than the one that the header Allow names.", "this endpoint answers POST only"),
     "413": ("The body is longer than the limit, which the sentence names.",
             "the body is longer than 1,000,000 bytes, which is the limit"),
+    "429": ("Too many unknown tokens came from this address; the header Retry-After says for how long to send none.",
+            "too many unknown tokens came from your address: send no other for 4 minutes"),
     "503": ("Another change holds the database; the header Retry-After says when to ask again.",
             f"another change holds the database; ask again in {BUSY_RETRY_SECONDS} seconds"),
 }
-_HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "503": "Retry-After"}
+_HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}
 STATE = "Of the resource, where the caller may see it and it is not live."
 ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "As it was sent, or one made here."}}
 

@@ -4,7 +4,7 @@ from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from authzconsole.api.callers import REALM, check_forgery, token_of
+from authzconsole.api.callers import REALM, check_forgery, check_password_is_own, token_of
 from authzconsole.api.refusal import Refused
 from authzconsole.rest.problems import Problem
 from authzconsole.web.guard import NO_WRITES
@@ -20,13 +20,13 @@ class Authentication(BaseAuthentication):
     """Refuses whoever is nobody (401) or shows a token without the scope of the endpoint (403)."""
 
     def authenticate(self, request: Request):
-        header = request.headers.get("Authorization")
-        if header is not None:
-            token = token_of(header, request.parser_context["view"].scope_of(request.method))
+        if "Authorization" in request.headers:
+            token = token_of(request._request, request.parser_context["view"].scope_of(request.method))
             return User.objects.get(pk=token.owner_id), token
         user = request._request.user
         if not user.is_authenticated:
             raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+        check_password_is_own(user)
         check_forgery(request._request)
         return user, None
 

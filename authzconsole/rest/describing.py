@@ -37,6 +37,7 @@ WHY = {
     401: "Nobody is signed in, or the token is wrong, expired or revoked.",
     403: "The token lacks the scope, or the account the role.",
     404: "There is no such thing, or none that the caller may see; the two look the same.",
+    405: "Another method than those of this path, which the header Allow names.",
     406: "The Accept header allows none of the answers there are.",
     409: "It does not fit what is there.",
     410: "It was there once.",
@@ -44,15 +45,18 @@ WHY = {
     413: "The body is longer than the limit, which the detail names.",
     415: "The Content-Type is not application/json.",
     428: "If-Match is missing.",
+    429: "Too many unknown tokens came from this address; Retry-After says for how long to send none. Good tokens do not wait.",
     503: "Something that the console depends on does not answer.",
 }
 DETAILS = {
     400: "limit: this must be an integer", 401: "the token has expired", 403: "the token lacks the scope `administer`",
-    404: "there is no such thing, or none that you may see", 406: "Could not satisfy the request Accept header.",
+    404: "there is no such thing, or none that you may see", 405: "this path answers GET and POST only",
+    406: "Could not satisfy the request Accept header.",
     409: "dataset:sales.orders was deleted already", 410: "the report's files are gone; run the analysis again",
     412: "it was changed since you read it: read it again, and repeat the change with its new ETag",
     413: "the body is longer than 1,000,000 bytes, which is the limit", 415: "the Content-Type must be application/json",
     428: "send If-Match with the ETag of what you read, so that nobody's change in between is lost",
+    429: "too many unknown tokens came from your address: send no other for 4 minutes",
     503: "the folder of snapshots and results cannot be used",
 }
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
@@ -73,7 +77,7 @@ def described(name: str, tag: str, summary: str, description: str, *, answers: d
     """answers: shape by status. example: of the first of them. sends, sent: the body's shape, and an example of it."""
     examples = [OpenApiExample("An answer", example, response_only=True, status_codes=[str(min(answers))])] if example else []
     examples += [OpenApiExample("A request", sent, request_only=True)] if sent is not None else []
-    refused = sorted({400, 401, 403, 406, 503, *errors, *((413, 415) if sends else ())})
+    refused = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if sends else ())})
     return extend_schema(
         operation_id=name, tags=[tag], summary=summary, description=description, request=sends,
         parameters=[*parameters, *([query] if query else [])], examples=examples,

@@ -12,7 +12,7 @@ from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
 from grants.journal import ACTIONS, current_revision, first_break
 from grants.models import JournalLine
-from grants.selectors import journal_lines
+from grants.selectors import journal_lines, planned_for_its_values
 
 TAG = "Journal"
 
@@ -70,7 +70,9 @@ class Journal(Endpoint):
         rows = journal_lines(**where, entity=str(asked.get("entity", "")))
         for name, bound in (("from_revision", "revision__gte"), ("to_revision", "revision__lte")):
             rows = rows.filter(**{bound: asked[name]}) if name in asked else rows
-        return Response(page_of([Part(rows, ("-revision",))], _line_as_json, asked=asked, of=list_identity("journal", asked)))
+        with planned_for_its_values():
+            page = page_of([Part(rows, ("-revision",))], _line_as_json, asked=asked, of=list_identity("journal", asked))
+        return Response(page)
 
 
 class Proof(Endpoint):

@@ -4,11 +4,21 @@ from csp.constants import SELF, UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
+
+from authzconsole.rest.endpoint import nowhere
 
 # both libraries write styles into the page as they draw, and carry their icons with them
 _LOOSENED = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
+
+
+@csrf_exempt
+@login_not_required
+def root(request: HttpRequest) -> HttpResponse:
+    """Where the API begins there is nothing to read but what it holds."""
+    return redirect("rest-swagger") if request.method in ("GET", "HEAD") else nowhere(request)
 
 
 @login_not_required

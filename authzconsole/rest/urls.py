@@ -12,7 +12,7 @@ from authzconsole.rest.entities import Entities, OneEntity, Recreations
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
-from authzconsole.rest.pages import redoc, swagger
+from authzconsole.rest.pages import redoc, root, swagger
 from authzconsole.rest.plan_makers import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.plans import (
     CopiedPlans,
@@ -32,6 +32,8 @@ from authzconsole.rest.principals import Groups, Members, OneGroup, OneUser, Use
 from authzconsole.rest.schedules import OneSchedule, Schedules
 
 urlpatterns = [
+    # its one path with a slash at the end: without it, Django leads here
+    path("", root, name="rest-root"),
     path("openapi.json", openapi, name="rest-openapi"),
     path("docs", swagger, name="rest-swagger"),
     path("redoc", redoc, name="rest-redoc"),

@@ -49,6 +49,12 @@
     }
   });
 
+  document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
+    const { history } = event.detail, to = new URL(history.path, location.href);
+    // the address that is shown already is no step: Back would lead to the same again
+    if (to.pathname === location.pathname && to.search === location.search) history.type = "replace";
+  });
+
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id !== "dialog" || dialog().open) return;
     dialog().showModal();

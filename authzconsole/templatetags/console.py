@@ -10,6 +10,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from authzconsole.web.treemap import UPRIGHT, Tile, treemap
+
 register = template.Library()
 
 # kinds that a deployment registers have no mark of their own
@@ -24,6 +26,12 @@ def mark(name: str) -> SafeString:
     drawn = name if name in _DRAWN else "entity"
     return format_html('<svg class="mark" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
                        static("marks.svg"), drawn)
+
+
+@register.filter
+def upright(tiles: list[Tile]) -> list[Tile]:
+    """The same treemap for a phone."""
+    return treemap((tile.item for tile in tiles), UPRIGHT)
 
 
 @register.filter

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST, require_safe
 
+from authzconsole import guesses
 from authzconsole.models import ApiToken
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.paging import page_of_names, url_with
@@ -116,4 +117,5 @@ def account_password(request: HttpRequest, principal: str) -> HttpResponse:
         password = user_renew_password(author=author_of(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", status=400)
+    guesses.forget(guesses.passwords(request, user.username)[0])
     return _page(request, _account_or_404(principal), password=password)

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.http import HttpRequest
 
-from authzconsole.web.answers import Answer, answer_of
+from authzconsole.web.answers import MOST_GAPS, Answer, answer_of
 from authzconsole.web.paging import url_with
 from authzconsole.web.parameters import text_of
+from authzconsole.web.seen_inside import seen_inside
 from authzconsole.web.surveys import Glance, glances, is_operation
 from entities.address import Address
+from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
-from grants.engine import check
+from grants.engine import check_in_short
 from grants.errors import PrincipalError
 from grants.names import principal_parts
 from grants.policies.catalogue import GENERATIONS
@@ -40,8 +42,9 @@ _LABELS = {
 }
 
 
-def ask_section(request: HttpRequest, address: Address, generation: Generation) -> dict:
+def ask_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     """The form as it was filled in, and the answer once a subject and an operation are chosen."""
+    address = entity.address
     given = {name: text_of(request, name) for name in FIELDS}
     if not request.user.may_see_all:
         given["subject"] = f"user:{request.user.username}"
@@ -49,7 +52,7 @@ def ask_section(request: HttpRequest, address: Address, generation: Generation) 
     answer, each, elsewhere, fault = None, [], [], ""
     try:
         if given["subject"] and given["operation"]:
-            answer, elsewhere = _answered(request, address, given, generation), _elsewhere(request, address, given, chosen)
+            answer, elsewhere = _answered(request, entity, given, generation), _elsewhere(request, address, given, chosen)
         elif given["subject"]:
             each = _each(request, address, given, chosen)
     except (QuestionError, PrincipalError) as error:
@@ -65,16 +68,16 @@ def ask_section(request: HttpRequest, address: Address, generation: Generation) 
     }
 
 
-def _answered(request, address: Address, given: dict, generation: Generation) -> Answer:
-    question = question_of(address, given, generation)
-    return answer_of(check(question), request.user)
+def _answered(request, entity: Entity, given: dict, generation: Generation) -> Answer:
+    question = question_of(entity.address, given, generation)
+    return answer_of(check_in_short(question, MOST_GAPS), request.user, lambda: seen_inside(request, entity, generation))
 
 
 def _each(request: HttpRequest, address: Address, given: dict, chosen: str) -> list[Glance]:
     """Every operation of the kind, for the subject and in the generation that are chosen."""
     asked = [(operation, question_of(address, given | {"operation": operation, "generation": chosen}, GENERATIONS[chosen]),
               url_with(request, operation=operation)) for operation in KINDS[address.kind].operations]
-    return glances(asked, request.user)
+    return glances(asked)
 
 
 def _elsewhere(request: HttpRequest, address: Address, given: dict, chosen: str) -> list[Glance]:
@@ -83,7 +86,7 @@ def _elsewhere(request: HttpRequest, address: Address, given: dict, chosen: str)
         return []
     asked = [(name, question_of(address, given | {"generation": name}, generation), url_with(request, generation=name))
              for name, generation in GENERATIONS.items()]
-    return glances(asked, request.user, current=chosen)
+    return glances(asked, current=chosen)
 
 
 def question_of(address: Address, given: dict, generation: Generation) -> Question:

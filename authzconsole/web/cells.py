@@ -4,9 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from django.contrib.auth.models import Group
+
 from authzconsole.web.places import address_url
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
+from grants.grant_rows import GRANT_TABLES
 from grants.models import GroupGrant, User, UserGrant, privilege_of
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
@@ -28,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one user holds on one entity: itself, and through which groups."""
+    """What one principal holds on one entity: itself, and through which groups."""
 
     direct: frozenset[Privilege] = frozenset()
     groups: Mapping[Privilege, Sequence[str]] = ()
@@ -53,7 +56,7 @@ def _holder_cell(entity, principal, privilege, grant, groups, changeable) -> Cel
 
 
 def held_cells(held: Held, state: str) -> list[Cell]:
-    """The squares of what one user holds, without details."""
+    """The squares of what one principal holds, without details."""
     return [_held_cell(held, privilege, state) for privilege in Privilege]
 
 
@@ -83,15 +86,21 @@ def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[
     return found
 
 
-def held_by(user: User, entity_ids: Iterable[int]) -> dict[int, Held]:
-    """What the user holds on each of these entities. Two queries."""
+def held_by(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, Held]:
+    """What the principal holds on each of these entities. Two queries of a user, one of a group."""
     ids = list(entity_ids)
+    model, column = GRANT_TABLES["user" if isinstance(principal, User) else "group"]
+    own = model.objects.filter(**{column: principal.pk, "content_object__in": ids})
     direct: dict[int, set[Privilege]] = {}
-    for entity_id, permission_id in UserGrant.objects.filter(user=user, content_object__in=ids).values_list(
-            "content_object_id", "permission_id"):
+    for entity_id, permission_id in own.values_list("content_object_id", "permission_id"):
         direct.setdefault(entity_id, set()).add(privilege_of(permission_id))
+    groups = _through_groups(principal, ids) if isinstance(principal, User) else {}
+    return {entity_id: Held(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {})) for entity_id in ids}
+
+
+def _through_groups(user: User, ids: list[int]) -> dict[int, dict[Privilege, list[str]]]:
     groups: dict[int, dict[Privilege, list[str]]] = {}
     rows = GroupGrant.objects.filter(group__user=user, content_object__in=ids).order_by("group__name")
     for entity_id, permission_id, name in rows.values_list("content_object_id", "permission_id", "group__name"):
         groups.setdefault(entity_id, {}).setdefault(privilege_of(permission_id), []).append(name)
-    return {entity_id: Held(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {})) for entity_id in ids}
+    return groups

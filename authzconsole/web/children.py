@@ -9,10 +9,10 @@ from authzconsole.web.counts import principals_by
 from authzconsole.web.paging import page_of_entities, url_with
 from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import place_of
+from authzconsole.web.seen_inside import listed_inside
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
-from grants.listing import shown_to
 from grants.policies.policy import Generation
 
 ROWS_A_PAGE = 25
@@ -24,9 +24,13 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     if not child_kinds(entity.kind):
         return None
     rows = children_of(entity)
-    if not request.user.may_see_all:
-        rows = rows.filter(shown_to(request.user, generation))
-    totals = list(rows.order_by().values_list("kind", "state").annotate(total=Count("pk")))
+    if request.user.may_see_all:
+        totals = list(_counted(entity).values_list("kind", "state").annotate(total=Count("*")))
+    else:
+        seen, kinds = listed_inside(request, entity, generation), {kind.name for kind in child_kinds(entity.kind)}
+        totals = [(*of, total) for of, total in seen.counts.items() if of[0] in kinds]
+        # kinds of which nothing is shown are not looked through for the first row that is
+        rows = rows.filter(seen.first_rows, kind__in={kind for kind, *_ in totals})
     kind, state = choice_of(request, "kind", KINDS), choice_of(request, "state", State.values)
     find = text_of(request, "find", most_characters=200)
     page = _page(request, entity, rows, totals, kind, state, find)
@@ -35,6 +39,13 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
         "kind": kind, "state": state, "kinds": _kind_chips(request, totals, kind, state), "states": _states(totals, kind),
         "is_filtered": bool(kind or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
+
+
+def _counted(entity: Entity) -> QuerySet[Entity]:
+    """The same children, in the words of the index that has their kinds and states together."""
+    if entity.kind != "namespace":
+        return Entity.objects.filter(parent=entity).order_by()
+    return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
 
 
 def _page(request, entity: Entity, rows: QuerySet, totals: list, kind: str, state: str, find: str):

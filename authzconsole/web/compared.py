@@ -1,6 +1,7 @@
-"""Two people side by side, and what would be lost if one of them left."""
+"""Two people side by side, and what would be lost if one of them left, or a group were removed."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.contrib.auth.models import Group
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.cells import held_by, held_cells
@@ -10,13 +11,14 @@ from authzconsole.web.parameters import text_of
 from authzconsole.web.person import principal_or_404
 from authzconsole.web.places import place_of, principal_named, principal_shown, principal_url
 from authzconsole.web.rendering import render_page, target_part
-from grants.comparing import entities_told_apart, groups_compared
+from grants.comparing import MOST_APART, entities_told_apart, groups_compared
 from grants.leaving import MOST_LOOKED_AT, leaving_of
 from grants.models import User
 from grants.names import text_fault
 from grants.people import MOST_COUNTED, count_to
 
 ROWS_A_PAGE = 20
+MOST_NAMED = 20
 FIELDS = ("one", "other")
 
 
@@ -37,11 +39,12 @@ def compare(request: HttpRequest) -> HttpResponse:
 def _compared(request: HttpRequest, one: User, other: User) -> dict:
     both, only_one, only_other = groups_compared(one, other)
     apart = entities_told_apart(one, other, only_one=only_one, only_other=only_other, both=both)
-    page = page_of_entities(request, apart, most_rows=ROWS_A_PAGE, total_rows=count_to(apart))
+    page = page_of_entities(request, apart.entities, most_rows=ROWS_A_PAGE, total_rows=count_to(apart.entities))
     ids = [entity.pk for entity in page.rows]
     held = [held_by(user, ids) for user in (one, other)]
     return {
         "people": [principal_shown(one), principal_shown(other)], "page": page, "total": page.total,
+        "most_apart": MOST_APART if apart.are_more else 0,
         "rows": [{"place": place_of(entity), "entity": entity, "cells": [held_cells(of[entity.pk], entity.state) for of in held]}
                  for entity in page.rows],
         "groups": [(title, [principal_shown(group) for group in groups]) for title, groups in (
@@ -52,15 +55,24 @@ def _compared(request: HttpRequest, one: User, other: User) -> dict:
 @require_safe
 @overseers_only
 def leaving(request: HttpRequest, principal: str) -> HttpResponse:
-    user = principal_or_404(principal)
-    if not isinstance(user, User):
-        raise Http404("groups do not leave")
-    found = leaving_of(user)
+    gone = principal_or_404(principal)
+    found = leaving_of(gone)
     return render_page(request, "people/leaving.html", {
-        "principal": principal_shown(user), "leaving": found, "looked_at": MOST_LOOKED_AT,
-        "back": principal_url("person", principal),
+        "principal": principal_shown(gone), "leaving": found, "looked_at": MOST_LOOKED_AT, "most": MOST_COUNTED,
+        "back": principal_url("person", principal), "is_user": isinstance(gone, User),
         "rows": [{"place": place_of(row.entity), "admins": row.admins,
                   "heir": principal_named(f"user:{row.heir}") if row.heir else None} for row in found.rows],
         "more": found.none + found.one - len(found.rows), "can_change": request.user.may_administer,
-        "groups": [principal_shown(group) for group in user.groups.order_by("name")[:20]],
+        **(_of_user(gone) if isinstance(gone, User) else _of_group(gone)),
     })
+
+
+def _of_user(user: User) -> dict:
+    return {"groups": [principal_shown(group) for group in user.groups.order_by("name")[:MOST_NAMED]]}
+
+
+def _of_group(group: Group) -> dict:
+    """Who would lose what it holds, unless they hold it otherwise too."""
+    members = group.user_set.filter(is_active=True, is_principal=True)
+    return {"grants": count_to(group.grants), "total_members": count_to(members),
+            "members": [principal_shown(user) for user in members.order_by("username")[:MOST_NAMED]]}

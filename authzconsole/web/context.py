@@ -4,10 +4,14 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from authzconsole.web.places import entity_url
+from entities.address import instance_address
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One entry of the navigation. pages: the beginnings of the URL names that belong to it."""
+    """One entry of the navigation. pages: the beginnings of the URL names that belong to it. url_name: empty for the root of
+    all entities."""
 
     title: str
     url_name: str
@@ -16,8 +20,11 @@ class Room:
     is_for_everybody: bool = True
 
 
+OF_ENTITIES = ("entity", "grant", "revoke", "lifecycle", "search", "forecast")
 ROOMS = (
-    Room("Overview", "home", "namespace", ("home", "entity", "grant", "revoke", "lifecycle", "search", "forecast")),
+    Room("Overview", "home", "overview", ("home", *OF_ENTITIES)),
+    Room("Explorer", "", "namespace", OF_ENTITIES, is_for_everybody=False),
+    Room("Ask", "ask", "ask", ("ask",)),
     Room("My access", "my-access", "securekey", ("my-access",)),
     Room("People", "people", "group", ("people", "person", "membership"), is_for_everybody=False),
     Room("Plans", "plans", "plans", ("plan",), is_for_everybody=False),
@@ -31,10 +38,13 @@ ROOMS = (
 def console(request):
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {}
-    return {"rooms": [_shown(room, request) for room in ROOMS if room.is_for_everybody or request.user.may_see_all]}
+    rooms = [room for room in ROOMS if room.is_for_everybody or request.user.may_see_all]
+    name = (request.resolver_match.url_name or "") if request.resolver_match else ""
+    # the last one: the pages of entities are the overview's for whom there is no explorer
+    current = next((room for room in reversed(rooms) if name.startswith(room.pages)), None)
+    return {"rooms": [_shown(room, room is current) for room in rooms]}
 
 
-def _shown(room: Room, request) -> dict:
-    match = request.resolver_match
-    is_current = match is not None and (match.url_name or "").startswith(room.pages)
-    return {"title": room.title, "url": reverse(room.url_name), "mark": room.mark, "is_current": is_current}
+def _shown(room: Room, is_current: bool) -> dict:
+    url = reverse(room.url_name) if room.url_name else entity_url(instance_address())
+    return {"title": room.title, "url": url, "mark": room.mark, "is_current": is_current}

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.asking import ask_section
 from authzconsole.web.children import children_section
+from authzconsole.web.choosing import choosing
 from authzconsole.web.guard import address_or_404, entity_or_404
 from authzconsole.web.history import history_section
 from authzconsole.web.holders import holders_section
@@ -28,20 +29,24 @@ from grants.policies.policy import Generation
 Section = Callable[[HttpRequest, Entity, Generation], dict | None]
 
 
-def _asked(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
-    return ask_section(request, entity.address, generation)
+def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    section = children_section(request, entity, generation)
+    if section is not None and request.user.may_administer:
+        section["choosing"] = choosing(request, section["page"])
+    return section
 
 
 # by the id of the part; the template of each is entities/_<id>.html
 SECTIONS: dict[str, Section] = {
-    "children": children_section,
+    "children": _children,
     "holders": holders_section,
-    "ask": _asked,
+    "ask": ask_section,
     "readiness": readiness_section,
     "history": history_section,
 }
 
-VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: ("delete", "Delete"), State.DELETED: ("recreate", "Recreate")}
+DELETE = ("delete", "Delete")
+VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELETED: ("recreate", "Recreate")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +80,24 @@ def _part_context(request: HttpRequest, entity: Entity, generation: Generation, 
 
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
-    verb = VERBS[entity.state] if request.user.may_administer and entity.kind != "instance" else None
+    verbs = _verbs(entity, context) if request.user.may_administer and entity.kind != "instance" else []
     return context | {
         "entity": entity, "place": place_of(entity), "trail": trail_of(entity, request.user, generation),
         "title_place": place_of(entity, linked=False), "grant_url": address_url("grant", entity),
         "describe_url": address_url("lifecycle-describe", entity),
-        "verb_url": address_url("lifecycle", entity, verb[0]) if verb else "", "url": entity_url(entity),
-        "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity), "verb": verb,
+        "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
+        "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity),
         "can_change": request.user.may_administer, "generation": generation,
         "many_url": _many_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],
     }
+
+
+def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
+    """A planned address goes where nothing waits for it any more: neither a grant nor what lies in it."""
+    holders = context["holders"]
+    is_empty = not (holders["total"] or holders["find"] or (context["children"] or {}).get("total"))
+    return [VERBS[entity.state], *([DELETE] if entity.state == State.PLANNED and is_empty else [])]
 
 
 def _many_url(request: HttpRequest, entity: Entity) -> str:

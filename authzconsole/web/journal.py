@@ -13,8 +13,8 @@ from django.utils.cache import patch_cache_control
 from django.utils.dateparse import parse_date, parse_datetime
 from django.views.decorators.http import require_safe
 
+from analytics.arrow import arrow_schema
 from analytics.export import FORMS_FOR_PEOPLE, table_pieces
-from analytics.snapshot import arrow_schema
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.guard import overseers_only
 from authzconsole.web.paging import Page, url_with
@@ -24,7 +24,7 @@ from authzconsole.web.rendering import render_page, target_part
 from entities.address import AddressError, parse_address
 from grants.journal import LINES_AT_ONCE, current_revision, first_break
 from grants.models import JournalLine
-from grants.selectors import journal_lines
+from grants.selectors import journal_lines, planned_for_its_values
 
 LINES_A_PAGE = 50
 TEXTS = ("principal", "actor", "entity", "action")
@@ -54,7 +54,8 @@ class Asked:
 @overseers_only
 def journal(request: HttpRequest) -> HttpResponse:
     asked = _asked(request)
-    page = _page(request, asked.rows)
+    with planned_for_its_values():
+        page = _page(request, asked.rows)
     context = {
         "asked": asked, "given": asked.given, "page": page, "rows": [journal_line_shown(line) for line in page.rows],
         "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(asked),

@@ -1,10 +1,13 @@
 import re
 import uuid
+from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.shortcuts import render
 from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
 from authzconsole.web.rendering import see_other
@@ -35,6 +38,34 @@ class SignInMiddleware(LoginRequiredMiddleware):
             return super().handle_no_permission(request, view_func)
         messages.info(request, "Your session had ended; sign in and repeat what you did.")
         return see_other(reverse("sign-in"))
+
+
+class PasswordFirstMiddleware:
+    """Leads an account whose password somebody else set to the page where it chooses its own, whatever it asks for.
+
+    Signing out stays possible, as does all that nobody has to sign in for; REST refuses such a session by itself
+    (authzconsole.api.callers).
+    """
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request):
+        return self.get_response(request)
+
+    def process_view(self, request, view_func, view_args, view_kwargs):
+        account, page = getattr(request, "looker", None) or request.user, reverse("password")
+        if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == page:
+            return None
+        if not account.must_change_password:
+            return None
+        back = ""
+        if request.htmx:
+            back = request.htmx.current_url_abs_path or ""
+        elif request.method in SAFE_METHODS:
+            back = request.get_full_path()
+        url = f"{page}?{urlencode({REDIRECT_FIELD_NAME: back})}" if back else page
+        return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
 
 
 class BusyDatabaseMiddleware:

@@ -160,8 +160,8 @@ def _own_rows(asked: Asked, entities: list[Entity]) -> list[dict]:
              "cells": held_cells(held[entity.pk], entity.state)} for entity in entities]
 
 
-def _sight(request: HttpRequest, asked: Asked) -> dict | None:
-    return sight_section(request, asked.principal, asked.generation) if asked.is_user else None
+def _sight(request: HttpRequest, asked: Asked) -> dict:
+    return sight_section(request, asked.principal, asked.generation)
 
 
 def _history(request: HttpRequest, asked: Asked) -> dict | None:

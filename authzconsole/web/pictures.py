@@ -23,7 +23,8 @@ MOST_BARS = 20
 STEPS = 5
 
 _NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
-_BAR_ROW, _BAR_NAMES, _BAR_SIDE = 26, 280, 300
+# of a hundred, to either side of the middle: room for the figure at the end of the longest
+_BAR_SIDE = 38
 
 
 def report_picture(run: AnalysisRun) -> dict | None:
@@ -115,19 +116,17 @@ def _impact(run: AnalysisRun) -> dict | None:
     chosen = sorted(rows.values(), key=lambda row: (-row["gained"] - row["lost"], row["kind"], row["operation"]))[:MOST_BARS]
     if not chosen:
         return None
-    most, middle = max(max(row["gained"], row["lost"]) for row in chosen), _BAR_NAMES + _BAR_SIDE
-    return {"template": "analyses/_bars.html", "width": middle + _BAR_SIDE, "height": 30 + _BAR_ROW * len(chosen),
-            "middle": middle, "lost_x": middle - 8, "gained_x": middle + 8,
-            "bars": [_bar(run, row, place, most, middle) for place, row in enumerate(chosen)]}
+    most = max(max(row["gained"], row["lost"]) for row in chosen)
+    return {"template": "analyses/_bars.html", "bars": [_bar(run, row, most) for row in chosen]}
 
 
-def _bar(run: AnalysisRun, row: dict, place: int, most: int, middle: int) -> dict:
+def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
+    """Its measures are percentages of the width that there is."""
     kind = KINDS[row["kind"]].title if row["kind"] in KINDS else row["kind"]
-    # room for the figure at the end of the longest
-    gained, lost = (round(row[name] / most * (_BAR_SIDE - 70), 1) for name in ("gained", "lost"))
-    return {"name": f"{kind} {row['operation']}", "y": 30 + _BAR_ROW * place, "text_y": 30 + _BAR_ROW * place + 15, "row": row,
-            "gained": gained, "lost": lost, "lost_x": middle - lost, "gained_text_x": middle + gained + 6,
-            "lost_text_x": middle - lost - 6, "url": _rows_url(run, kind=row["kind"], operation=row["operation"]),
+    gained, lost = (round(row[name] / most * _BAR_SIDE, 2) for name in ("gained", "lost"))
+    return {"name": f"{kind} {row['operation']}", "row": row, "gained": gained, "lost": lost, "lost_x": round(50 - lost, 2),
+            "gained_text_x": round(51 + gained, 2), "lost_text_x": round(49 - lost, 2),
+            "url": _rows_url(run, kind=row["kind"], operation=row["operation"]),
             "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users"}
 
 

@@ -1,6 +1,7 @@
 """Plans: the list of them, one with what it changes, and what becomes of it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,7 +14,7 @@ from analytics.storage import StorageError
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.paging import Rows, page_of_sequence
 from authzconsole.web.parameters import choice_of
-from authzconsole.web.places import place_of, principal_named
+from authzconsole.web.places import entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.runs import run_or_404
 from entities.address import AddressError, parse_address
@@ -134,8 +135,25 @@ def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: st
         "stranded": [{"place": place_of(row.address), "admins": row.admins}
                      for row in stranded_by(found, most_rows=MOST_STRANDED)],
         "stranded_more": max(0, strands - MOST_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
+        "aim": _aim(found) if found.state == PlanState.APPLIED else None,
         **{name: section(request, found) for name, section in PARTS.items()},
     }, status=status)
+
+
+def _aim(found: Plan) -> dict | None:
+    """What the plan, or the one that it undoes, was made for, and where one sees whether that is so now."""
+    made_for = found.inverse_of or found
+    recipe = made_for.recipe
+    match made_for.origin:
+        case "readiness":
+            namespace = parse_address(recipe["namespace"])
+            return {"words": f"Whether {recipe['user']} can delete {namespace} now", "namespace": namespace.key,
+                    "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
+                    "generation": recipe["generation"]}
+        case "policy-impact" if made_for is found:
+            return {"words": f"Make {recipe['to_generation']} the active generation",
+                    "url": reverse("generation-activate", args=[recipe["to_generation"]])}
+    return None
 
 
 def _figures(found: Plan, strands: int) -> Iterator[tuple[int, str, str]]:

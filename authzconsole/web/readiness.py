@@ -32,13 +32,13 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
 
 
 def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
-    readiness = readiness_of(entity.address, user, generation)
+    readiness = readiness_of(entity.address, user, generation, most=MOST_GAPS)
     principal = f"user:{user.username}"
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
         "missing": [shown_gap(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
-        "missing_more": max(0, len(readiness.missing) - MOST_GAPS), "missing_total": len(readiness.missing),
+        "missing_more": max(0, readiness.missing_total - MOST_GAPS), "missing_total": readiness.missing_total,
     }
 
 

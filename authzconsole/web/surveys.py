@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from authzconsole.web.answers import answer_of
 from entities.vocabulary import KINDS
 from grants.engine import check_many
 from grants.facts import gather
-from grants.models import User
 from grants.policies.decide import is_permitted
 from grants.policies.explain import nothing_to_weigh
 from grants.policies.expressions import HasOnAllLive, leaves
@@ -30,10 +28,11 @@ class Glance:
     is_current: bool = False
 
 
-def glances(asked: Sequence[tuple[str, Question, str]], user: User, *, current: str = "") -> list[Glance]:
+def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") -> list[Glance]:
     """The answers, in order. asked: a name, the question, and its URL. At most two queries.
 
-    What a rule over all live entities lacks is not listed here: there may be as many as the tenant has entities.
+    What a rule over all live entities lacks is not told here: there may be as many as the tenant has entities, and the reader
+    may not see them.
     """
     explained = iter(check_many([question for _, question, _ in asked if not _ranges(question)]))
     weighed = iter(gather([question for _, question, _ in asked if _ranges(question)]))
@@ -44,7 +43,7 @@ def glances(asked: Sequence[tuple[str, Question, str]], user: User, *, current: 
             allowed = is_permitted(question, facts)
             sentence = MANY[allowed] if facts.subject_is_known else f"Denied: {nothing_to_weigh(question, facts)}."
         else:
-            decision = answer_of(next(explained), user).decision
+            decision = next(explained)
             allowed, sentence = decision.allowed, decision.sentence
         source = question.policy.source if question.policy else None
         shown.append(Glance(name, allowed, sentence, source, url, name == current))

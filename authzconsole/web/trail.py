@@ -12,7 +12,8 @@ def trail_of(entity: Entity, user, generation: Generation) -> list[dict]:
     containers = entities_at(entity.address.ancestors)
     shown = {row.pk for row in containers.values()}
     if not user.may_see_all:
-        shown = set(Entity.objects.filter(visible_to(user, generation), pk__in=shown).values_list("pk", flat=True))
+        seen = visible_to(user, generation, kinds={address.kind for address in containers}, row_by_row=True)
+        shown = set(Entity.objects.filter(seen, pk__in=shown).values_list("pk", flat=True))
     return [
         {"title": address.name, "url": entity_url(address) if address in containers and containers[address].pk in shown else ""}
         for address in entity.address.ancestors

@@ -1,9 +1,10 @@
 """A treemap as plain rectangles: areas in proportion, each as near to a square as the others let it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 1_000.0, 300.0
+# width and height, of a desk and of a phone
+LYING, UPRIGHT = (1_000.0, 300.0), (360.0, 420.0)
 _GAP = 2.0
 _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 
@@ -33,17 +34,17 @@ class Tile:
     words: str
 
 
-def treemap(items: Sequence[Item]) -> list[Tile]:
-    """Largest first, in a space of WIDTH by HEIGHT. Items without an area are left out."""
+def treemap(items: Iterable[Item], size: tuple[float, float] = LYING) -> list[Tile]:
+    """Largest first, in a space of that width and height. Items without an area are left out."""
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
-    scale = WIDTH * HEIGHT / total if total else 0
-    return [_tile(item, *place) for item, place in _places(items, scale)]
+    scale = size[0] * size[1] / total if total else 0
+    return [_tile(item, *place) for item, place in _places(items, scale, *size)]
 
 
-def _places(items: list[Item], scale: float) -> Iterator[tuple[Item, tuple[float, float, float, float]]]:
+def _places(items: list[Item], scale: float, width: float, height: float) -> Iterator[tuple[Item, tuple[float, ...]]]:
     """Each item with x, y, width and height: rows along the shorter side of the space that is left."""
-    x, y, width, height = 0.0, 0.0, WIDTH, HEIGHT
+    x, y = 0.0, 0.0
     while items:
         side = min(width, height)
         row = _row([item.area * scale for item in items], side)

@@ -36,13 +36,14 @@ class Held:
 class Lacking:
     """Live entities inside a container on which a privilege is not held.
 
-    is_empty decides. total and addresses are there for an explanation only: how many live entities were looked at, and
-    which of them lack it, in the order of their addresses.
+    is_empty decides. The rest is there for an explanation only. total: how many live entities were looked at. addresses: which
+    of them lack it, in the order of their addresses; `more` further ones are counted and not named.
     """
 
     is_empty: bool
     total: int = 0
     addresses: tuple[Address, ...] = ()
+    more: int = 0
 
 
 class Facts(Protocol):

@@ -4,45 +4,38 @@ What the question itself names is known to who asks, and so is what the subject 
 over are not: their addresses and their number are withheld.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable
 from dataclasses import replace
 
-from entities.address import Address
+from grants.policies.decide import Lacking
 from grants.policies.explain import Attempt, Decision
 
 ALL_LIVE = "all live"
 
-
-def addresses_ranged_over(decision: Decision) -> set[Address]:
-    """The live entities that the explanation names without the question having named them."""
-    return {address for attempt in decision.attempts for address in _ranged_over(attempt)}
+# of an attempt over all live entities, what its reader may see of what lacks the privilege; None where that is all of it
+Seen = Callable[[Attempt], Lacking | None]
 
 
-def withholding(decision: Decision, hidden: Set[Address]) -> Decision:
-    """The same verdict, without the addresses that are hidden and how many they are."""
-    if hidden.isdisjoint(addresses_ranged_over(decision)):
+def withholding(decision: Decision, seen: Seen) -> Decision:
+    """The same verdict, without the addresses that its reader does not see and how many they are."""
+    attempts = tuple(_withholding(attempt, seen) for attempt in decision.attempts)
+    if attempts == decision.attempts:
         return decision
     sentence = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
-    return replace(decision, sentence=decision.sentence if decision.allowed else sentence, missing=None,
-                   attempts=tuple(_withholding(attempt, hidden) for attempt in decision.attempts))
+    return replace(decision, sentence=decision.sentence if decision.allowed else sentence, missing=None, missing_more=0,
+                   attempts=attempts)
 
 
 def withholding_all(decision: Decision) -> Decision:
     """The same verdict, without any address that a rule ranges over and the subject lacks."""
-    return withholding(decision, addresses_ranged_over(decision))
+    return withholding(decision, lambda attempt: Lacking(is_empty=False))
 
 
-def _ranged_over(attempt: Attempt) -> Iterator[Address]:
-    if attempt.requirement == ALL_LIVE:
-        yield from (address for address, _ in attempt.missing)
-    for part in attempt.parts:
-        yield from _ranged_over(part)
-
-
-def _withholding(attempt: Attempt, hidden: Set[Address]) -> Attempt:
-    parts = tuple(_withholding(part, hidden) for part in attempt.parts)
-    if attempt.requirement != ALL_LIVE or all(address not in hidden for address, _ in attempt.missing):
+def _withholding(attempt: Attempt, seen: Seen) -> Attempt:
+    parts = tuple(_withholding(part, seen) for part in attempt.parts)
+    lacking = seen(attempt) if attempt.requirement == ALL_LIVE and attempt.missing else None
+    if lacking is None:
         return replace(attempt, parts=parts)
-    seen = tuple(gap for gap in attempt.missing if gap[0] not in hidden)
     words = f"{attempt.wanted[0]} on all live entities in {attempt.where} that it concerns; some you may not see"
-    return replace(attempt, words=words, missing=seen, total=0, parts=parts)
+    return replace(attempt, words=words, missing=tuple((address, attempt.wanted[0]) for address in lacking.addresses),
+                   missing_more=lacking.more, total=0, parts=parts)

@@ -30,12 +30,22 @@ STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_R
 
 
 @dataclass(frozen=True, slots=True)
+class Unnamed:
+    """So many further gaps of one rule over all live entities."""
+
+    privilege: Privilege
+    kind: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One node of the requirement tree as it was tried.
 
     requirement: has, at or below, all live, always, all, any or given. wanted: privileges of which one is enough. where: the
     address looked at. grants: what met it. missing: what would meet it, one choice among equals. words: the wish in a line.
-    total: of `all live`, the number of live entities looked at.
+    total: of `all live`, the number of live entities looked at; kind: the only one that it looks at, None for every kind;
+    missing_more: how many that lack it are counted and not named.
     """
 
     requirement: str
@@ -47,6 +57,8 @@ class Attempt:
     missing: tuple[Gap, ...] = ()
     parts: tuple["Attempt", ...] = ()
     total: int = 0
+    kind: str | None = None
+    missing_more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,7 @@ class Decision:
 
     reason: why there was nothing to weigh (an unknown subject, kind or operation, or no rule); empty otherwise.
     missing: the smallest set of grants that would turn a denial into a permit; None on a permit and where none would.
+    missing_more: how many further ones of that set are counted and not named.
     state: of the target, where it is told and is not live: planned, deleted or not registered.
     """
 
@@ -65,6 +78,7 @@ class Decision:
     attempts: tuple[Attempt, ...] = ()
     source: Source | None = None
     missing: tuple[Gap, ...] | None = None
+    missing_more: int = 0
     state: str = ""
 
     @property
@@ -79,10 +93,12 @@ def decision(question: Question, facts: Facts) -> Decision:
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
     tree = attempt(policy.requires, question, facts)
-    return Decision(
-        question, tree.met, _sentence(question, tree), attempts=tree.parts if tree.requirement == "any" else (tree,),
-        source=policy.source, missing=None if tree.met else smallest_gap(policy.requires, question, facts),
-    )
+    answer = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
+                      attempts=tree.parts if tree.requirement == "any" else (tree,))
+    if tree.met:
+        return answer
+    missing, more = smallest_gap_counted(policy.requires, question, facts)
+    return replace(answer, missing=missing, missing_more=more)
 
 
 def with_state(answer: Decision, state: str) -> Decision:
@@ -149,18 +165,31 @@ def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, fa
     entities = f"live {KINDS[kind].plural}" if kind else "live entities"
     words = f"{privilege} on all {lacking.total:,} {entities} in {place}" if lacking.total else (
         f"{privilege} on all {entities} in {place}, of which there are none")
-    return Attempt("all live", lacking.is_empty, words, (privilege,), place, total=lacking.total,
-                   missing=tuple((address, privilege) for address in lacking.addresses))
+    return Attempt("all live", lacking.is_empty, words, (privilege,), place, total=lacking.total, kind=kind,
+                   missing=tuple((address, privilege) for address in lacking.addresses), missing_more=lacking.more)
 
 
 def smallest_gap(expression: Expression, question: Question, facts: Facts) -> tuple[Gap, ...] | None:
     """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
-    choices = [tuple(sorted(choice, key=_gap_order)) for choice in every_gap(expression, question, facts)]
-    return min(choices, key=lambda choice: (len(choice), [_gap_order(gap) for gap in choice]), default=None)
+    return smallest_gap_counted(expression, question, facts)[0]
 
 
-def every_gap(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap]]:
-    """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met."""
+def smallest_gap_counted(expression: Expression, question: Question, facts: Facts) -> tuple[tuple[Gap, ...] | None, int]:
+    """The same as far as the facts name what lacks, and how many grants more the set has."""
+    choices = []
+    for choice in every_gap(expression, question, facts):
+        more = sum(gap.count for gap in choice if isinstance(gap, Unnamed))
+        choices.append((tuple(sorted((gap for gap in choice if not isinstance(gap, Unnamed)), key=_gap_order)), more))
+    return min(choices, key=lambda choice: (len(choice[0]) + choice[1], [_gap_order(gap) for gap in choice[0]]),
+               default=(None, 0))
+
+
+def every_gap(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap | Unnamed]]:
+    """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met.
+
+    What the facts count and do not name is there as one `Unnamed`; no rule looks at all live entities twice
+    (tests/test_catalogue.py), so nothing of it is counted twice.
+    """
     match expression:
         case Has(privileges, scope):
             place = question.at(scope)
@@ -176,7 +205,8 @@ def every_gap(expression: Expression, question: Question, facts: Facts) -> list[
             return [frozenset([(question.target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
             lacking = facts.lacking(question.target, privilege, kind)
-            return [frozenset((address, privilege) for address in lacking.addresses)]
+            unnamed = [Unnamed(privilege, kind, lacking.more)] if lacking.more else []
+            return [frozenset([*((address, privilege) for address in lacking.addresses), *unnamed])]
         case AllOf(parts):
             combined = product(*(every_gap(part, question, facts) for part in parts))
             return _minimal(frozenset().union(*choice) for choice in combined)
@@ -250,7 +280,7 @@ def _unmet(tree: Attempt) -> str:
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            (address, privilege), others = tree.missing[0], len(tree.missing) - 1
+            (address, privilege), others = tree.missing[0], len(tree.missing) - 1 + tree.missing_more
             if not others:
                 return f"{privilege} on {address}"
             return (f"{privilege} on {others + 1:,} of the {tree.total:,} live entities in {tree.where} "

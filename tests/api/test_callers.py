@@ -124,6 +124,17 @@ def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(account,
     assert Api(client, {"Authorization": f"Bearer {secret}"}).evaluate(request()).json() == {"decision": True}
 
 
+def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_and_a_token_works_on(account, api):
+    account("alice")
+    session = by_session("alice")
+    User.objects.filter(username="alice").update(must_change_password=True)
+    for refused in (session.evaluate(request()), session.search("resource", RESOURCE_SEARCH)):
+        assert refused.status_code == 403 and "choose your own at http://127.0.0.1:8000/password first" in refused.json()
+    assert api.evaluate(request()).json() == {"decision": True}
+    User.objects.filter(username="alice").update(must_change_password=False)
+    assert session.evaluate(request()).json() == {"decision": True}
+
+
 def test_a_superuser_is_nobody_in_a_decision(api):
     User.objects.filter(username="bob").update(is_superuser=True, is_staff=True)
     assert api.evaluate(request("bob", "write")).json() == {"decision": False}

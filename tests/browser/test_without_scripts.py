@@ -1,8 +1,12 @@
 """What the pages do where no script runs, with the keyboard, and at phone width."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
+from entities.services import entities_ensure
+from tests.authors import at
 from tests.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -12,6 +16,7 @@ PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delet
          "/register?parent=namespace:sales", "/analyses/", "/password", "/plans/", "/forecast/namespace:sales?deleter=dee",
          "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ", "/people/", "/people/user:dee?in=namespace:sales",
          "/people/group:operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/people/add", "/my-access",
+         "/people/leaving/group:operators", "/ask",
          "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
          "/entities/namespace:sales?subject=user:dee", "/plans/many?within=namespace:sales",
          "/plans/many?address=dataset:sales.orders", "/plans/import"]
@@ -84,6 +89,39 @@ def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts
     expect(page.get_by_role("heading", level=1)).to_have_text("Grant 1 from pasted text")
 
 
+@pytest.mark.parametrize("scripts", [False, True])
+def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of):
+    house()
+    entities_ensure(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    page = page_of("ada", scripts=scripts)
+    page.goto("/entities/namespace:sales?subject=user:dee")
+    children = page.locator("#children")
+    children.get_by_label("Choose dataset:sales.orders").check()
+    children.get_by_label("Choose dataset:sales.customers").check()
+    children.get_by_role("button", name="Next").click()
+    expect(children).to_contain_text("2 of them chosen elsewhere in the list")
+    children.get_by_label("Choose stream:sales.s030").check()
+    children.get_by_role("button", name="Previous").click()
+    expect(children.get_by_label("Choose dataset:sales.orders")).to_be_checked()
+    expect(children).to_contain_text("1 of them chosen elsewhere in the list")
+    children.get_by_label("Choose dataset:sales.orders").uncheck()
+    children.get_by_label("State").select_option("live")
+    if not scripts:
+        children.get_by_role("button", name="Filter").click()
+    expect(children.get_by_label("Choose dataset:sales.customers")).to_be_checked()
+    expect(children.get_by_label("Choose dataset:sales.orders")).not_to_be_checked()
+    if scripts:
+        children.get_by_role("link", name="artifacts").click()
+        expect(children.locator("tbody tr")).to_have_count(1)
+        children.get_by_role("link", name="Clear").click()
+        expect(children).to_contain_text("1 of them chosen elsewhere in the list")
+    expect(page).to_have_url(re.compile("subject=user(:|%3A)dee"))
+    children.get_by_role("button", name="Plan for the chosen").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Plan for 2 chosen entities")
+    expect(page.get_by_label("dataset:sales.customers")).to_be_checked()
+    expect(page.get_by_label("stream:sales.s030")).to_be_checked()
+
+
 def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
     house()
     page = page_of("ada")
@@ -110,6 +148,23 @@ def test_back_returns_to_what_was_shown_before(page_of):
     page.go_back()
     expect(page.locator("#children tbody tr")).to_have_count(6)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
+
+
+def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/dataset:sales.orders?subject=user:dee")
+    page.get_by_label("do this").select_option("read")
+    expect(page.locator("#ask .verdict")).to_contain_text("Allowed: user:dee holds READ")
+    for _ in range(2):
+        with page.expect_response(lambda response: "operation=read" in response.url):
+            page.get_by_role("button", name="Ask").click()
+        page.wait_for_function("document.querySelector('.htmx-request') === null")
+    page.go_back()
+    expect(page.locator("#each")).to_contain_text("operations are allowed")
+    expect(page.locator("#ask .verdict")).to_have_count(0)
+    page.go_forward()
+    expect(page.locator("#ask .verdict")).to_contain_text("Allowed: user:dee holds READ")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

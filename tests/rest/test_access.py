@@ -60,6 +60,16 @@ def test_nobody_is_told_how_to_authenticate(by_session, method, path, body):
     assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
 
 
+def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_and_a_token_works_on(by_session, by_token):
+    session, token = by_session("ada"), by_token("ada")
+    User.objects.filter(username="ada").update(must_change_password=True)
+    for method, path, body in [*(("GET", path, None) for path in READS), *WRITES, DECISIONS]:
+        assert "choose your own at http://127.0.0.1:8000/password" in problem(call(session, method, path, body), 403)["detail"]
+    assert token.get("/entities").status_code == token.post("/decisions", QUESTION).status_code == 200
+    User.objects.filter(username="ada").update(must_change_password=False)
+    assert session.get("/entities").status_code == 200
+
+
 @pytest.mark.parametrize("header", ["Basic x", "Bearer", "Bearer nonsense", ""])
 def test_a_header_without_a_good_token_is_refused_even_beside_a_session(ada, header):
     ada.headers = {"Authorization": header}

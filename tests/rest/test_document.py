@@ -82,6 +82,13 @@ def test_a_strict_body_is_said_to_be_strict(document):
         assert schemas[name]["additionalProperties"] is False, name
 
 
+def test_the_beginning_of_the_api_leads_to_its_documentation(client):
+    answer = client.get("/api/v1", follow=True)
+    assert [url for url, _ in answer.redirect_chain] == ["/api/v1/", "/api/v1/docs"] and answer.status_code == 200
+    told = Client(enforce_csrf_checks=True).post("/api/v1/", {})
+    assert told.status_code == 404 and told["Content-Type"] == "application/problem+json"
+
+
 @pytest.mark.parametrize("page", ["docs", "redoc"])
 def test_the_pages_for_people_take_nothing_from_elsewhere(page):
     answer = Rest().get(f"/{page}")
@@ -113,7 +120,7 @@ def test_each_refusal_of_authzen_has_an_example_that_fits(document, client):
     for path, operation in ((path, operation) for path, _, operation in operations(document) if path.startswith("/access/")):
         told = {status: answer["content"]["application/json"]["examples"]["Refusal"]["value"]
                 for status, answer in operation["responses"].items() if status != "200"}
-        assert set(told) == {"400", "401", "403", "405", "413", "503"} and len(set(told.values())) == len(told)
+        assert set(told) == {"400", "401", "403", "405", "413", "429", "503"} and len(set(told.values())) == len(told)
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (405, told["405"])
         assert "Allow" in operation["responses"]["405"]["headers"] and answer["Allow"] == "POST"

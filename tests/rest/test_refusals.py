@@ -18,7 +18,7 @@ from tests.rest.conftest import problem
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("path", ["/", "/nothing", "/entities/", "/grants/1", "/runs/x", "/runs/1/tables", "/users/"])
+@pytest.mark.parametrize("path", ["/nothing", "/entities/", "/grants/1", "/runs/x", "/runs/1/tables", "/users/"])
 def test_a_path_that_leads_nowhere(ada, by_session, path):
     for rest in (ada, by_session()):
         problem(rest.get(path), 404)

@@ -46,6 +46,49 @@ def test_a_broken_page_address_shows_a_page_all_the_same(query, browse):
     assert browse("ada").get(f"{SALES}?{query}").status_code == 200
 
 
+def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
+    entities_ensure(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
+    page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
+    choosing, text = page.context["children"]["choosing"], page.content.decode()
+    assert choosing.chosen == {first, last} and choosing.kept == [("subject", "user:dee")]
+    shown = addresses(page)
+    assert choosing.elsewhere == [address for address in (first, last) if address not in shown] and choosing.next == shown[-1]
+    for address in choosing.elsewhere:
+        assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
+    assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
+    chosen = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
+    assert [row["text"] for row in chosen.context["chosen"]] == [first, last]
+
+
+def test_a_chosen_entity_that_no_filter_shows_stays_chosen(browse):
+    page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "nothing-is-called-so"})
+    text = page.content.decode()
+    assert "Nothing matches" in text and "1 of them chosen elsewhere in the list" in text and "Plan for the chosen" in text
+
+
+@pytest.mark.parametrize("who", ["aud", "dee"])
+def test_who_changes_nothing_chooses_nothing(who, browse):
+    page = browse(who).get(SALES, {"address": "dataset:sales.orders"})
+    assert "choosing" not in page.context["children"] and "children-form" in page.content.decode()
+    assert 'name="address"' not in page.content.decode()
+
+
+def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(browse):
+    entities_ensure(states={at("dataset:sales.idle"): "planned", at("dataset:plans.inner"): "planned"})
+    client, url = browse("ada"), "/entities/dataset:sales.idle"
+    assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
+    for name in ("aud", "dee"):
+        assert "/lifecycle/delete/" not in browse(name).get(url).content.decode()
+    # a grant waits for the one, an entity lies in the other
+    for waiting in ("dataset:sales.forecast", "namespace:plans"):
+        assert "/lifecycle/delete/" not in client.get(f"/entities/{waiting}").content.decode()
+    assert "/lifecycle/delete/" not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
+    assert "1 entity will be deleted" in client.get("/lifecycle/delete/dataset:sales.idle").content.decode()
+    assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
+    assert client.get(url).status_code == 404
+
+
 def test_the_matrix_tells_direct_from_through_a_group(browse):
     grants_change(author=SETUP, grant=[("user:grp", at("program:sales.shop.workflow.daily"), "READ")])
     rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]

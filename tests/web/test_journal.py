@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from authzconsole.web import journal
 from entities.services import entities_ensure
@@ -102,5 +103,6 @@ def test_the_journal_costs_the_same_queries_however_long_it_is(browse, django_as
     grants_change(author=SETUP, grant=[(f"user:{name}", at("dataset:sales.more"), privilege) for name in ("ned", "dee", "out")
                                        for privilege in ("READ", "WRITE", "ADMIN")])
     client.get("/journal/")
-    with django_assert_max_num_queries(5):
+    # PostgreSQL is told in a transaction of its own how to plan
+    with django_assert_max_num_queries(5 if connection.vendor == "sqlite" else 8):
         client.get("/journal/?action=grant")

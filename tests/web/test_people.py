@@ -21,7 +21,8 @@ PAGES = [
     ("/people/nonsense", 404, 404, 404, 404, 404),
     ("/people/user:", 404, 404, 404, 404, 404),
     ("/people/leaving/user:ned", 200, 200, 404, 404, 404),
-    ("/people/leaving/group:operators", 404, 404, 404, 404, 404),
+    ("/people/leaving/group:operators", 200, 200, 404, 404, 404),
+    ("/people/leaving/group:nobody", 404, 404, 404, 404, 404),
     ("/people/compare?one=dee&other=ned", 200, 200, 404, 404, 404),
     ("/people/add?type=user", 200, 403, 404, 404, 404),
     ("/people/membership?verb=remove&user=grp&group=operators", 200, 403, 404, 404, 404),
@@ -32,9 +33,10 @@ WRITES = [
     ("/people/membership", {"verb": "add", "user": "dee", "group": "operators"}, 403, 404, 404, 404),
 ]
 QUERIES = {
-    "/people/": 3, "/people/?type=group": 3, "/people/user:dee": 17, "/people/user:dee?in=namespace:sales": 17,
-    "/people/user:grp?through=operators": 16, "/people/group:operators": 10, "/people/leaving/user:ned": 8,
-    "/people/compare?one=dee&other=grp": 12, "/my-access": 15,
+    "/people/": 3, "/people/?type=group": 3, "/people/user:dee": 19, "/people/user:dee?in=namespace:sales": 19,
+    "/people/user:grp?through=operators": 18, "/people/group:operators": 16, "/people/group:operators?in=namespace:sales": 17,
+    "/people/leaving/user:ned": 12, "/people/leaving/group:operators": 12, "/people/compare?one=dee&other=grp": 13,
+    "/my-access": 17,
 }
 
 
@@ -85,6 +87,38 @@ def test_a_person_sees_what_the_law_shows_with_the_grant_that_shows_it(browse):
     assert row["because"].group == "group:operators"
     inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["sight"]["rows"]
     assert [str(row["place"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
+
+
+def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
+    client = browse("aud")
+    (row,) = client.get("/people/group:operators").context["sight"]["rows"]
+    because = row["because"]
+    assert (str(row["place"]), row["inside"], because.group) == ("namespace:sales", 2, "")
+    # one of the two grants that show it, whichever the database comes upon
+    assert because.privilege in ("EXECUTE", "READ")
+    inside = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
+    assert [str(row["place"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
+    assert [cell.how for cell in inside[1]["cells"]] == ["waiting", "none", "none", "none"]
+    deepest = client.get("/people/group:operators?in=application:sales.shop").context["sight"]["rows"]
+    assert [(str(row["place"]), row["because"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily", True)]
+
+
+def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast):
+    Group.objects.get(name="operators").user_set.add(cast["ned"])
+    client = browse("aud")
+    text = client.get("/people/group:operators").content.decode()
+    assert "What this group gives its members to see" in text
+    assert client.get("/people/group:operators?in=namespace:hr").context["sight"]["rows"] == []
+    rows = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
+    assert "dataset:sales.customers" not in {str(row["place"]) for row in rows}
+
+
+def test_an_empty_group_shows_what_it_would_show(browse):
+    Group.objects.create(name="night")
+    assert browse("aud").get("/people/group:night").context["sight"]["rows"] == []
+    grants_change(author=SETUP, grant=[("group:night", at("dataset:hr.salaries"), "READ")])
+    (row,) = browse("aud").get("/people/group:night").context["sight"]["rows"]
+    assert (str(row["place"]), row["because"].is_only) == ("namespace:hr", True)
 
 
 def test_the_only_grant_that_shows_a_namespace_is_called_the_only_one(browse):
@@ -172,11 +206,34 @@ def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
     assert "Nothing tells them apart" in client.get("/people/compare?one=dee&other=dee").content.decode()
 
 
+def test_a_comparison_that_is_cut_says_so_and_one_that_is_not_does_not(browse, monkeypatch):
+    client, url, words = browse("ada"), "/people/compare?one=ned&other=dee", "grants tell them apart"
+    for most, is_cut in ((8, False), (7, True)):
+        monkeypatch.setattr("grants.comparing.MOST_APART", most)
+        monkeypatch.setattr("authzconsole.web.compared.MOST_APART", most)
+        text = client.get(url).content.decode()
+        assert (f"More than {most} {words}" in text, words in text) == (is_cut, is_cut)
+
+
 def test_what_leaving_would_strand_is_counted_and_named(browse):
     response = browse("aud").get("/people/leaving/user:ned")
     assert (response.context["leaving"].none, response.context["leaving"].one) == (6, 0)
     assert "Make a plan" not in response.content.decode()
     assert "Nothing would be left behind" in browse("ada").get("/people/leaving/user:dee").content.decode()
+
+
+def test_what_removing_a_group_would_strand_is_counted_with_who_would_lose_it(browse):
+    grants_change(author=SETUP, grant=[("group:operators", at("dataset:hr.salaries"), "ADMIN")])
+    response = browse("ada").get("/people/leaving/group:operators")
+    assert (response.context["leaving"].none, response.context["leaving"].one, response.context["grants"]) == (1, 0, 3)
+    assert [member.name for member in response.context["members"]] == ["grp"]
+    assert "Make a plan" in response.content.decode() and "Make a plan" not in browse("aud").get(
+        "/people/leaving/group:operators").content.decode()
+
+
+def test_what_a_group_holds_is_handed_over_by_a_plan(browse):
+    response = browse("ada").post("/plans/copy", {"source": "group:operators", "target": "user:out"})
+    assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
 
 
 def test_my_access_shows_what_is_mine_and_names_nobody_else(browse):
@@ -193,7 +250,8 @@ def test_parts_are_answered_alone_and_only_where_there_are_such(browse, htmx):
         response = browse("ada").get("/people/user:dee", headers=htmx(part))
         assert response.status_code == 200 and "<html" not in response.content.decode()
     assert browse("ada").get("/people/user:dee", headers=htmx("members")).status_code == 404
-    assert browse("ada").get("/people/group:operators", headers=htmx("members")).status_code == 200
+    for part in ("sight", "members"):
+        assert browse("ada").get("/people/group:operators", headers=htmx(part)).status_code == 200
     assert browse("dee").get("/my-access", headers=htmx("history")).status_code == 404
 
 

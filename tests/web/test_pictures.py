@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authzconsole.web import pictures
-from authzconsole.web.treemap import HEIGHT, WIDTH, Item, treemap
+from authzconsole.web.treemap import LYING, UPRIGHT, Item, treemap
 from tests.reports import done_run
 
 IMPACT = {"generation": "final", "to_generation": "core"}
@@ -15,12 +15,12 @@ def item(number: int, area: int) -> Item:
     return Item(f"n{number}", area, "", "")
 
 
-@given(st.lists(st.integers(0, 1_000_000), max_size=60))
-def test_tiles_lie_in_the_picture_without_touching(areas):
-    tiles = treemap([item(number, area) for number, area in enumerate(areas)])
+@given(st.lists(st.integers(0, 1_000_000), max_size=60), st.sampled_from([LYING, UPRIGHT]))
+def test_tiles_lie_in_the_picture_without_touching(areas, size):
+    tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
     assert len(tiles) == sum(area > 0 for area in areas)
     for place, tile in enumerate(tiles):
-        assert tile.x >= 0 and tile.y >= 0 and tile.x + tile.width <= WIDTH + 1 and tile.y + tile.height <= HEIGHT + 1
+        assert tile.x >= 0 and tile.y >= 0 and tile.x + tile.width <= size[0] + 1 and tile.y + tile.height <= size[1] + 1
         for other in tiles[:place] if tile.width > 2 and tile.height > 2 else []:
             beside = tile.x + tile.width <= other.x + 0.6 or other.x + other.width <= tile.x + 0.6
             assert beside or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
@@ -80,7 +80,7 @@ def test_policy_impact_is_bars_from_a_common_zero(browse, place):
     bars = picture(client, run)["bars"]
     assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
         ("dataset read", True, False), ("stream get", False, True)]
-    assert bars[0]["lost"] == 2 * bars[1]["gained"]
+    assert bars[0]["lost"] == 2 * bars[1]["gained"] and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
     assert client.get(bars[0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
 
 

@@ -15,7 +15,7 @@ from tests.cast import SETUP
 PAGES = {
     "/": 23,
     "/entities/namespace:sales": 27,
-    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 29,
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 32,
     "/entities/dataset:sales.orders": 19,
     "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 20,
     "/search?q=sales": 5,

@@ -1,0 +1,97 @@
+"""What somebody sees of many entities: begun from the grants where they are few, along the entities where they are many.
+
+INVARIANT: either way shows exactly what `grants.listing` shows; the ways differ in what they cost.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.contrib.auth.models import Group
+from django.db.models import Count, Q, QuerySet
+
+from entities.models import Entity
+from entities.selectors import children_of, subtree_of
+from grants.holders import GrantTable, tables_of, tables_of_principal
+from grants.listing import NONE, SHOWING, rules_of, shown_by
+from grants.models import User
+from grants.policies.expressions import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
+from grants.policies.policy import Generation
+
+# to look at so many entities one by one takes milliseconds; of a million, who holds more meets the first page soon
+FEW_GRANTS = 5_000
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Conditions on entities, with the same answer. all_rows: finds all of them soonest; first_rows: the first few. inside: what
+    contains every row that is asked about and is none of them."""
+
+    all_rows: Q
+    first_rows: Q
+    inside: Entity | None = None
+    is_few: bool = True
+
+    @cached_property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many there are inside, by kind and state: at every depth, but of the instance only directly. One query, once."""
+        whole = children_of(self.inside) if self.inside.kind == "instance" else subtree_of(self.inside)
+        rows = whole.exclude(kind=self.inside.kind).filter(self.all_rows).order_by()
+        counted = rows.values_list("kind", "state").annotate(total=Count("*"))
+        return Counter({(kind, state): total for kind, state, total in counted})
+
+
+def seen_by(principal: User | Group, generation: Generation, *, inside: Entity | None = None,
+            operations: Sequence[str] = SHOWING) -> Seen:
+    """What one of the operations shows. inside: as in `Seen`. At most two queries."""
+    # by the numbers of a user's groups: its memberships would be looked up again with every row
+    tables = tables_of("user", principal.username) if isinstance(principal, User) else tables_of_principal(principal)
+    rules = rules_of(generation, operations)
+    if tables is None:
+        return Seen(NONE, NONE, inside)
+    first = shown_by(tables, rules, row_by_row=True)
+    around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
+    if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
+        few = Q(pk__in=_reached(tables, around)) & first
+        return Seen(few, few, inside)
+    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False)
+
+
+def shows_the_same(generation: Generation, one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether these operations show the same in that generation, whoever asks."""
+    return rules_of(generation, one) == rules_of(generation, other)
+
+
+def _begins(expression: Expression) -> bool:
+    """Whether there is a grant on or in all that it permits; where not, one grant may show a whole namespace."""
+    match expression:
+        case Has(_, scope):
+            return scope == Scope.SELF
+        case HasAtOrBelow():
+            return True
+        case AllOf(parts):
+            return any(map(_begins, parts))
+        case AnyOf(parts):
+            return all(map(_begins, parts))
+        case _:
+            return False
+
+
+def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
+    grants = _union([table.rows(**around).order_by().values_list("pk") for table in tables])
+    return grants[: FEW_GRANTS + 1].count() <= FEW_GRANTS
+
+
+def _reached(tables: tuple[GrantTable, ...], around: dict) -> QuerySet:
+    """The keys of the entities that the grants are on, and of what contains these."""
+    keys = [table.rows(**around, **{f"{column}__isnull": False}).order_by().values_list(f"{column}_id")
+            for table in tables for column in ("content_object", "namespace", "application")]
+    if not around:
+        # any grant reaches the instance
+        keys.append(Entity.objects.filter(kind="instance").order_by().values_list("pk"))
+    return _union(keys)
+
+
+def _union(rows: list[QuerySet]) -> QuerySet:
+    return rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0]

@@ -1,0 +1,77 @@
+"""The walk for which the console is made: a namespace cannot be deleted, why, the plan that closes the gap, and its undoing.
+
+In a module of its own: a worker keeps the numbers of the permissions, which the next test numbers anew.
+"""
+
+import io
+import re
+
+import pytest
+from django.core.management import call_command
+from playwright.sync_api import expect
+
+from authzconsole.management.commands.bootstrap import DEMO_TENANT
+from grants.models import Role, User
+from tests.cast import PASSWORD
+
+pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
+              pytest.mark.django_db(transaction=True)]
+
+REPORT_PATIENCE_MILLISECONDS = 240_000
+NOW = "Whether sofia.lindqvist can delete namespace:logistics now"
+
+
+def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, worker_console):
+    """From the overview, by what its pages offer alone: nothing is typed but a reason."""
+    call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
+    User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
+    page = page_of("ada")
+    report = page.locator("#readiness")
+    page.get_by_role("button", name="Check every namespace").click()
+    finished(page)
+    overview(page)
+    tile(page, "logistics").click()
+    expect(report).to_contain_text("Nobody can delete it.")
+    report.get_by_role("link", name="sofia.lindqvist comes closest and lacks 3 of 54").click()
+    expect(report.locator(".verdict.denied")).to_contain_text("asks for ADMIN on 54 entities, and 51 are held")
+    for blocked in ("train_demand", "optimise_tours", "travel_times"):
+        expect(report).to_contain_text(blocked)
+    report.get_by_role("link", name="What would go, and how to close the gap").click()
+    expect(page.locator(".verdict.denied")).to_contain_text("Nothing goes")
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.locator("#items tbody tr")).to_have_count(3)
+    decided(page, "she takes over logistics", "is applied: 3 granted.")
+    page.get_by_role("link", name=NOW).click()
+    expect(report.locator(".verdict.allowed")).to_contain_text("sofia.lindqvist can delete it")
+    overview(page)
+    page.get_by_role("button", name="Check every namespace").click()
+    finished(page)
+    overview(page)
+    expect(tile(page, "logistics").locator(".tile.good")).to_be_visible()
+    tile(page, "logistics").click()
+    expect(report.locator(".outcome.good")).to_have_text("1 person can delete it.")
+    page.get_by_role("navigation", name="Rooms").get_by_role("link", name="Plans").click()
+    page.get_by_role("link", name="Let user:sofia.lindqvist delete namespace:logistics").click()
+    page.get_by_role("button", name="Undo with a plan").click()
+    decided(page, "the handover is off", "is applied: 3 revoked.")
+    page.get_by_role("link", name=NOW).click()
+    expect(report.locator(".verdict.denied")).to_contain_text("51 are held")
+
+
+def overview(page):
+    page.get_by_role("navigation", name="Rooms").get_by_role("link", name="Overview").click()
+
+
+def tile(page, namespace):
+    return page.get_by_role("link", name=re.compile(f"^namespace:{namespace}:"))
+
+
+def finished(page):
+    expect(page.locator(".run-bar")).to_contain_text(re.compile("done|failed"), timeout=REPORT_PATIENCE_MILLISECONDS)
+    expect(page.locator("#rows")).to_be_visible()
+
+
+def decided(page, reason, says):
+    page.get_by_label("Reason, for the journal").fill(reason)
+    page.get_by_role("button", name="Apply plan").click()
+    expect(page.locator("#notices")).to_contain_text(says)

@@ -1,0 +1,87 @@
+"""What somebody sees is the same by whichever way it is found: from the grants, along the entities, or counted."""
+
+from collections import Counter
+
+import pytest
+
+from authzconsole.web.finding import found_by
+from entities.models import Entity
+from entities.selectors import search
+from grants.listing import may_see, shown_to, visible_to
+from grants.models import User
+from grants.policies.catalogue import GENERATIONS
+from grants.seen import seen_by
+from tests.random_tenants import random_tenant, store
+
+pytestmark = pytest.mark.django_db
+# where everybody holds little, and where nobody does
+WAYS = [5_000, -1]
+
+
+@pytest.fixture(params=range(3))
+def tenant(request):
+    made = random_tenant(request.param)
+    store(made)
+    return made
+
+
+def inside(container: Entity | None):
+    if container is None:
+        return Entity.objects.all()
+    within = {"instance": {}, "namespace": {"namespace": container}, "application": {"application": container}}[container.kind]
+    return Entity.objects.filter(**within).exclude(pk=container.pk)
+
+
+@pytest.mark.parametrize("few", WAYS)
+def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
+    monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    containers = [None, *Entity.objects.filter(kind__in=["instance", "namespace", "application"])]
+    for user in User.objects.all():
+        for generation in GENERATIONS.values():
+            for operations in (("list",), ("list", "get")):
+                shown = set.union(*(set(Entity.objects.filter(shown_to(user, generation, name))) for name in operations))
+                for container in containers:
+                    rows, seen = inside(container), seen_by(user, generation, inside=container, operations=operations)
+                    assert set(rows.filter(seen.all_rows)) == set(rows.filter(seen.first_rows)) == shown & set(rows)
+
+
+@pytest.mark.parametrize("few", WAYS)
+def test_what_is_seen_in_a_container_is_counted_by_kind_and_state(tenant, few, monkeypatch):
+    monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    for user in User.objects.all():
+        for generation in GENERATIONS.values():
+            for container in Entity.objects.filter(kind__in=["namespace", "application"]):
+                rows = inside(container).filter(visible_to(user, generation))
+                assert seen_by(user, generation, inside=container).counts == Counter(rows.values_list("kind", "state"))
+
+
+def test_of_chosen_kinds_the_same_is_seen(tenant):
+    for user in User.objects.all():
+        for generation in GENERATIONS.values():
+            seen = set(Entity.objects.filter(visible_to(user, generation)))
+            for kind in ("namespace", "program", "securekey"):
+                shown = visible_to(user, generation, kinds=[kind], row_by_row=True)
+                assert set(Entity.objects.filter(shown)) == {entity for entity in seen if entity.kind == kind}
+            assert {entity for entity in Entity.objects.all() if may_see(user, entity, generation)} == seen
+
+
+@pytest.mark.parametrize("few", WAYS)
+@pytest.mark.parametrize("matches", [1_000, 0])
+def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, matches, settings, monkeypatch):
+    monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("authzconsole.web.finding.FEW_MATCHES", matches)
+    for generation in GENERATIONS.values():
+        settings.DEFAULT_GENERATION = generation.name
+        for user in User.objects.all():
+            for text in ("ns", "DATASET1", "0.s", "dataset:ns0", "nothing"):
+                seen = visible_to(user, generation)
+                assert list(found_by(user, text)) == list(search(text).filter(seen)), (user, text)
+
+
+def test_it_takes_two_queries_and_one_to_count(tenant, django_assert_max_num_queries):
+    user, generation = User.objects.first(), GENERATIONS["final"]
+    namespace = Entity.objects.filter(kind="namespace").first()
+    with django_assert_max_num_queries(2):
+        seen = seen_by(user, generation, inside=namespace)
+    with django_assert_max_num_queries(1):
+        assert seen.counts == seen.counts
