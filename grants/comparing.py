@@ -40,9 +40,9 @@ def entities_told_apart(one: User, other: User, *, only_one: list[Group], only_o
         *_not_held(one, only_one, other, [*only_other, *both]),
         *_not_held(other, only_other, one, [*only_one, *both]),
     ]
-    ids = apart[0].union(*apart[1:], all=True)
-    are_more = bool(ids[MOST_APART : MOST_APART + 1])
-    return ToldApart(sorted_by_address(Entity.objects.filter(pk__in=ids[:MOST_APART])), are_more)
+    # looked up once: to count them, to show a page of them and to see whether there are more
+    ids = list(apart[0].union(*apart[1:], all=True)[: MOST_APART + 1])
+    return ToldApart(sorted_by_address(Entity.objects.filter(pk__in=set(ids[:MOST_APART]))), len(ids) > MOST_APART)
 
 
 def _not_held(user: User, groups: list[Group], other: User, others_groups: list[Group]) -> list[QuerySet]:

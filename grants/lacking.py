@@ -23,7 +23,7 @@ from grants.policies.explain import Attempt
 from grants.policies.question import Question
 from grants.seen import Seen
 
-# a key in a container is the container's, a dot, and more
+# a key in a container is the container's, a dot, and more; keys sort by bytes (entities.migrations.0002_byte_order)
 _DOT, _AFTER_DOT = ".", "/"
 
 
@@ -120,28 +120,19 @@ class _Wanted:
 
     def first(self, counts: Counter, most: int, seen: Q = ALL) -> list[Address]:
         """Of those on which it is lacked, the first by address. counts: of each kind, how many. One query, or none where
-        there are none; two in a database that has keys of other containers among those of this one."""
-        lacked = Entity.objects.filter(seen, *self.is_lacked, state=State.LIVE)
+        there are none."""
         # of all conditions only the range of keys leads to an index, in which these have their order
-        between = Q(key__gt=f"{self.entity.key}{_DOT}", key__lt=f"{self.entity.key}{_AFTER_DOT}")
-        found = self._first_of(lacked.filter(between), counts, most)
-        # a collation may sort a key of another namespace between them, or one of this elsewhere
-        if len(found) < min(most, counts.total()):
-            found = self._first_of(lacked.filter(**{self.entity.kind: self.entity}), counts, most)
-        return found
-
-    def _first_of(self, lacked: QuerySet[Entity], counts: Counter, most: int) -> list[Address]:
+        lacked = Entity.objects.filter(seen, *self.is_lacked, state=State.LIVE)
         parts, expected = [], 0
         for kind in sorted(counts, key=KIND_ORDER.__getitem__):
             if expected < most:
-                parts.append(lacked.filter(kind=kind).order_by("key")[:most])
+                inside = lacked.filter(kind=kind, key__gt=f"{self.entity.key}{_DOT}", key__lt=f"{self.entity.key}{_AFTER_DOT}")
+                parts.append(inside.order_by("key")[:most])
             expected += counts[kind]
         if not parts:
             return []
-        columns = "kind", "key", f"{self.entity.kind}_id"
-        rows = [Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list(*columns) for part in parts]
-        found = [Address(kind, key) for kind, key, inside in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])
-                 if inside == self.entity.pk]
+        rows = [Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key") for part in parts]
+        found = [Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])]
         return sorted(found, key=lambda address: (KIND_ORDER[address.kind], address.key))[:most]
 
 

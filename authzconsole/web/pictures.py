@@ -4,6 +4,7 @@ Each mark leads to its rows; the same numbers stand in the tables below.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil, sqrt
 
 from django.urls import reverse
@@ -12,7 +13,7 @@ from django.utils.http import urlencode
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.results import ResultFilter, result_page
-from analytics.storage import StorageError
+from analytics.storage import StorageError, storage_path
 from authzconsole.web.overview import largest_namespaces, readiness_words
 from authzconsole.web.treemap import Item, treemap
 from entities.vocabulary import KINDS
@@ -20,6 +21,8 @@ from entities.vocabulary import KINDS
 MOST_CELLS_READ = 1_000
 MOST_PEOPLE, MOST_NAMESPACES = 30, 16
 MOST_BARS = 20
+# of all reports, kept by a process
+MOST_PICTURES = 32
 STEPS = 5
 
 _NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
@@ -29,12 +32,19 @@ _BAR_SIDE = 38
 
 def report_picture(run: AnalysisRun) -> dict | None:
     """template: which one draws it. None where the analysis has no picture, its report is empty or cannot be read."""
-    drawn = PICTURES.get(run.analysis)
+    if run.analysis not in PICTURES:
+        return None
     try:
-        return drawn(run) if drawn else None
+        return _drawn(run, storage_path(run.result_folder), run.results_removed_at)
     except (AnalysisError, StorageError):
         # the tables of the same page say why
         return None
+
+
+@lru_cache(maxsize=MOST_PICTURES)
+def _drawn(run: AnalysisRun, *written: object) -> dict | None:
+    """What was written is never written again, so its picture stays as it is. written: tells this writing from any other."""
+    return PICTURES[run.analysis](run)
 
 
 def _readiness(run: AnalysisRun) -> dict | None:

@@ -1,10 +1,12 @@
 """Reports drawn by the server: in proportion, bounded, each mark leading to its rows."""
 
 import pytest
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
 from authzconsole.web import pictures
+from authzconsole.web.overview import largest_namespaces
 from authzconsole.web.treemap import LYING, UPRIGHT, Item, treemap
 from tests.reports import done_run
 
@@ -92,3 +94,12 @@ def test_policy_impact_is_bars_from_a_common_zero(browse, place):
 ])
 def test_a_report_without_anything_to_draw_or_out_of_reach_has_no_picture(analysis, tables, options, browse, place):
     assert picture(browse("aud"), done_run(place, tables, analysis=analysis, options=options)) is None
+
+
+def test_a_picture_is_drawn_once_and_goes_with_its_report(browse, place, monkeypatch):
+    run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
+    client, looks = browse("aud"), []
+    monkeypatch.setattr(pictures, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))
+    assert picture(client, run) == picture(client, run) and len(looks) == 1
+    type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
+    assert client.get(f"/analyses/{run.pk}/").context.get("picture") is None
