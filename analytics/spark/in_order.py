@@ -53,7 +53,7 @@ def files_write(made: InOrder, uri: str) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     # one row for each file, of which a partition has one
-    written = made.told.mapInArrow(_written(made.rows, str(folder)), FILES).collect()
+    written = made.told.mapInArrow(_written(made.rows, str(folder), made.table.key[0]), FILES).collect()
     for file in written:
         (folder / file.name).rename(folder / f"part-{file.part:05}.parquet")
     # of attempts that came to nothing
@@ -63,8 +63,9 @@ def files_write(made: InOrder, uri: str) -> None:
         pq.write_table(arrow_schema(made.table).empty_table(), folder / "part-00000.parquet")
 
 
-def _written(rows: BatchFunction, folder: str) -> BatchFunction:
-    """Batches -> FILES: nothing where there are no rows."""
+def _written(rows: BatchFunction, folder: str, sorted_by: str) -> BatchFunction:
+    """Batches -> FILES: nothing where there are no rows. sorted_by: the column that comes in order, of which alone it helps a
+    reader to know the least and the last of each row group; to find them in others takes as long as to write them."""
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get()
         # nobody reads a hidden file, and no other attempt has this name
@@ -72,7 +73,7 @@ def _written(rows: BatchFunction, folder: str) -> BatchFunction:
         path = os.path.join(folder, name)
         for batch in rows(batches):
             try:
-                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False)
+                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False, write_statistics=[sorted_by])
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             except OSError as error:
                 # what the system says of a file that is open does not name it
