@@ -84,17 +84,17 @@ def test_a_page_reads_no_more_lines_than_it_shows_and_few_beside(filters):
 
 
 @pytest.mark.usefixtures("a_million_lines")
-@pytest.mark.parametrize("url", ["/journal/", "/api/v1/journal"])
-def test_no_plan_is_kept_for_all_values(url, client):
+@pytest.mark.parametrize(("url", "is_prepared"), [("/journal/", False), ("/api/v1/journal", True)])
+def test_no_plan_is_kept_for_all_values(url, is_prepared, client):
     """A plan for `grant`, of which there are many, would look for `recreate` through all lines."""
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR))
     for _ in range(12):
         assert client.get(url, {"action": "grant", "actor": "admin1"}).status_code == 200
     with connection.cursor() as cursor:
-        cursor.execute("SELECT sum(custom_plans), sum(generic_plans) FROM pg_prepared_statements "
+        cursor.execute("SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements "
                        "WHERE statement LIKE '%%grants_journalline%%action%%revision%%DESC%%'")
         custom, generic = cursor.fetchone()
-    assert custom >= 5 and generic == 0
+    assert (custom >= 5) == is_prepared and generic == 0
 
 
 @pytest.mark.usefixtures("a_million_lines")

@@ -24,7 +24,7 @@ from authzconsole.web.rendering import render_page, target_part
 from entities.address import AddressError, parse_address
 from grants.journal import LINES_AT_ONCE, current_revision, first_break
 from grants.models import JournalLine
-from grants.selectors import journal_lines, planned_for_its_values
+from grants.selectors import journal_lines
 
 LINES_A_PAGE = 50
 TEXTS = ("principal", "actor", "entity", "action")
@@ -54,8 +54,7 @@ class Asked:
 @overseers_only
 def journal(request: HttpRequest) -> HttpResponse:
     asked = _asked(request)
-    with planned_for_its_values():
-        page = _page(request, asked.rows)
+    page = _page(request, asked.rows)
     context = {
         "asked": asked, "given": asked.given, "page": page, "rows": [journal_line_shown(line) for line in page.rows],
         "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(asked),

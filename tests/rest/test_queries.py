@@ -1,6 +1,7 @@
 """A fixed number of queries for each endpoint, however much there is to look at."""
 
 import pytest
+from django.db import connection
 
 from entities.address import Address
 from entities.services import entities_ensure
@@ -12,6 +13,8 @@ from tests.cast import SETUP
 pytestmark = pytest.mark.django_db
 
 TOKEN, OWNER, ROWS, GENERATION, REVISION, PARENT, QUESTION, STATES = [1] * 8
+# on PostgreSQL the journal is planned for its values: a setting, in a transaction of its own
+PLANNED = 3 if connection.vendor == "postgresql" else 0
 CALLER = TOKEN + OWNER
 READS = [
     ("/entities", {}, ROWS), ("/entities", {"parent": "namespace:sales"}, PARENT + ROWS), ("/entities", {"q": "d1"}, ROWS),
@@ -24,7 +27,8 @@ READS = [
     ("/policies", {}, GENERATION), ("/policies/final", {}, GENERATION), ("/policies/active", {}, GENERATION),
     ("/analyses", {}, 0),
     ("/plans", {}, ROWS), ("/forecasts/deletion", {"namespace": "namespace:sales", "user": "ned", "generation": "final"}, 13),
-    ("/runs", {}, ROWS), ("/schedules", {}, ROWS), ("/schedules/visibility", {}, ROWS), ("/journal", {"limit": 1_000}, ROWS),
+    ("/runs", {}, ROWS), ("/schedules", {}, ROWS), ("/schedules/visibility", {}, ROWS),
+    ("/journal", {"limit": 1_000}, ROWS + PLANNED),
 ]
 
 
