@@ -36,9 +36,9 @@ def changes_packed(law: Law, order: tuple[int, ...], parts: int, *, families: in
     """
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting, count, users_in_all, place_of_rule = [], 0, 0, np.asarray(order, np.int64)
-        for part, unit, everybody, users, (run, rule, gained, lost) in counts(batches, law, is_by_family=bool(families)):
+        for part, unit, everybody, users, (runs, rules, at, gained, lost) in counts(batches, law, is_by_family=bool(families)):
             users_in_all = len(part.user_ids)
-            key = place_of_rule[rule] * max(1, families) + (unit.run_rank[run] if families else 0)
+            key = (place_of_rule[rules] * max(1, families) + (unit.run_rank[runs] if families else 0))[at]
             lost = np.zeros(len(users), np.int8) if lost is None else lost
             waiting.append((everybody, users if everybody else part.user_places[users], key, gained, lost))
             count += len(users)
@@ -193,10 +193,10 @@ def holders_packed(law: Law, marking: frozenset[int]) -> BatchFunction:
     """Rows of a part -> PACKED_HOLDERS. marking: rules by which nothing is held; who gains only by them holds 0."""
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting, count = [], 0
-        for part, unit, everybody, users, (run, rule, gained, _) in counts(batches, law, is_by_family=True):
+        for part, unit, everybody, users, (runs, rules, at, gained, _) in counts(batches, law, is_by_family=True):
             if not everybody:
-                held = np.where(np.isin(rule, list(marking)), 0, gained)
-                waiting.append((unit.run_rank[run], part.user_places[users], held))
+                held = np.where(np.isin(rules, list(marking))[at], 0, gained)
+                waiting.append((unit.run_rank[runs][at], part.user_places[users], held))
                 count += len(users)
             if count > _FLUSHED_ROWS:
                 yield from _by_rank(waiting)

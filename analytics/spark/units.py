@@ -33,6 +33,8 @@ EVERYBODY = -1
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 ALL_BITS, NO_BITS = np.uint64(2**64 - 1), np.uint64(0)
+# numbers are looked up in a table that has no more places than so many for each
+_SPARSE = 64
 _NONE = np.empty(0, np.int64)
 _NOBODY = np.iinfo(np.int64).min
 
@@ -203,6 +205,8 @@ def _packed(counts: np.ndarray) -> np.ndarray:
 
 def _sliced(number: np.ndarray, count: int) -> list[np.ndarray]:
     """The rows of each number from 0 on."""
+    # numbers of few bits are sorted by their digits
+    number = np.where(number == NOTHING, count, number).astype(np.min_scalar_type(count))
     order = np.argsort(number, kind="stable")
     bounds = np.searchsorted(number[order], np.arange(count + 1))
     return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
@@ -351,8 +355,17 @@ def _found(sorted_numbers: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray,
     """(the places of those that are among them, which these are)."""
     if not len(sorted_numbers):
         return _NONE, np.zeros(len(numbers), bool)
-    at = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
-    is_there = sorted_numbers[at] == numbers
+    first, last = int(sorted_numbers[0]), int(sorted_numbers[-1])
+    if last - first < _SPARSE * len(sorted_numbers):
+        # numbers that lie close are looked up in a table, which takes a fraction of a search
+        place_of = np.full(last - first + 1, NOTHING)
+        place_of[sorted_numbers - first] = np.arange(len(sorted_numbers))
+        is_there = (numbers >= first) & (numbers <= last)
+        at = place_of[np.where(is_there, numbers - first, 0)]
+        is_there &= at != NOTHING
+    else:
+        at = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
+        is_there = sorted_numbers[at] == numbers
     return at[is_there], is_there
 
 

@@ -135,10 +135,10 @@ def _opened(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Unit, dic
 def changes_counted(law: Law) -> BatchFunction:
     """Rows of a part -> COUNTS, where anything changes."""
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part, unit, everybody, users, (run, rule, gained, lost) in counts(batches, law, is_by_family=True):
+        for part, unit, everybody, users, (runs, rules, at, gained, lost) in counts(batches, law, is_by_family=True):
             yield pa.record_batch({
                 "is_everybody": np.full(len(users), everybody), "user_id": part.user_ids[users] if not everybody else users,
-                "family": unit.run_family[run], "rule": rule.astype(np.int32), "gained": gained.astype(np.int64),
+                "family": unit.run_family[runs][at], "rule": rules.astype(np.int32)[at], "gained": gained.astype(np.int64),
                 "lost": _or_none(lost, users).astype(np.int64)})
 
     return counted
@@ -149,7 +149,8 @@ def _or_none(lost: np.ndarray | None, users: np.ndarray) -> np.ndarray:
 
 
 def counts(batches: Iterator[pa.RecordBatch], law: Law, *, is_by_family: bool):
-    """(part, unit, is_everybody, users, (run, rule, gained, lost)) of what changes; users: their indexes, the changes by row.
+    """(part, unit, is_everybody, users, (runs, rules, at, gained, lost)) of what changes: by row a user's index, at which of the
+    runs and their rules it is, and the counts.
 
     is_by_family: by run of the unit; otherwise over all families, each told as one of the runs. lost: None where nothing is.
     """
@@ -168,21 +169,24 @@ def counts(batches: Iterator[pa.RecordBatch], law: Law, *, is_by_family: bool):
                 counted = [None if found is None else found - of_nobody
                            for found, of_nobody in zip(counted, basis[known], strict=True)]
             gained, lost = counted
-            user, place = np.nonzero(gained if lost is None else (gained != 0) | (lost != 0))
+            # in one dimension it is found in half the time
+            where = np.flatnonzero(gained if lost is None else (gained != 0) | (lost != 0))
             for rules in change.rules[:, places]:
-                yield from _told_of(part, unit, change, (user, place), (runs[places], rules), gained, lost)
+                yield from _told_of(part, unit, change, where, (runs[places], rules), gained, lost)
 
 
-def _told_of(part: Part, unit: Unit, change: Judged, where: tuple, told: tuple, gained: np.ndarray, lost: np.ndarray | None):
+def _told_of(part: Part, unit: Unit, change: Judged, where: np.ndarray, told: tuple, gained: np.ndarray, lost: np.ndarray | None):
     """As counts, of one rule of each run."""
-    (user, place), (runs, rules) = where, told
+    runs, rules = told
+    user = where // len(runs)
+    at = where - user * len(runs)
     if (rules == NOTHING).any():
-        is_told = rules[place] != NOTHING
-        user, place = user[is_told], place[is_told]
+        is_told = rules[at] != NOTHING
+        user, at, where = user[is_told], at[is_told], where[is_told]
     if len(user):
         users = user if change.users is None else change.users[user]
         yield part, unit, change.users is None, users, (
-            runs[place], rules[place], gained[user, place], None if lost is None else lost[user, place])
+            runs, rules, at, gained.reshape(-1)[where], None if lost is None else lost.reshape(-1)[where])
 
 
 def _ones(bits: np.ndarray, begins: np.ndarray) -> np.ndarray:
