@@ -5,7 +5,7 @@ it, where it counts for everything inside. It is never multiplied by the entitie
 """
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -41,7 +41,7 @@ PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 OUTSIDE = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
     """A plan over the live entities of its kinds.
 
@@ -55,12 +55,12 @@ class Asked:
     is_together: bool = False
     namespaces: DataFrame | None = None
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         # containers first, so that what counts for them is a short stretch of a unit; and kinds of the same rules side by side
         return tuple(sorted(self.plan.kinds, key=lambda kind: (kind not in CONTAINERS, repr(self._rules_of(kind)))))
 
-    @property
+    @cached_property
     def kind_numbers(self) -> dict[str, int]:
         numbers: dict = {}
         return {kind: numbers.setdefault(self._rules_of(kind) if self.is_together else kind, len(numbers)) for kind in self.kinds}
@@ -68,7 +68,7 @@ class Asked:
     def _rules_of(self, kind: str) -> tuple:
         return tuple((rule.operation, rule.before, rule.after) for rule in self.plan.rules if rule.kind == kind)
 
-    @property
+    @cached_property
     def law(self) -> Law:
         numbers, known = self.kind_numbers, set()
         rules = []
