@@ -46,7 +46,7 @@ class Asked:
     """A plan over the live entities of its kinds.
 
     container: whose contents are a family. is_together: kinds of the same rules are counted as one, each under a rule of any.
-    namespaces: of which entities alone it is asked, as `live_namespaces`; None for the whole tenant.
+    namespaces: of which entities alone it is asked, as `namespaces_named`; None for the whole tenant.
     """
 
     tables: Tables

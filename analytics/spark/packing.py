@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from analytics.spark.verdicts import BatchFunction, Law, counts
+from analytics.spark.verdicts import BatchFunction, Law, counts, split
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -24,8 +24,7 @@ PACKED_HOLDERS = "rank long, place binary, held binary"
 _FLUSHED_ROWS = 2_000_000
 # a batch of a table
 TABLE_ROWS = 1 << 20
-# a table's column by its name, with what it shows: one of SHOWN, or text by rule
-SHOWN = ("user", "namespace", "gained", "lost")
+# a table's column by its name, with what it shows: `user`, `namespace`, `gained`, `lost`, or text by rule
 Columns = tuple[tuple[str, str | tuple[str, ...]], ...]
 
 
@@ -122,7 +121,7 @@ def _shown(sums: tuple[np.ndarray, ...], names: dict[str, tuple], columns: Colum
            families: int) -> Iterator[pa.RecordBatch]:
     for first in range(0, len(sums[0]), TABLE_ROWS):
         place, run, gained, lost = (column[first : first + TABLE_ROWS] for column in sums)
-        rule, rank = _split(run, families)
+        rule, rank = split(run, families)
         shown = {"user": place, "namespace": rank, "gained": gained, "lost": lost}
         yield pa.record_batch({
             name: _texts(rules[rule], pa.array(what), np.arange(len(what))) if isinstance(what, tuple)
@@ -159,7 +158,7 @@ def _sums(rows: list[dict], part: int, parts: int, runs: int) -> tuple[np.ndarra
     place, run, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
     key, gained, lost = _added(place * runs + run, gained, lost)
     differs = (gained != 0) | (lost != 0)
-    place, run = _split(key[differs], runs)
+    place, run = split(key[differs], runs)
     return place + first, run, gained[differs], lost[differs]
 
 
@@ -177,12 +176,6 @@ def _added(key: np.ndarray, *columns: np.ndarray) -> list[np.ndarray]:
     begins = np.nonzero(np.diff(key, prepend=key[:1] - 1))[0]
     sums = iter([np.add.reduceat(column, begins) for column in counting])
     return [key[begins], *(next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in columns)]
-
-
-def _split(numbers: np.ndarray, by: int) -> tuple[np.ndarray, np.ndarray]:
-    """As divmod, which divides twice and one by one."""
-    times = numbers // by
-    return times, numbers - times * by
 
 
 def _unpacked(row: dict) -> tuple[np.ndarray, ...]:

@@ -178,8 +178,7 @@ def counts(batches: Iterator[pa.RecordBatch], law: Law, *, is_by_family: bool):
 def _told_of(part: Part, unit: Unit, change: Judged, where: np.ndarray, told: tuple, gained: np.ndarray, lost: np.ndarray | None):
     """As counts, of one rule of each run."""
     runs, rules = told
-    user = where // len(runs)
-    at = where - user * len(runs)
+    user, at = split(where, len(runs))
     if (rules == NOTHING).any():
         is_told = rules[at] != NOTHING
         user, at, where = user[is_told], at[is_told], where[is_told]
@@ -187,6 +186,12 @@ def _told_of(part: Part, unit: Unit, change: Judged, where: np.ndarray, told: tu
         users = user if change.users is None else change.users[user]
         yield part, unit, change.users is None, users, (
             runs, rules, at, gained.reshape(-1)[where], None if lost is None else lost.reshape(-1)[where])
+
+
+def split(numbers: np.ndarray, by: int) -> tuple[np.ndarray, np.ndarray]:
+    """As divmod, which divides twice and one by one."""
+    times = numbers // by
+    return times, numbers - times * by
 
 
 def _ones(bits: np.ndarray, begins: np.ndarray) -> np.ndarray:

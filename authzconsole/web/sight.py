@@ -16,7 +16,7 @@ from entities.models import Entity
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import child_kinds
 from grants.engine import check_many
-from grants.listing import may_see
+from grants.listing import SHOWING, may_see
 from grants.models import User
 from grants.people import grants_inside
 from grants.policies.explain import Decision
@@ -25,8 +25,6 @@ from grants.policies.question import Question
 from grants.seen import seen_by
 
 ROWS_A_PAGE = 20
-# the operations of which one shows an entity
-SHOWING = ("list", "get")
 # what lies in a container and contains again
 CONTAINED = {"instance": "namespace", "namespace": "application"}
 
