@@ -49,6 +49,16 @@
     }
   });
 
+  const reading = new Map();
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const { xhr, target, requestConfig } = event.detail;
+    if (requestConfig.verb !== "get" || !target.id) return;
+    // what was asked for last is what is shown, also when an earlier answer comes late
+    reading.get(target.id)?.abort();
+    reading.set(target.id, xhr);
+    xhr.addEventListener("loadend", () => reading.get(target.id) === xhr && reading.delete(target.id));
+  });
+
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
     const { history } = event.detail, to = new URL(history.path, location.href);
     // the address that is shown already is no step: Back would lead to the same again

@@ -108,6 +108,7 @@ def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of
     children.get_by_label("State").select_option("live")
     if not scripts:
         children.get_by_role("button", name="Filter").click()
+    expect(page).to_have_url(re.compile("state=live"))
     expect(children.get_by_label("Choose dataset:sales.customers")).to_be_checked()
     expect(children.get_by_label("Choose dataset:sales.orders")).not_to_be_checked()
     if scripts:
@@ -120,6 +121,22 @@ def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of
     expect(page.get_by_role("heading", level=1)).to_have_text("Plan for 2 chosen entities")
     expect(page.get_by_label("dataset:sales.customers")).to_be_checked()
     expect(page.get_by_label("stream:sales.s030")).to_be_checked()
+
+
+def test_a_late_answer_does_not_replace_what_was_asked_for_since(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/namespace:sales")
+    children, held = page.locator("#children"), []
+    page.route(lambda url: "state=live" in url and "kind=" not in url, lambda route: held.append(route))
+    children.get_by_label("State").select_option("live")
+    children.get_by_role("link", name="artifacts").click()
+    expect(children.locator("tbody tr")).to_have_count(1)
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_load_state("networkidle")
+    expect(children.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile("kind=artifact"))
 
 
 def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
