@@ -1,6 +1,11 @@
-import pytest
+from itertools import product
 
-from authzconsole.ops.suite import ran_count
+import pytest
+from _pytest.mark.expression import Expression
+
+from authzconsole.ops.suite import FULL, ran_count
+
+MARKS = ("spark", "browser", "worker", "slow")
 
 REPORT = '<testsuites><testsuite name="pytest" tests="{tests}" skipped="{skipped}" errors="0" failures="0"/></testsuites>'
 
@@ -14,3 +19,9 @@ def test_only_tests_that_ran_count(tmp_path, tests, skipped, ran):
 
 def test_no_report_means_that_none_ran(tmp_path):
     assert ran_count(tmp_path / "missing.xml") == 0
+
+
+@pytest.mark.parametrize("marked", list(product([False, True], repeat=len(MARKS))))
+def test_no_test_stands_outside_of_every_pass(marked):
+    is_marked = dict(zip(MARKS, marked, strict=True))
+    assert any(Expression.compile(part.marks).evaluate(is_marked.__getitem__) for part in FULL)
