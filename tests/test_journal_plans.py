@@ -32,6 +32,7 @@ FILTERS = [
     {"since": EARLY}, {"since": LATE}, {"until": EARLY}, {"until": LATE}, {"until": BEGIN},
     {"since": EARLY, "until": EARLY + timedelta(seconds=500)}, {"since": LATE, "until": EARLY},
     {"action": "grant", "until": EARLY}, {"action": "revoke", "since": EARLY, "until": EARLY + timedelta(hours=2)},
+    {"action": "revoke", "since": EARLY, "until": LATE}, {"actor": "rare", "since": EARLY, "until": LATE},
     {"actor": "admin1", "until": EARLY}, {"action": "plan", "actor": "admin1"}, {"principal": "user:u7", "until": EARLY},
     {"principal": "user:u7", "action": "grant", "actor": "rare"}, {"entity": "dataset:ns.d7", "action": "revoke"},
 ]
