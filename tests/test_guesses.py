@@ -128,6 +128,49 @@ def test_a_new_password_from_an_administrator_opens_the_door_at_once(cast):
     assert sign_in("dee", password).status_code == 302
 
 
+def open_session(user) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def change(client: Client, old: str, new: str = "quite another password", **where):
+    return client.post("/password", {"old_password": old, "new_password1": new, "new_password2": new}, **where)
+
+
+@pytest.mark.usefixtures("redis_shared")
+def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_at_the_door(cast, monkeypatch):
+    left_open = open_session(cast["ned"])
+    assert [change(left_open, "wrong").status_code for _ in range(MANY)] == [200] * MANY
+    looked = []
+    monkeypatch.setattr(MD5PasswordHasher, "verify", lambda *given: looked.append(given))
+    held = change(left_open, PASSWORD)
+    assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= guesses.WINDOW_SECONDS and not looked
+    told = ("Too many wrong passwords were sent for this name or from your address. "
+            f"Wait {guesses.in_words(int(held['Retry-After']))}, then change yours.")
+    assert held.context["form"].errors == {"old_password": [told]} and told in held.content.decode()
+    assert sign_in("ned", PASSWORD).status_code == 429
+    monkeypatch.undo()
+    assert cast["ned"].check_password(PASSWORD)
+
+
+@pytest.mark.usefixtures("redis_shared")
+def test_the_old_password_is_counted_by_name_and_by_address_and_begins_anew_once_it_is_right(cast, monkeypatch):
+    monkeypatch.setattr(guesses, "MOST_OF_AN_ADDRESS", MANY + 2)
+    ned, dee = open_session(cast["ned"]), open_session(cast["dee"])
+    assert [change(ned, "wrong").status_code for _ in range(MANY - 1)] == [200] * (MANY - 1)
+    assert "too short" in change(ned, PASSWORD, "short").content.decode()
+    assert [change(ned, "wrong").status_code for _ in range(2)] == [200] * 2
+    assert [change(dee, "wrong").status_code for _ in range(2)] == [200, 429]
+    assert change(dee, PASSWORD, REMOTE_ADDR="192.0.2.2").status_code == 302
+
+
+@pytest.mark.usefixtures("redis_shared")
+def test_the_new_password_is_no_other_way_to_guess_at_the_old_one(cast):
+    texts = [change(open_session(cast["ned"]), "wrong", tried).context["form"].errors.as_json() for tried in (PASSWORD, "other")]
+    assert all("old_password" in text and "that you have now" not in text for text in texts)
+
+
 @pytest.mark.usefixtures("cast", "redis_shared")
 def test_the_log_tells_of_it_once_and_a_name_breaks_no_line_of_it(caplog):
     caplog.set_level(logging.WARNING, "authzconsole.guesses")

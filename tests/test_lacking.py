@@ -94,6 +94,7 @@ def seen_of(question: Question, reader: User, generation: Generation, most: int,
 @pytest.mark.parametrize("few", [5_000, -1])
 def test_a_reader_is_told_of_what_the_reader_sees(tenant, few, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
     dice, most, hidden = random.Random(tenant.seed), 2, 0
     readers = list(User.objects.all())
     for question in ranging(tenant):

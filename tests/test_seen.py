@@ -35,6 +35,7 @@ def inside(container: Entity | None):
 @pytest.mark.parametrize("few", WAYS)
 def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
     containers = [None, *Entity.objects.filter(kind__in=["instance", "namespace", "application"])]
     for user in User.objects.all():
         for generation in GENERATIONS.values():
@@ -48,6 +49,7 @@ def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
 @pytest.mark.parametrize("few", WAYS)
 def test_what_is_seen_in_a_container_is_counted_by_kind_and_state(tenant, few, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
     for user in User.objects.all():
         for generation in GENERATIONS.values():
             for container in Entity.objects.filter(kind__in=["namespace", "application"]):
@@ -69,6 +71,7 @@ def test_of_chosen_kinds_the_same_is_seen(tenant):
 @pytest.mark.parametrize("matches", [1_000, 0])
 def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, matches, settings, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
     monkeypatch.setattr("authzconsole.web.finding.FEW_MATCHES", matches)
     for generation in GENERATIONS.values():
         settings.DEFAULT_GENERATION = generation.name

@@ -49,6 +49,20 @@
     }
   });
 
+  let unfolded = [], typedIn = "";
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    unfolded = [...event.detail.target.querySelectorAll("details[id][open]")].map((details) => details.id);
+    typedIn = document.activeElement.id;
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    // what was unfolded stays so when it comes anew: whoever empties the last field in it is still there
+    for (const details of unfolded.splice(0).map((id) => document.getElementById(id))) {
+      if (details === null || details.open) continue;
+      details.open = true;
+      if (typedIn) details.querySelector(`#${CSS.escape(typedIn)}`)?.focus();
+    }
+  });
+
   const reading = new Map();
   document.addEventListener("htmx:beforeRequest", (event) => {
     const { xhr, target, requestConfig } = event.detail;

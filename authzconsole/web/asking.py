@@ -1,9 +1,11 @@
 """May X do Y here, and why: the question from the URL, the answer with its tree."""
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.urls import reverse
 
 from authzconsole.web.answers import MOST_GAPS, Answer, answer_of
 from authzconsole.web.paging import url_with
@@ -16,6 +18,7 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.engine import check_in_short
 from grants.errors import PrincipalError
 from grants.names import principal_parts
+from grants.plans.making import MOST_ITEMS
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.policies.question import Question, QuestionError, members_read, question_from_json
@@ -64,6 +67,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation) ->
         "members": _members(chosen, address.kind, given), "answer": answer, "fault": fault,
         "each": each, "permitted": sum(glance.allowed for glance in each), "elsewhere": elsewhere,
         "plan_fields": [(name, given[name]) for name in FIELDS if given[name]] if answer and answer.missing else [],
+        "plan_by_kind_url": _plan_by_kind_url(answer, address) if answer else "", "most_items": MOST_ITEMS,
         "asked_url": settings.PUBLIC_URL + request.get_full_path() if answer else "",
     }
 
@@ -71,6 +75,14 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation) ->
 def _answered(request, entity: Entity, given: dict, generation: Generation) -> Answer:
     question = question_of(entity.address, given, generation)
     return answer_of(check_in_short(question, MOST_GAPS), request.user, lambda: seen_inside(request, entity, generation))
+
+
+def _plan_by_kind_url(answer: Answer, address: Address) -> str:
+    """Where the same is granted a few kinds at a time, once one plan cannot hold all that is missing; empty where it can."""
+    if len(answer.missing) + answer.missing_more <= MOST_ITEMS:
+        return ""
+    query = {"within": address, "principal": answer.decision.question.principal, "privilege": answer.missing[-1].privilege}
+    return f"{reverse('plan-many')}?{urlencode(query, safe=':')}"
 
 
 def _each(request: HttpRequest, address: Address, given: dict, chosen: str) -> list[Glance]:

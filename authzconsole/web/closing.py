@@ -9,13 +9,9 @@ from authzconsole.web.guard import address_or_404, administrators_only, author_o
 from authzconsole.web.places import entity_url
 from authzconsole.web.plans import plan_url
 from authzconsole.web.rendering import see_other
-from entities.address import Address
 from grants.active import active_generation
-from grants.engine import check
 from grants.errors import GrantError
-from grants.journal import current_revision
-from grants.models import Plan
-from grants.plans.origins import plan_of_changes
+from grants.plans.origins import plan_of_answer
 from grants.policies.question import QuestionError
 
 
@@ -26,23 +22,8 @@ def new_from_answer(request: HttpRequest) -> HttpResponse:
     place = address_or_404(request.POST.get("address", ""))
     given = {name: request.POST.get(name, "").strip() for name in FIELDS}
     try:
-        made = _plan(request, place, given)
+        made = plan_of_answer(author=author_of(request), question=question_of(place, given, active_generation()))
     except (GrantError, QuestionError) as error:
         messages.error(request, f"No plan was made: {error}.")
         return see_other(entity_url(place))
-    if made is None:
-        messages.info(request, "Nothing is missing that a grant could give: no plan was made.")
-        return see_other(entity_url(place))
     return see_other(plan_url(made))
-
-
-def _plan(request: HttpRequest, place: Address, given: dict) -> Plan | None:
-    # before the answer, so that a change in between makes the plan stale
-    revision = current_revision()
-    question = question_of(place, given, active_generation())
-    missing = check(question).missing
-    if not missing:
-        return None
-    return plan_of_changes(
-        author=author_of(request), grant=[(question.principal, address, privilege) for address, privilege in missing],
-        title=f"Let {question.principal} {question.operation} {place} ({question.generation})", base_revision=revision)

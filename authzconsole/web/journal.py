@@ -49,6 +49,11 @@ class Asked:
     def is_filtered(self) -> bool:
         return any(self.given.values())
 
+    @property
+    def more_are_set(self) -> bool:
+        """Of the fields that a narrow screen folds away: all but the first."""
+        return any(text for name, text in self.given.items() if name != TEXTS[0])
+
 
 @require_safe
 @overseers_only

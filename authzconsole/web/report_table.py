@@ -19,6 +19,8 @@ from entities.address import AddressError, parse_address
 
 TITLES = {"rows": "Rows", "detail": "The pairs behind the rows", "changes": "Changes"}
 WORDS = {True: "yes", False: "no"}
+# a narrow screen folds all but the first away where there are more
+MOST_FILTERS_UNFOLDED = 3
 # of a table of changes each column stands there twice
 BEFORE, AFTER = "_before", "_after"
 
@@ -70,11 +72,18 @@ def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page")
     return {
         "title": TITLES.get(table.name, table.name.capitalize()), "page": page, "rows": rows, "total": found.total_rows,
-        "sort": order if sort else "", "filters": [_filter(column, asked) for column in filter_columns(table)],
+        "sort": order if sort else "", **_filters(table, asked),
         "is_filtered": any(asked.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(asked)),
         "columns": [_head(request, column, order, sort) for column in columns],
         "downloads": download_urls(run, table.name, asked),
     }
+
+
+def _filters(table: Table, asked: dict[str, str]) -> dict:
+    filters = [_filter(column, asked) for column in filter_columns(table)]
+    unfolded = len(filters) if len(filters) <= MOST_FILTERS_UNFOLDED else 1
+    more = filters[unfolded:]
+    return {"filters": filters[:unfolded], "more_filters": more, "more_are_set": any(filter["value"] for filter in more)}
 
 
 def _filter(column: Column, asked: dict[str, str]) -> dict:

@@ -54,7 +54,9 @@ def sight_section(request: HttpRequest, principal: User | Group, generation: Gen
 def _shown_in(container: Entity | None, principal: User | Group, generation: Generation) -> QuerySet[Entity]:
     if container is None:
         return Entity.objects.none()
-    return children_of(container).filter(seen_by(principal, generation, inside=container).first_rows)
+    seen = seen_by(principal, generation, inside=container)
+    # of the instance the first namespaces are soon met; in one, kinds of which nothing is shown may stand first by the thousand
+    return children_of(container).filter(seen.first_rows if container.namespace_id is None else seen.all_rows)
 
 
 def _container(request: HttpRequest, principal: User | Group, generation: Generation) -> Entity | None:

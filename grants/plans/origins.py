@@ -7,14 +7,15 @@ from django.db.models import Exists, OuterRef
 from entities.address import Address
 from grants.errors import PlanError
 from grants.forecast import generation_of
-from grants.gap import deleter_named, deletion_gap
+from grants.gap import deleter_named, deletion_gap, gap_of
 from grants.grant_rows import GRANT_TABLES, NAME_COLUMNS
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth, PlanVerb, privilege_of
 from grants.names import principal_parts, principal_written
 from grants.outcomes import Item
-from grants.plans.making import Draft, granting, plan_make
+from grants.plans.making import MOST_ITEMS, Draft, granting, plan_make
 from grants.policies.policy import Generation
+from grants.policies.question import Question
 from grants.selectors import principals_named
 from grants.services import Given, items_checked
 
@@ -70,6 +71,16 @@ def plan_of_readiness(*, author: Author, namespace: Address, user: str, generati
         changes=granting(receiver, deletion_gap(namespace, deleter, rules)),
         recipe={"namespace": str(namespace), "user": user, "generation": rules.name, "principal": receiver},
         nothing=f"nothing is missing: {deleter} can delete {namespace} already (generation `{rules.name}`)"))
+
+
+def plan_of_answer(*, author: Author, question: Question) -> Plan:
+    """The fewest grants that turn the denial into a permit. Raises PlanError."""
+    # before the answer, so that a change in between makes the plan stale
+    revision = current_revision()
+    return plan_make(author=author, draft=Draft(
+        title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})", origin=CHANGE_SET,
+        base_revision=revision, changes=granting(question.principal, gap_of(question, most=MOST_ITEMS)),
+        nothing="nothing is missing that a grant could give"))
 
 
 def _check_receiver(receiver: str, deleter) -> None:

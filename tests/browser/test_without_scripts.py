@@ -248,3 +248,42 @@ def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
     expect(page.locator("#ask .verdict")).to_contain_text("Denied: user:dee lacks WRITE")
     page.get_by_role("button", name="Grant all of it with a plan").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:dee write dataset:sales.orders")
+
+
+def test_a_phone_unfolds_the_further_filters_of_the_journal_with_the_keyboard(page_of):
+    house()
+    page = page_of("aud", scripts=False, width=390)
+    page.goto("/journal/")
+    expect(page.get_by_label("Actor")).to_be_hidden()
+    page.get_by_label("Principal").press("Tab")
+    expect(page.get_by_text("More filters")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.get_by_label("Actor").fill("nobody")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("#lines")).to_contain_text("No line matches")
+    expect(page.get_by_label("Actor")).to_have_value("nobody")
+    expect(page.get_by_label("Actor")).to_be_visible()
+    page.get_by_role("link", name="Clear").click()
+    expect(page.get_by_label("Actor")).to_be_hidden()
+
+
+def test_where_there_is_room_no_filter_is_folded_away(page_of):
+    house()
+    page = page_of("aud", scripts=False)
+    page.goto("/journal/")
+    for label in ("Principal", "Actor", "Entity", "Action", "Since", "Until"):
+        expect(page.get_by_label(label)).to_be_visible()
+    expect(page.get_by_text("More filters")).to_be_hidden()
+    page.get_by_label("Principal").press("Tab")
+    expect(page.get_by_label("Actor")).to_be_focused()
+
+
+def test_the_field_in_which_the_last_further_filter_was_emptied_stays_unfolded(page_of):
+    house()
+    page = page_of("aud", width=390)
+    page.goto("/journal/?actor=nobody")
+    page.get_by_label("Actor").fill("")
+    page.get_by_label("Actor").press("Enter")
+    expect(page.locator("#lines tbody tr")).not_to_have_count(0)
+    expect(page.get_by_label("Actor")).to_be_focused()
+    expect(page).to_have_url(re.compile(r"/journal/$"))

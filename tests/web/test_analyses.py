@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -324,6 +325,21 @@ def test_any_table_is_filtered_and_its_download_with_it(query, users, compared, 
                  "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
                  "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist()}[title](body)
         assert sorted(found) == sorted(users)
+
+
+@pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
+                                                ("namespace=sal&ready_after=no", True), ("change=nonsense", False)])
+def test_the_further_filters_of_a_table_are_unfolded_once_one_of_them_is_set(query, is_open, compared, browse):
+    page = browse("aud").get(f"/analyses/{compared.pk}/tables/changes?{query}").content.decode()
+    assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
+        is_open, not is_open)
+    folded = page.partition('<details class="more"')[2].partition("</details>")[0]
+    assert re.findall(r'name="(\w+)"', folded) == ["user", "change", "ready_before", "ready_after"]
+
+
+def test_a_table_of_few_filters_folds_none_away(report, browse):
+    page = browse("aud").get(f"/analyses/{report.pk}/tables/rows").content.decode()
+    assert 'id="rows-user"' in page and 'class="more"' not in page
 
 
 @pytest.mark.parametrize(("query", "users"), [("", ["dee", "dee", "ned", "zed"]), ("namespace=sales&ready=yes", ["ned", "zed"]),

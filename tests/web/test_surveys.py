@@ -92,6 +92,48 @@ def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
     assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and Plan.objects.count() == 1
 
 
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse):
+    client, place = browse("ada"), at("namespace:sales")
+    entities_ensure(states={at(f"{kind}:sales.more{n}"): "live" for n in range(3) for kind in ("stream", "dataset_module")})
+    for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
+        for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
+            missing = check(Question(type_, name, operation, place, generation)).missing or ()
+            where = client.post("/plans/missing", sent(subject=f"{type_}:{name}", operation=operation, generation=generation))
+            if missing:
+                items = {(row.principal, row.address, row.privilege) for row in Plan.objects.latest("pk").items.all()}
+                assert items == {(f"{type_}:{name}", *gap) for gap in missing}
+            else:
+                assert where["Location"] == NAMESPACE
+                told = "No plan was made: nothing is missing that a grant could give."
+                assert told in client.get(NAMESPACE).content.decode()
+
+
+def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_whole(browse, monkeypatch):
+    client, costs = browse("ada"), []
+    for module in ("grants.engine", "grants.gap"):
+        monkeypatch.setattr(f"{module}.gather", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
+    for numbers in (range(1), range(1, 1_500)):
+        entities_ensure(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        with CaptureQueriesContext(connection) as captured:
+            assert client.post("/plans/missing", sent())["Location"].startswith("/plans/")
+        costs.append(len(captured))
+    assert Plan.objects.latest("pk").effect["grants"] == 7 + 1_499 and costs[1] <= costs[0] + 20
+
+
+def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anything_is_written(browse, monkeypatch):
+    client = browse("ada")
+    for module in ("authzconsole.web.asking", "grants.plans.origins"):
+        monkeypatch.setattr(f"{module}.MOST_ITEMS", 5)
+    page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert "They are more than the 5 that one plan holds." in page and 'action="/plans/missing"' not in page
+    assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
+    monkeypatch.setattr("grants.plans.making._items_write", lambda *given: pytest.fail("it was begun"))
+    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
+    assert ("No plan was made: 6 grants are missing, and a plan holds 5: make one for everything in namespace:sales of a few "
+            "kinds at a time.") in client.get(NAMESPACE).content.decode()
+
+
 def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
     before = everything()
     assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
