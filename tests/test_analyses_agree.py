@@ -6,6 +6,7 @@ import random
 import pytest
 from django.core.management import call_command
 
+from analytics import computation
 from analytics.snapshot import snapshot_in_use
 from analytics.spark.changes import changed_pairs
 from analytics.spark.law import verdict_plan
@@ -20,6 +21,9 @@ from tests.random_tenants import random_tenant, reference_holds, store
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SEEDS = range(3)
+LITTLE, LARGE = computation.LITTLE_BYTES, 0
+# the same tables by way of a large tenant take several times as long
+SEEDS_AND_SIZES = [*((seed, LITTLE) for seed in SEEDS), (len(SEEDS), LARGE)]
 OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
 
 
@@ -28,6 +32,12 @@ def folder(settings, tmp_path, monkeypatch):
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
     monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
     return tmp_path
+
+
+@pytest.fixture
+def size(request, monkeypatch):
+    """Of the largest snapshot that is little."""
+    monkeypatch.setattr(computation, "LITTLE_BYTES", request.param)
 
 
 def tenant_with_own_kinds(seed):
@@ -57,12 +67,13 @@ def permitted(tenant, generation):
             if reference_holds(tenant, Question("user", user, operation, address, generation))}
 
 
+@pytest.mark.parametrize("is_little", [True, False])
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation):
+def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_little):
     tenant = tenant_with_own_kinds(seed)
     with snapshot_in_use() as snapshot:
-        pairs = changed_pairs(snapshot_read(spark, snapshot.uri), verdict_plan(generation)).collect()
+        pairs = changed_pairs(snapshot_read(spark, snapshot.uri, is_little=is_little), verdict_plan(generation)).collect()
     assert all(pair["after"] for pair in pairs)
     found = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
     assert len(found) == len(set(found))
@@ -82,8 +93,8 @@ def in_order(rows, key_columns):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, generation):
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, size, generation):
     tenant = tenant_with_own_kinds(seed)
     pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
              if "list" in KINDS[address.kind].operations
@@ -100,7 +111,8 @@ def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, ge
 @pytest.mark.parametrize(("before", "after"), [
     ("existing", "final"), ("final", "existing"), ("core", "proposed"), ("existing", "proposed"), ("proposed", "core"),
 ])
-def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after):
+@pytest.mark.parametrize("size", [LITTLE, LARGE], indirect=True)
+def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after, size):
     tenant = tenant_with_own_kinds(len(before + after))
     comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
                   if all(GENERATIONS[name].policy(kind.name, operation).is_rule for name in (before, after))}
@@ -116,8 +128,8 @@ def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, be
     assert detail == in_order(turned, 3)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed):
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed, size):
     tenant = random_tenant(seed)
     store(tenant)
     shown = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
@@ -126,8 +138,8 @@ def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed):
     assert analysed(folder, "ghost-grants", detail=False) == [in_order(ghosts, 3)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_stranded_entities_are_those_that_fewer_than_two_administer(spark, own_kinds, folder, seed):
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_stranded_entities_are_those_that_fewer_than_two_administer(spark, own_kinds, folder, seed, size):
     tenant = tenant_with_own_kinds(seed)
     stranded = []
     for address in live_addresses(tenant):

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from analytics.spark.counting import COUNTS, changes_counted
 from analytics.spark.law import UNMET, HeldAnywhere, Plan, Requirement, lacking_plan
 from analytics.spark.principals import users_placed
 from analytics.spark.schemas import Tables
@@ -31,7 +32,8 @@ from analytics.spark.units import (
     USER,
     FactForm,
 )
-from analytics.spark.verdicts import COUNTS, Law, changes_counted
+from analytics.spark.verdicts import Law
+from analytics.spark.whole import SENT, AllLive, Namespaces, PlainPlan
 from entities.address import containers
 from entities.vocabulary import CONTAINERS, KINDS, Privilege
 from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
@@ -46,14 +48,14 @@ class Asked:
     """A plan over the live entities of its kinds.
 
     container: whose contents are a family. is_together: kinds of the same rules are counted as one, each under a rule of any.
-    namespaces: of which entities alone it is asked, as `namespaces_named`; None for the whole tenant.
+    namespaces: in which alone it is asked; None for the whole tenant.
     """
 
     tables: Tables
     plan: Plan
     container: str = "namespace"
     is_together: bool = False
-    namespaces: DataFrame | None = None
+    namespaces: Namespaces | None = None
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -135,9 +137,29 @@ def parts(asked: Asked, *, with_names: bool = False) -> DataFrame:
     return _union(rows, everywhere).repartitionById(count, "part").select(*columns)
 
 
-def counted(asked: Asked) -> DataFrame:
-    """As verdicts.COUNTS."""
-    return parts(asked).mapInArrow(changes_counted(asked.law), COUNTS)
+def whole_tenant(tables: Tables) -> DataFrame:
+    """What whole.SENT names of each table, in one partition; `table` says of which."""
+    sent = [getattr(tables, name).select(F.lit(name).alias("table"), *columns) for name, columns in SENT.items()]
+    return reduce(_union, sent).coalesce(1)
+
+
+def plain_plan(asked: Asked) -> PlainPlan:
+    """What a Python worker has to know to make the rows of `parts` of a tenant that is sent to it as it is."""
+    facts = _of_all_live(asked)
+    return PlainPlan(asked.law, asked.kind_numbers, PRIVILEGES, asked.container, asked.namespaces,
+                     tuple(_all_live(asked.tables, facts, container) for container in CONTAINERS[1:] if facts))
+
+
+def _of_all_live(asked: Asked) -> dict[int, HasOnAllLive]:
+    return {number: fact for number, fact in enumerate(asked.plan.facts) if isinstance(fact, HasOnAllLive)}
+
+
+def _all_live(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> AllLive:
+    if (lacking := _lacking(tables, facts, container)) is None:
+        return AllLive(container, tuple(facts))
+    asked, facts_by_rule = lacking
+    rules = {fact: tuple(rule for rule, found in enumerate(facts_by_rule) if fact in found) for fact in facts}
+    return AllLive(container, tuple(facts), plain_plan(asked), rules)
 
 
 def partitions(tables: Tables) -> int:
@@ -176,8 +198,7 @@ def _placed(asked: Asked) -> DataFrame:
     )
     of_its_own = F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("blocks"))
     block = F.when(F.col("blocks").isNull() | (F.col("id") == F.col("family")), 0).otherwise(of_its_own)
-    chosen = namespaces_named(asked.tables) if asked.namespaces is None else asked.namespaces
-    ranks = ranked(chosen).select("family", "rank")
+    ranks = ranked(namespaces_named(asked.tables, asked.namespaces)).select("family", "rank")
     return (
         entities.join(F.broadcast(ranks), on="family", how="left" if asked.namespaces is None else "inner")
         .join(F.broadcast(too_large), on="family", how="left")
@@ -199,10 +220,14 @@ def _kind_number(asked: Asked) -> Column:
     return F.create_map(*numbers)[F.col("kind")]
 
 
-def namespaces_named(tables: Tables) -> DataFrame:
-    """family, name, state."""
+def namespaces_named(tables: Tables, chosen: Namespaces | None = None) -> DataFrame:
+    """family, name: of those that are chosen, or of all."""
     found = tables.entities.where(F.col("kind") == "namespace")
-    return found.select(F.col("id").alias("family"), F.col("key").alias("name"), "state")
+    if chosen is not None:
+        found = found.where(F.col("state") == "live")
+    if chosen is not None and chosen.name:
+        found = found.where(F.col("key") == chosen.name)
+    return found.select(F.col("id").alias("family"), F.col("key").alias("name"))
 
 
 def ranked(namespaces: DataFrame) -> DataFrame:
@@ -271,7 +296,7 @@ def _blocks(asked: Asked, placed: DataFrame) -> DataFrame:
 
 
 def _told(asked: Asked, placed: DataFrame) -> list[DataFrame]:
-    facts = {number: fact for number, fact in enumerate(asked.plan.facts) if isinstance(fact, HasOnAllLive)}
+    facts = _of_all_live(asked)
     around = placed.select(F.col("id").alias("entity"), "family", "block")
     return [
         _row(_holding_all_live(asked.tables, facts, container).join(around, on="entity", how="inner"), FACT, family="family",
@@ -294,33 +319,41 @@ def _holding_all_live(tables: Tables, facts: dict[int, HasOnAllLive], container:
 
     How much a user lacks is counted like any other difference between two laws (law.lacking_plan).
     """
-    inside = [kind for kind in KINDS if container in containers(kind)]
-    asked = [(kind, fact.privilege, number) for number, fact in facts.items()
-             for kind in inside if fact.kind in (None, kind)]
+    lacking = _lacking(tables, facts, container)
     containing = tables.entities.where(F.col("kind") == container).select(
         F.col("id").alias("entity"), F.explode(F.array(*map(F.lit, facts))).alias("fact")
     )
-    if not asked:
+    if lacking is None:
         return containing.select(F.lit(EVERYBODY).cast("long").alias("principal"), "entity", "fact")
     # the row of those who hold nothing says how many there are
     together = Window.partitionBy("entity", "fact")
     total = F.max(F.when(F.col("is_everybody"), F.col("lacking"))).over(together)
     is_vacuous = F.col("total").isNull()
     return (
-        containing.join(_lacking(tables, asked, container), on=["entity", "fact"], how="left").withColumn("total", total)
+        containing.join(_lacking_counted(*lacking), on=["entity", "fact"], how="left").withColumn("total", total)
         .where(is_vacuous | (~F.col("is_everybody") & (F.col("total") + F.col("lacking") == 0)))
         .select(F.when(is_vacuous, F.lit(EVERYBODY)).otherwise(F.col("user_id")).alias("principal"), "entity", "fact")
     )
 
 
-def _lacking(tables: Tables, asked: list[tuple], container: str) -> DataFrame:
-    """entity, fact, is_everybody, user_id, lacking: by container; of a user the difference to those who hold nothing."""
-    plan = lacking_plan(dict.fromkeys((kind, privilege) for kind, privilege, _ in asked))
-    facts_by_rule = [[number for kind, privilege, number in asked if (kind, privilege.value) == (rule.kind, rule.operation)]
+def _lacking(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> tuple[Asked, list[list[int]]] | None:
+    """What of all in a container somebody lacks, and the facts that each rule counts for; None where nothing lies in one."""
+    inside = [kind for kind in KINDS if container in containers(kind)]
+    needed = [(kind, fact.privilege, number) for number, fact in facts.items()
+              for kind in inside if fact.kind in (None, kind)]
+    if not needed:
+        return None
+    plan = lacking_plan(dict.fromkeys((kind, privilege) for kind, privilege, _ in needed))
+    facts_by_rule = [[number for kind, privilege, number in needed if (kind, privilege.value) == (rule.kind, rule.operation)]
                      for rule in plan.rules]
+    return Asked(tables, plan, container), facts_by_rule
+
+
+def _lacking_counted(asked: Asked, facts_by_rule: list[list[int]]) -> DataFrame:
+    """entity, fact, is_everybody, user_id, lacking: by container; of a user the difference to those who hold nothing."""
     numbers = F.array(*[F.array(*map(F.lit, found)) for found in facts_by_rule])
     return (
-        counted(Asked(tables, plan, container))
+        parts(asked).mapInArrow(changes_counted(asked.law), COUNTS)
         .select(F.col("family").alias("entity"), "is_everybody", "user_id", "lost",
                 F.explode(numbers[F.col("rule")]).alias("fact"))
         .groupBy("entity", "fact", "is_everybody", "user_id").agg(F.sum("lost").alias("lacking"))

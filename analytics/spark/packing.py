@@ -11,17 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from analytics.spark.verdicts import BatchFunction, Law, counts, split
+from analytics.spark.counting import counts, split
+from analytics.spark.verdicts import BatchFunction, Law
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# for one part of the users: changes of some of them, by their places in the part, or of everybody (number: how many users there
-# are in all), or the name of the user or of the namespace with that number (its place by name, its rank)
+# for one part of the users: changes of some of them, by their places in a slice of the part, or of everybody (number: how many
+# users there are in all), or the name of the user or of the namespace with that number (its place by name, its rank)
 CHANGES, EVERYBODY_CHANGES, USER_NAME, NAMESPACE_NAME = range(4)
-PACKED = "part int, what int, number long, name string, place binary, run binary, gained binary, lost binary"
+PACKED = "part int, what int, slice int, number long, name string, place binary, run binary, gained binary, lost binary"
 # of one namespace, by its rank: users by place, and on how much each gains something
 PACKED_HOLDERS = "rank long, place binary, held binary"
 _FLUSHED_ROWS = 2_000_000
+# that a part is summed in, one after the other: what is at hand stays near a core
+SLICES = 4
 # a batch of a table
 TABLE_ROWS = 1 << 20
 # a table's column by its name, with what it shows: `user`, `namespace`, `gained`, `lost`, or text by rule
@@ -56,27 +59,27 @@ def _flushed(waiting: list[tuple], users: int, parts: int) -> Iterator[pa.Record
             continue
         columns = [np.concatenate(column) for column in zip(*some, strict=True)]
         if is_everybody:
-            yield from (_packed_batch(part, users, True, columns) for part in range(min(parts, users)))
+            yield from (_packed_batch(part, 0, users, EVERYBODY_CHANGES, columns) for part in range(min(parts, users)))
             continue
+        each = _users_per_slice(users, parts)
         # numbers of few bits are sorted by their digits
-        part_of_row = (columns[0] // _users_per_part(users, parts)).astype(np.min_scalar_type(parts))
-        columns = [_small(columns[0] % _users_per_part(users, parts)), *map(_small, columns[1:])]
-        rows = np.argsort(part_of_row, kind="stable")
-        bounds = np.searchsorted(part_of_row[rows], np.arange(parts + 1))
-        for part in range(parts):
-            if bounds[part] < bounds[part + 1]:
-                mine = rows[bounds[part] : bounds[part + 1]]
-                yield _packed_batch(part, users, False, [column[mine] for column in columns])
+        slice_of_row = (columns[0] // each).astype(np.min_scalar_type(parts * SLICES))
+        columns = [_small(columns[0] - slice_of_row * np.int64(each)), *map(_small, columns[1:])]
+        rows = np.argsort(slice_of_row, kind="stable")
+        bounds = np.searchsorted(slice_of_row[rows], np.arange(parts * SLICES + 1))
+        for number in np.nonzero(np.diff(bounds))[0].tolist():
+            mine = rows[bounds[number] : bounds[number + 1]]
+            yield _packed_batch(*divmod(number, SLICES), users, CHANGES, [column[mine] for column in columns])
 
 
-def _users_per_part(users: int, parts: int) -> int:
-    return max(1, -(-users // parts))
+def _users_per_slice(users: int, parts: int) -> int:
+    return max(1, -(-users // (parts * SLICES)))
 
 
-def _packed_batch(part: int, users: int, is_everybody: bool, columns: list[np.ndarray]) -> pa.RecordBatch:
+def _packed_batch(part: int, of_part: int, users: int, what: int, columns: list[np.ndarray]) -> pa.RecordBatch:
     place, run, gained, lost = (pa.array([_bytes(column)], pa.binary()) for column in columns)
     return pa.record_batch({
-        "part": pa.array([part], pa.int32()), "what": pa.array([EVERYBODY_CHANGES if is_everybody else CHANGES], pa.int32()),
+        "part": pa.array([part], pa.int32()), "what": pa.array([what], pa.int32()), "slice": pa.array([of_part], pa.int32()),
         "number": pa.array([users], pa.int64()), "name": pa.array([None], pa.string()), "place": place, "run": run,
         "gained": gained, "lost": lost})
 
@@ -92,7 +95,7 @@ def _bytes(numbers: np.ndarray) -> bytes:
 
 
 def _numbers(packed: bytes) -> np.ndarray:
-    return np.frombuffer(packed, packed[:1].decode(), offset=1).astype(np.int64)
+    return np.frombuffer(packed, packed[:1].decode(), offset=1)
 
 
 def changes_merged(order: tuple[int, ...], parts: int, columns: Columns, *, families: int) -> BatchFunction:
@@ -108,11 +111,10 @@ def changes_merged(order: tuple[int, ...], parts: int, columns: Columns, *, fami
                 by_part.setdefault(row["part"], []).append(row)
         for part in sorted(by_part):
             rows = by_part.pop(part)
-            changes = [row for row in rows if row["what"] in (CHANGES, EVERYBODY_CHANGES)]
-            if changes:
+            if any(row["what"] in (CHANGES, EVERYBODY_CHANGES) for row in rows):
                 names = {"user": _names(rows, USER_NAME), "namespace": _names(rows, NAMESPACE_NAME)}
-                del rows
-                yield from _shown(_sums(changes, part, parts, each * len(rules)), names, columns, rules, each)
+                for sums in _sums(rows, part, parts, each * len(rules)):
+                    yield from _shown(sums, names, columns, rules, each)
 
     return merged
 
@@ -146,20 +148,34 @@ def _names(rows: list[dict], what: int) -> tuple[pa.Array, np.ndarray]:
     return pa.array([name for _, name in found], pa.string()), np.array([number for number, _ in found], np.int64)
 
 
-def _sums(rows: list[dict], part: int, parts: int, runs: int) -> tuple[np.ndarray, ...]:
-    """place, run, gained, lost, by place and run."""
-    found = [_unpacked(row) for row in rows if row["what"] == CHANGES]
-    users_in_all = rows[0]["number"]
-    each = _users_per_part(users_in_all, parts)
-    first, last = part * each, min((part + 1) * each, users_in_all)
-    for _, *changes in (_unpacked(row) for row in rows if row["what"] == EVERYBODY_CHANGES):
-        users = np.arange(last - first)
-        found.append((np.repeat(users, len(changes[0])), *(np.tile(column, len(users)) for column in changes)))
-    place, run, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
-    key, gained, lost = _added(place * runs + run, gained, lost)
+def _sums(rows: list[dict], part: int, parts: int, runs: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """place, run, gained, lost, by place and run; of one slice of the users after the other."""
+    by_slice: dict[int, list[tuple]] = {}
+    everybody = [_unpacked(row) for row in rows if row["what"] == EVERYBODY_CHANGES]
+    for row in rows:
+        if row["what"] == CHANGES:
+            by_slice.setdefault(row["slice"], []).append(_unpacked(row))
+    users_in_all = next(row["number"] for row in rows if row["what"] in (CHANGES, EVERYBODY_CHANGES))
+    each = _users_per_slice(users_in_all, parts)
+    for number in range(SLICES):
+        first = (part * SLICES + number) * each
+        found = by_slice.pop(number, [])
+        users = np.arange(max(0, min(each, users_in_all - first)))
+        found += [(np.repeat(users, len(changes[0])), *(np.tile(column, len(users)) for column in changes))
+                  for _, *changes in everybody]
+        if found:
+            place, *changes = _summed(found, runs)
+            yield place + first, *changes
+
+
+def _summed(found: list[tuple], runs: int) -> tuple[np.ndarray, ...]:
+    # made piece by piece, each of which stays near a core
+    key = np.concatenate([place.astype(np.int64) * runs + run for place, run, *_ in found])
+    key, gained, lost = _added(key, *(np.concatenate(column) for column in list(zip(*found, strict=True))[2:]))
     differs = (gained != 0) | (lost != 0)
-    place, run = split(key[differs], runs)
-    return place + first, run, gained[differs], lost[differs]
+    if not differs.all():
+        key, gained, lost = key[differs], gained[differs], lost[differs]
+    return *split(key, runs), gained, lost
 
 
 def _added(key: np.ndarray, *columns: np.ndarray) -> list[np.ndarray]:
@@ -168,13 +184,15 @@ def _added(key: np.ndarray, *columns: np.ndarray) -> list[np.ndarray]:
     bits = int(counting[0].max()).bit_length() if len(counting) == 1 and counting[0].min() >= 0 else 64
     if len(key) and int(key.max()).bit_length() + bits < 64:
         # numbers alone are sorted in a fraction of the time that their order takes
-        both = np.sort(key << bits | counting[0])
+        both = key << bits
+        both |= counting[0]
+        both.sort()
         key, counting = both >> bits, [both & (1 << bits) - 1]
     else:
         order = np.argsort(key)
         key, counting = key[order], [column[order] for column in counting]
-    begins = np.nonzero(np.diff(key, prepend=key[:1] - 1))[0]
-    sums = iter([np.add.reduceat(column, begins) for column in counting])
+    begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+    sums = iter([np.add.reduceat(column, begins, dtype=np.int64) for column in counting])
     return [key[begins], *(next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in columns)]
 
 

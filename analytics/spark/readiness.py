@@ -9,27 +9,33 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from analytics.spark.facts import Asked, every_part, namespaces_named, partitions, parts, ranked
+from analytics.spark.at_once import holders_at_once
+from analytics.spark.changes import pairs_named
+from analytics.spark.facts import Asked, every_part, namespaces_named, partitions, parts, plain_plan, ranked, whole_tenant
 from analytics.spark.in_order import InOrder
 from analytics.spark.law import CANDIDATE, admin_missing_plan, admin_needed_to_delete_namespace, admin_plan
 from analytics.spark.packing import PACKED_HOLDERS, holders_merged, holders_packed
-from analytics.spark.principals import users_named, users_placed
+from analytics.spark.principals import users_placed
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
-from analytics.spark.verdicts import PAIRS, changes_spread
+from analytics.spark.whole import Namespaces
 from analytics.tables import READINESS
 from entities.vocabulary import KINDS
 
 
 def rows(recipe: Recipe) -> InOrder:
     """One row per live namespace and active user with ADMIN on it or on any address in it; in that order."""
-    plan, count = admin_plan(_needed_kinds(recipe)), partitions(recipe.tables)
-    asked = Asked(recipe.tables, plan, is_together=True, namespaces=_live_namespaces(recipe))
-    marking = frozenset(number for number, rule in enumerate(plan.rules) if rule.operation == CANDIDATE)
+    tables, kinds = recipe.tables, _needed_kinds(recipe)
+    plan = admin_plan(kinds)
+    asked = Asked(tables, plan, is_together=True, namespaces=Namespaces(recipe.namespace))
+    packed = holders_packed(asked.law, frozenset(n for n, rule in enumerate(plan.rules) if rule.operation == CANDIDATE))
+    if tables.is_little:
+        return InOrder(READINESS, whole_tenant(tables), holders_at_once(plain_plan(asked), packed, kinds))
+    count = partitions(tables)
     required = _required(recipe).withColumn("part", F.ntile(count).over(Window.orderBy("rank")) - 1)
-    held = parts(asked).mapInArrow(holders_packed(asked.law, marking), PACKED_HOLDERS)
+    held = parts(asked).mapInArrow(packed, PACKED_HOLDERS)
     told = held.join(F.broadcast(required), on="rank", how="inner").unionByName(
-        _users_for(recipe.tables, count), allowMissingColumns=True)
+        _users_for(tables, count), allowMissingColumns=True)
     return InOrder(READINESS, told.repartitionById(count, "part"), holders_merged)
 
 
@@ -56,17 +62,10 @@ def namespaces(recipe: Recipe) -> DataFrame:
 
 def detail(recipe: Recipe) -> DataFrame:
     """tables.READINESS_DETAIL: for every row, each entity on which that user lacks ADMIN; sum(missing) rows."""
-    asked = Asked(recipe.tables, admin_missing_plan(_needed_kinds(recipe)), namespaces=_live_namespaces(recipe))
-    missing = parts(asked, with_names=True).mapInArrow(changes_spread(asked.law, each_user=False), PAIRS)
+    asked = Asked(recipe.tables, admin_missing_plan(_needed_kinds(recipe)), namespaces=Namespaces(recipe.namespace))
     # an address begins with its kind, and goes on with the name of its namespace
     namespace = F.regexp_extract("entity", "^[^:]*:([^.]*)", 1).alias("namespace")
-    return missing.join(F.broadcast(users_named(recipe.tables)), on="user_id", how="inner").select(namespace, "user", "entity")
-
-
-def _live_namespaces(recipe: Recipe) -> DataFrame:
-    """family, name, state."""
-    live = namespaces_named(recipe.tables).where(F.col("state") == "live")
-    return live.where(F.col("name") == recipe.namespace) if recipe.namespace else live
+    return pairs_named(asked, each_user=False).select(namespace, "user", "entity")
 
 
 def _needed_kinds(recipe: Recipe) -> tuple[str, ...]:
@@ -80,6 +79,6 @@ def _required(recipe: Recipe) -> DataFrame:
     is_needed = (F.col("state") == "live") & F.col("kind").isin(*_needed_kinds(recipe))
     counts = recipe.tables.entities.groupBy(F.col("namespace_id").alias("family")).agg(F.count_if(is_needed).alias("required"))
     return (
-        ranked(_live_namespaces(recipe)).join(counts, on="family", how="left")
+        ranked(namespaces_named(recipe.tables, Namespaces(recipe.namespace))).join(counts, on="family", how="left")
         .select(F.col("name").alias("namespace"), F.coalesce("required", F.lit(0)).alias("required"), "rank")
     )

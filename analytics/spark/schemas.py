@@ -1,6 +1,6 @@
 """Spark's schemas of the tables, and reading and writing them as Parquet."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,13 +14,17 @@ _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One revision of the tenant; each frame as in analytics.tables."""
+    """One revision of the tenant; each frame as in analytics.tables.
+
+    is_little: so small that one Python worker is given all of it; each frame is one partition then.
+    """
 
     entities: DataFrame
     users: DataFrame
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
+    is_little: bool = False
 
 
 def schema_of(table: Table) -> StructType:
@@ -33,9 +37,9 @@ def table_read(spark: SparkSession, table: Table, uri: str) -> DataFrame:
 
 
 def snapshot_read(spark: SparkSession, uri: str, *, is_little: bool = False) -> Tables:
-    """uri: the folder that holds one folder per table. is_little: each table as one partition."""
+    """uri: the folder that holds one folder per table. is_little: as Tables."""
     frames = {table.name: table_read(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
-    return Tables(**{f.name: frames[f.name].coalesce(1) if is_little else frames[f.name] for f in fields(Tables)})
+    return Tables(**{name: frame.coalesce(1) if is_little else frame for name, frame in frames.items()}, is_little=is_little)
 
 
 def table_write(made: DataFrame | InOrder, table: Table, uri: str) -> None:

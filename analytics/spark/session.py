@@ -29,6 +29,8 @@ LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _ONE_PARTITION = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # to write and compile a program for each step takes longer than to go through a few rows without
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -181,6 +183,8 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # asks Java three times more for each column, to name the line in a message
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),

@@ -35,6 +35,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 ALL_BITS, NO_BITS = np.uint64(2**64 - 1), np.uint64(0)
 # numbers are looked up in a table that has no more places than so many for each
 _SPARSE = 64
+# an odd number that spreads others over all bits
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.empty(0, np.int64)
 _NOBODY = np.iinfo(np.int64).min
 
@@ -59,7 +61,7 @@ class Part:
 
     A principal there is the index of a user, EVERYBODY, or a group's index counted down from below it; there are no others.
     groups: how many. member_users, member_groups: the indexes of each member and its group, by user. user_ids: by index.
-    user_places: likewise the places among all by name.
+    user_places: likewise the places among all by name. member_marks: as may_be_members looks at them.
     """
 
     blocks: dict[int, dict[str, np.ndarray]]
@@ -69,6 +71,24 @@ class Part:
     member_groups: np.ndarray
     user_ids: np.ndarray
     user_places: np.ndarray
+    member_marks: np.ndarray
+
+    def may_be_members(self, users: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """False only where the user is no member of the group; by index."""
+        return self.member_marks[self._mark(users, groups)]
+
+    def members_mark(self) -> None:
+        # a table of marks that some share is asked in a fraction of the time that a search takes
+        self.member_marks[self._mark(self.member_users, self.member_groups)] = True
+
+    def _mark(self, users: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        spread = (users * self.groups + groups).astype(np.uint64) * _SPREAD
+        return (spread >> np.uint64(64 - _marks(len(self.member_users)))).astype(np.int64)
+
+
+def _marks(members: int) -> int:
+    """So many bits number the marks for them."""
+    return (32 * members + 1).bit_length()
 
 
 def part_of(batches: list[pa.RecordBatch]) -> Part:
@@ -88,8 +108,10 @@ def part_of(batches: list[pa.RecordBatch]) -> Part:
     for tag in blocks.keys() - {TARGET}:
         blocks[tag] = _of_principals(blocks[tag], ids, index, groups)
     names = table.column("name").combine_chunks().take(pa.array(of[TARGET])) if "name" in table.column_names else None
-    return Part(blocks, names, len(groups), index[user][by_user], group[by_user], ids[by_index],
-                columns["what"][users][by_index])
+    part = Part(blocks, names, len(groups), index[user][by_user], group[by_user], ids[by_index],
+                columns["what"][users][by_index], np.zeros(1 << _marks(len(user)), bool))
+    part.members_mark()
+    return part
 
 
 def _members(columns: dict[str, np.ndarray], rows: np.ndarray, user_ids: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -124,11 +146,38 @@ def _told_by_grants(targets: dict[str, np.ndarray], grants: dict[str, np.ndarray
             {**grants, "what": what & (1 << PRIVILEGE_BITS) - 1})
 
 
-class Unit:
+class Layout:
+    """Words of bits in runs, one for each kind and family, also where it has no word.
+
+    run_kind, run_family: of each. run_word: its first word. run_last: the word behind its last. mask: the bits that stand for
+    something. counts: of these, by run.
+    """
+
+    def __init__(self, run_kind: np.ndarray, run_family: np.ndarray, counts: np.ndarray):
+        words = -(-counts // WORD_BITS)
+        self.run_kind, self.run_family = run_kind, run_family
+        self.run_last = np.cumsum(words)
+        self.run_word = self.run_last - words
+        self.words = int(self.run_last[-1])
+        self.mask = np.full(self.words, ALL_BITS)
+        is_there = words > 0
+        over = (words * WORD_BITS - counts)[is_there].astype(np.uint64)
+        self.mask[self.run_last[is_there] - 1] >>= over
+
+    def span(self, kinds: frozenset[int]) -> tuple[int, int]:
+        """The words in which all entities of these kinds lie; the same twice where there are none."""
+        runs = np.nonzero(np.isin(self.run_kind, list(kinds)))[0]
+        return (int(self.run_word[runs[0]]), int(self.run_last[runs[-1]])) if len(runs) else (0, 0)
+
+    def positions(self, counts: np.ndarray) -> np.ndarray:
+        """Of so many in each run, one run after the other."""
+        return runs(self.run_word * WORD_BITS, counts)
+
+
+class Unit(Layout):
     """Targets by position.
 
-    entity, name_at: of each target, in the order of positions. position: likewise. runs: one for each kind and family, with
-    run_kind, run_family, run_word (its first) and run_last (the word behind its last).
+    entity, name_at: of each target, in the order of positions. position, run: likewise. run_rank: of the family of each run.
     """
 
     def __init__(self, targets: dict[str, np.ndarray], rows: np.ndarray):
@@ -141,23 +190,23 @@ class Unit:
         starts[1:] = (kind[1:] != kind[:-1]) | (family[1:] != family[:-1])
         begins = np.nonzero(starts)[0]
         counts = np.diff(np.append(begins, len(order)))
-        words = -(-counts // WORD_BITS)
-        self.run_last = np.cumsum(words)
-        self.run_word = self.run_last - words
-        self.run_kind, self.run_family = kind[begins], family[begins]
+        super().__init__(kind[begins], family[begins], counts)
         self.run_rank = targets["principal"][rows][order][begins]
-        run = np.cumsum(starts) - 1
-        self.position = self.run_word[run] * WORD_BITS + np.arange(len(order)) - begins[run]
-        self.mask = np.full(int(self.run_last[-1]), ALL_BITS)
-        over = words * WORD_BITS - counts
-        self.mask[self.run_last - 1] >>= over.astype(np.uint64)
+        self.run = np.cumsum(starts) - 1
+        self.position = self.positions(counts)
         self._by_entity = np.argsort(self.entity)
         self._by_application = np.argsort(self.application, kind="stable")
 
-    def span(self, kinds: frozenset[int]) -> tuple[int, int]:
-        """The words in which all entities of these kinds lie; the same twice where there are none."""
-        runs = np.nonzero(np.isin(self.run_kind, list(kinds)))[0]
-        return (int(self.run_word[runs[0]]), int(self.run_last[runs[-1]])) if len(runs) else (0, 0)
+    def run_of(self, position: np.ndarray) -> np.ndarray:
+        return np.repeat(np.arange(len(self.run_kind)), self.run_last - self.run_word)[position // WORD_BITS]
+
+    def thinned(self, is_kept: np.ndarray) -> tuple[Layout, np.ndarray]:
+        """The layout with only the targets at some positions, and by position where it is there. is_kept: by position."""
+        kept = is_kept[self.position]
+        counts = np.bincount(self.run[kept], minlength=len(self.run_kind))
+        layout, moved = Layout(self.run_kind, self.run_family, counts), np.full(self.words * WORD_BITS, NOTHING)
+        moved[self.position[kept]] = layout.positions(counts)
+        return layout, moved
 
     def places(self, entities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(the positions of those that are targets here, which these are)."""
@@ -212,70 +261,104 @@ def _sliced(number: np.ndarray, count: int) -> list[np.ndarray]:
     return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
-class FactRows:
-    """Who holds one fact where in a unit: words from `first` on, `width` of them."""
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Who holds one fact where in a unit. principal, position: of each entry. wide: the principals that hold it in all of a
+    family, [(principals, family)]. kinds: as FactForm."""
 
-    def __init__(self, part: Part, unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int, fact: FactForm):
-        self._part, self._unit = part, unit
-        self.first, last = unit.span(fact.kinds)
+    principal: np.ndarray
+    position: np.ndarray
+    wide: list[tuple[np.ndarray, int]]
+    kinds: frozenset[int]
+
+    def at(self, is_meant: np.ndarray, moved: np.ndarray) -> "Entries":
+        """Those at some positions, in another layout. is_meant, moved: by position."""
+        meant = is_meant[self.position]
+        return Entries(self.principal[meant], moved[self.position[meant]], self.wide, self.kinds)
+
+
+class Members:
+    """What groups hold, as their members hold it. groups: some, by index; row_of: by group the row of a table that has one for
+    each of them, and one more of a group that holds nothing."""
+
+    def __init__(self, part: Part, groups: list[np.ndarray]):
+        self.row_of = np.full(part.groups, NOTHING)
+        for some in groups:
+            self.row_of[some] = 0
+        held = np.nonzero(self.row_of != NOTHING)[0]
+        self.rows = len(held) + 1
+        self.row_of[held] = np.arange(len(held))
+        row = self.row_of[part.member_groups]
+        is_held = row != NOTHING
+        self.users, self._member_row = part.member_users[is_held], row[is_held]
+
+    def joined(self, table: np.ndarray, join: np.ufunc, users: np.ndarray, row_of: np.ndarray) -> np.ndarray:
+        """For each of these users the rows of the user's groups, joined; as FactRows.of. row_of: of each user from the first."""
+        begin, end = np.searchsorted(self.users, [users[0], users[-1] + 1])
+        nobody = self.rows - 1
+        group_row = np.append(self._member_row[begin:end], nobody)
+        counts = np.bincount(row_of[self.users[begin:end] - users[0]], minlength=len(users))
+        begins = np.cumsum(counts) - counts
+        # the first group of each user, then the second, ...: each step is one for all users
+        rows = table.take(np.where(counts > 0, group_row[begins], nobody), axis=0)
+        for place in range(1, int(counts.max(initial=0))):
+            has_more = np.nonzero(counts > place)[0]
+            last = int(has_more[-1]) + 1
+            if 2 * len(has_more) > last:
+                # most have: then it is quicker to go through all in order
+                next_row = group_row[np.minimum(begins[:last] + place, len(group_row) - 1)]
+                join(rows[:last], table.take(np.where(counts[:last] > place, next_row, nobody), axis=0), out=rows[:last])
+            else:
+                rows[has_more] = join(rows[has_more], table[group_row[begins[has_more] + place]])
+        return rows
+
+
+class FactRows:
+    """Rows of bits of those who hold one fact in a layout: words from `first` on, `width` of them."""
+
+    def __init__(self, part: Part, layout: Layout, entries: Entries):
+        self._layout = layout
+        self.first, last = layout.span(entries.kinds)
         self.width = last - self.first
-        principal, position, wide = _entries(unit, rows, number, fact)
-        in_span = (position >= self.first * WORD_BITS) & (position < last * WORD_BITS)
-        principal, position = principal[in_span], position[in_span] - self.first * WORD_BITS
+        principal, position = entries.principal, entries.position - self.first * WORD_BITS
         of_everybody = position[principal == EVERYBODY]
         self.everybody = self._bits(1, np.zeros(len(of_everybody), np.int64), of_everybody)[0]
-        self._own(principal, position, wide)
-        self._shared(principal, position, wide)
+        rows = np.nonzero(principal >= 0)[0]
+        # numbers of few bits are sorted by their digits
+        rows = rows[np.argsort(principal[rows].astype(np.min_scalar_type(len(part.user_ids))), kind="stable")]
+        self._own_user, self._own_position = principal[rows], position[rows]
+        self._own_wide = [(np.sort(who[who >= 0]), family) for who, family in entries.wide]
+        self._shared(part, principal, position, entries.wide)
 
     def _bits(self, count: int, row: np.ndarray, position: np.ndarray) -> np.ndarray:
         bits = np.zeros(count * self.width, np.uint64)
         np.bitwise_or.at(bits, row * self.width + position // WORD_BITS, np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
         return bits.reshape(count, self.width)
 
-    def _own(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
-        rows = np.nonzero(principal >= 0)[0]
-        rows = rows[np.argsort(principal[rows].astype(self._user_type), kind="stable")]
-        self._own_user, self._own_position = principal[rows], position[rows]
-        self._own_wide = [(np.sort(who[who >= 0]), family) for who, family in wide]
-
-    @property
-    def _user_type(self) -> np.dtype:
-        # numbers of few bits are sorted by their digits
-        return np.min_scalar_type(len(self._part.user_ids))
-
-    def _shared(self, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
-        """Rows of the groups that hold it, and each member's."""
-        part, of_group = self._part, principal < EVERYBODY
-        row_of = np.full(part.groups, NOTHING)
-        for who in (principal[of_group], *(who[who < EVERYBODY] for who, _ in wide)):
-            row_of[EVERYBODY - 1 - who] = 0
-        held = np.nonzero(row_of != NOTHING)[0]
-        row_of[held] = np.arange(len(held))
-        # one row more, of a group that holds nothing
-        self._group_bits = self._bits(len(held) + 1, row_of[EVERYBODY - 1 - principal[of_group]], position[of_group])
-        for who, family in wide:
-            self._fill(self._group_bits, row_of[EVERYBODY - 1 - who[who < EVERYBODY]], family)
-        row = row_of[part.member_groups]
-        is_held = row != NOTHING
-        self._member, self._member_row = part.member_users[is_held], row[is_held]
+    def _shared(self, part: Part, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
+        of_group = principal < EVERYBODY
+        groups, everywhere = EVERYBODY - 1 - principal[of_group], [(_groups(who), family) for who, family in wide]
+        self._members = Members(part, [groups, *(some for some, _ in everywhere)])
+        self._group_bits = self._bits(self._members.rows, self._members.row_of[groups], position[of_group])
+        for some, family in everywhere:
+            self._fill(self._group_bits, self._members.row_of[some], family)
 
     def _fill(self, bits: np.ndarray, rows: np.ndarray, family: int) -> None:
-        unit = self._unit
-        for run in np.nonzero(unit.run_family == family)[0]:
-            begin, end = max(unit.run_word[run], self.first), min(unit.run_last[run], self.first + self.width)
+        layout = self._layout
+        for run in np.nonzero(layout.run_family == family)[0]:
+            begin, end = max(layout.run_word[run], self.first), min(layout.run_last[run], self.first + self.width)
             if begin < end and len(rows):
                 bits[rows, begin - self.first : end - self.first] = ALL_BITS
 
     def mark_holders(self, is_holder: np.ndarray) -> None:
         """Mark all users who hold it anywhere here, by index."""
-        for users in (self._own_user, self._member, *(who for who, _ in self._own_wide)):
+        for users in (self._own_user, self._members.users, *(who for who, _ in self._own_wide)):
             is_holder[users] = True
 
     def of(self, users: np.ndarray) -> np.ndarray:
         """The words of these users, by their ascending indexes, of whom no holder between the first and the last is left out."""
-        row_of = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
-        row_of[users - users[0]] = np.arange(len(users))
-        rows = self._of_groups(users, row_of)
+        row_of = rows_from(users)
+        rows = self._members.joined(self._group_bits, np.bitwise_or, users, row_of)
         if self.everybody.any():
             rows |= self.everybody
         begin, end = np.searchsorted(self._own_user, [users[0], users[-1] + 1])
@@ -287,24 +370,23 @@ class FactRows:
             self._fill(rows, row_of[who[begin:end] - users[0]], family)
         return rows
 
-    def _of_groups(self, users: np.ndarray, row_of: np.ndarray) -> np.ndarray:
-        begin, end = np.searchsorted(self._member, [users[0], users[-1] + 1])
-        nobody = len(self._group_bits) - 1
-        group_row = np.append(self._member_row[begin:end], nobody)
-        counts = np.bincount(row_of[self._member[begin:end] - users[0]], minlength=len(users))
-        begins = np.cumsum(counts) - counts
-        # the first group of each user, then the second, ...: each step is one for all users
-        rows = self._group_bits.take(np.where(counts > 0, group_row[begins], nobody), axis=0)
-        for place in range(1, int(counts.max(initial=0))):
-            has_more = np.nonzero(counts > place)[0]
-            last = int(has_more[-1]) + 1
-            if 2 * len(has_more) > last:
-                # most have: then it is quicker to go through all in order
-                next_row = group_row[np.minimum(begins[:last] + place, len(group_row) - 1)]
-                rows[:last] |= self._group_bits.take(np.where(counts[:last] > place, next_row, nobody), axis=0)
-            else:
-                rows[has_more] |= self._group_bits[group_row[begins[has_more] + place]]
-        return rows
+
+def rows_from(users: np.ndarray) -> np.ndarray:
+    """By index from the first of these users on, the user's place among them."""
+    row_of = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
+    row_of[users - users[0]] = np.arange(len(users))
+    return row_of
+
+
+def _groups(principals: np.ndarray) -> np.ndarray:
+    return EVERYBODY - 1 - principals[principals < EVERYBODY]
+
+
+def entries_of(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int, fact: FactForm) -> Entries:
+    """rows: as units_of. number: of the fact."""
+    principal, position, wide = _entries(unit, rows, number, fact)
+    is_asked = np.isin(unit.run_kind, list(fact.kinds))[unit.run_of(position)]
+    return Entries(principal[is_asked], position[is_asked], wide, fact.kinds)
 
 
 def _entries(unit: Unit, rows: dict[int, dict[str, np.ndarray]], number: int,

@@ -5,9 +5,12 @@ from analytics.spark.schemas import Tables, schema_of
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 
 
-@pytest.fixture
-def tenant_of(spark):
-    """Builds a recipe from lines: entities as (id, kind, key, namespace_id, state), grants as (principal, id, entity_id)."""
+@pytest.fixture(params=["little", "large"])
+def tenant_of(spark, request):
+    """On the way of a small tenant and on that of a large one.
+
+    Builds a recipe from lines: entities as (id, kind, key, namespace_id, state), grants as (principal, id, entity_id).
+    """
 
     def build(*, entities=(), users=(), groups=(), memberships=(), admin=(), other=(), generation="final", namespace=""):
         def frame(table, rows):
@@ -20,6 +23,7 @@ def tenant_of(spark):
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, memberships),
             grants=frame(GRANTS, grants),
+            is_little=request.param == "little",
         )
         return Recipe(tables, generation, namespace=namespace)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from analytics.spark import packing, units, verdicts
+from analytics.spark.counting import changes_counted
 from analytics.spark.packing import changes_merged, changes_packed, holders_merged, holders_packed
 from analytics.spark.units import (
     ANYWHERE,
@@ -23,7 +24,7 @@ from analytics.spark.units import (
     USER,
     FactForm,
 )
-from analytics.spark.verdicts import Law, changes_counted, changes_spread
+from analytics.spark.verdicts import Law, changes_spread
 
 APPLICATION, DATASET, NAMESPACE = range(3)
 KINDS = frozenset({APPLICATION, DATASET, NAMESPACE})
