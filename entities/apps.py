@@ -2,6 +2,7 @@ from pathlib import Path
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.db.models import AutoField, BigAutoField
 
 
 class EntitiesConfig(AppConfig):
@@ -10,7 +11,10 @@ class EntitiesConfig(AppConfig):
     def ready(self):
         from entities.address import name_instance
         from entities.kinds_file import register_kinds
+        from entities.lookups import Among
 
+        for field in (AutoField, BigAutoField):
+            field.register_lookup(Among)
         name_instance(settings.INSTANCE_NAME)
         if settings.KINDS_FILE:
             register_kinds(Path(settings.KINDS_FILE))

@@ -12,7 +12,7 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.models import GroupGrant, User, UserGrant
 
-MOST_APART = 5_000
+MOST_APART = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def entities_told_apart(one: User, other: User, *, only_one: list[Group], only_o
     ]
     # looked up once: to count them, to show a page of them and to see whether there are more
     ids = list(apart[0].union(*apart[1:], all=True)[: MOST_APART + 1])
-    return ToldApart(sorted_by_address(Entity.objects.filter(pk__in=set(ids[:MOST_APART]))), len(ids) > MOST_APART)
+    return ToldApart(sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MOST_APART]))), len(ids) > MOST_APART)
 
 
 def _not_held(user: User, groups: list[Group], other: User, others_groups: list[Group]) -> list[QuerySet]:

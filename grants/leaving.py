@@ -84,7 +84,7 @@ def _admins_remaining(gone: User | Group, ids: set[int]) -> dict[int, set[int]]:
     """Of each of these entities the keys of active users who would still administer it: all where they are fewer than two,
     and otherwise some. So of each holder two are enough, however many there are."""
     found: dict[int, set[int]] = {pk: set() for pk in ids}
-    on_them = {"content_object__in": ids, "permission_id": permission_ids()[Privilege.ADMIN]}
+    on_them = {"content_object__pk__among": ids, "permission_id": permission_ids()[Privilege.ADMIN]}
     own = UserGrant.objects.filter(user__is_active=True, user__is_principal=True, **on_them).order_by()
     through = GroupGrant.objects.filter(**on_them).order_by()
     if isinstance(gone, Group):
@@ -105,11 +105,11 @@ def _two_members(gone: User | Group, groups: set[int]) -> dict[int, set[int]]:
     members = _active_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
     if isinstance(gone, User):
         members = members.exclude(user=gone)
-    rows = Group.objects.filter(pk__in=groups).order_by().annotate(first_member=Subquery(members[:1]))
+    rows = Group.objects.filter(pk__among=groups).order_by().annotate(first_member=Subquery(members[:1]))
     rows = rows.annotate(second_member=Subquery(members.exclude(user=OuterRef("first_member"))[:1]))
     return {pk: {user for user in users if user is not None}
             for pk, *users in rows.values_list("pk", "first_member", "second_member")}
 
 
 def _first(ids: Iterable[int], most: int) -> list[Entity]:
-    return list(sorted_by_address(Entity.objects.filter(pk__in=list(ids)))[:most])
+    return list(sorted_by_address(Entity.objects.filter(pk__among=ids))[:most])

@@ -67,9 +67,8 @@ def permitted(tenant, generation):
             if reference_holds(tenant, Question("user", user, operation, address, generation))}
 
 
-@pytest.mark.parametrize("is_little", [True, False])
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "is_little"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
 def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_little):
     tenant = tenant_with_own_kinds(seed)
     with snapshot_in_use() as snapshot:
@@ -108,10 +107,10 @@ def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, si
     assert detail == in_order([(user, str(address)) for user, address in pairs], 2)
 
 
-@pytest.mark.parametrize(("before", "after"), [
-    ("existing", "final"), ("final", "existing"), ("core", "proposed"), ("existing", "proposed"), ("proposed", "core"),
-])
-@pytest.mark.parametrize("size", [LITTLE, LARGE], indirect=True)
+@pytest.mark.parametrize(("before", "after", "size"), [
+    ("existing", "final", LITTLE), ("final", "existing", LITTLE), ("core", "proposed", LITTLE), ("existing", "proposed", LITTLE),
+    ("proposed", "core", LITTLE), ("existing", "final", LARGE), ("proposed", "core", LARGE),
+], indirect=["size"])
 def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after, size):
     tenant = tenant_with_own_kinds(len(before + after))
     comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations

@@ -20,8 +20,9 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active import active_generation
 from grants.journal import current_revision
-from grants.listing import ALL, shown_to
+from grants.listing import ALL
 from grants.policies.policy import Generation
+from grants.seen import seen_by
 
 ROWS_A_PAGE = 25
 
@@ -45,8 +46,10 @@ def home(request: HttpRequest) -> HttpResponse:
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
     sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
-    shown = ALL if sees_all else shown_to(request.user, generation)
-    rows = sorted_by_address(Entity.objects.filter(shown, kind="namespace"))
+    seen = None if sees_all else seen_by(request.user, generation, operations=("list",))
+    shown = seen.all_rows if seen else ALL
+    # of namespaces there are few beside what is granted in them
+    rows = sorted_by_address(Entity.objects.filter(seen.first_rows if seen else ALL, kind="namespace"))
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
