@@ -13,8 +13,9 @@ from django.db.models import Count, Q, QuerySet
 
 from entities.models import Entity
 from entities.selectors import children_of, subtree_of
+from entities.vocabulary import CONTAINERS
 from grants.holders import GrantTable, tables_of, tables_of_principal
-from grants.listing import NONE, SHOWING, rules_of, shown_by
+from grants.listing import NONE, SHOWING, Rules, rules_of, shown_by
 from grants.models import User
 from grants.policies.expressions import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
 from grants.policies.policy import Generation
@@ -28,20 +29,26 @@ FEW_GRANTS_INSIDE = 1_000
 @dataclass(frozen=True)
 class Seen:
     """Conditions on entities, with the same answer. all_rows: finds all of them soonest; first_rows: the first few. inside: what
-    contains every row that is asked about and is none of them."""
+    contains every row that is asked about and is none of them. apart: conditions that no row meets two of, and that together
+    have the same answer; soonest to count."""
 
     all_rows: Q
     first_rows: Q
     inside: Entity | None = None
     is_few: bool = True
+    apart: tuple[Q, ...] = ()
 
     @cached_property
     def counts(self) -> Counter[tuple[str, str]]:
         """How many there are inside, by kind and state: at every depth, but of the instance only directly. One query, once."""
         whole = children_of(self.inside) if self.inside.kind == "instance" else subtree_of(self.inside)
-        rows = whole.exclude(kind=self.inside.kind).filter(self.all_rows).order_by()
-        counted = rows.values_list("kind", "state").annotate(total=Count("*"))
-        return Counter({(kind, state): total for kind, state, total in counted})
+        rows = whole.exclude(kind=self.inside.kind).order_by()
+        counted = [rows.filter(part).values_list("kind", "state").annotate(total=Count("*"))
+                   for part in self.apart or (self.all_rows,)]
+        found: Counter[tuple[str, str]] = Counter()
+        for kind, state, total in _union(counted):
+            found[kind, state] += total
+        return found
 
 
 def seen_by(principal: User | Group, generation: Generation, *, inside: Entity | None = None,
@@ -57,7 +64,8 @@ def seen_by(principal: User | Group, generation: Generation, *, inside: Entity |
     if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
         few = Q(pk__in=_reached(tables, around)) & first
         return Seen(few, few, inside)
-    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False)
+    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False,
+                apart=_apart(tables, rules, inside, around) if around else ())
 
 
 def shows_the_same(generation: Generation, one: Sequence[str], other: Sequence[str]) -> bool:
@@ -84,6 +92,21 @@ def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
     few = FEW_GRANTS_INSIDE if around else FEW_GRANTS
     grants = _union([table.rows(**around).order_by().values_list("pk") for table in tables])
     return grants[: few + 1].count() <= few
+
+
+def _apart(tables: tuple[GrantTable, ...], rules: Rules, inside: Entity, around: dict) -> tuple[Q, ...]:
+    """What is shown by a grant on itself by the tables of the grants: the database joins with each as a whole, and need not look
+    into both for every row. What is shown otherwise is one more part."""
+    by_itself = [kind for enough, kinds in rules.items() if enough == {HasAtOrBelow()} for kind in kinds
+                 if kind not in CONTAINERS]
+    others = {enough: [kind for kind in kinds if kind not in by_itself] for enough, kinds in rules.items()}
+    parts = [shown_by(tables, {enough: kinds for enough, kinds in others.items() if kinds}, inside=inside)]
+    before = NONE
+    for table in tables:
+        held = Q(pk__in=table.rows(**around).order_by().values("content_object_id"))
+        parts.append(Q(kind__in=by_itself) & held & ~before)
+        before |= held
+    return tuple(parts)
 
 
 def _reached(tables: tuple[GrantTable, ...], around: dict) -> QuerySet:
