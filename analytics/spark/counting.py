@@ -22,6 +22,7 @@ from analytics.spark.units import (
     Members,
     Part,
     Unit,
+    groups_in,
     rows_from,
 )
 from analytics.spark.verdicts import (
@@ -89,7 +90,7 @@ def _shared(part: Part, unit: Unit, entries: list[Entries]) -> np.ndarray:
         is_wide |= np.isin(unit.run_family, [family for _, family in each.wide])
     is_shared = np.repeat(is_wide, run_words * WORD_BITS)
     principal, position = (_joined([getattr(each, name) for each in entries]) for name in ("principal", "position"))
-    groups, at = EVERYBODY - 1 - principal[principal < EVERYBODY], position[principal < EVERYBODY]
+    groups, at = groups_in(principal), position[principal < EVERYBODY]
     group_at = np.full(len(is_shared), NOTHING)
     group_at[at] = groups
     is_shared[at[group_at[at] != groups]] = True
@@ -131,7 +132,7 @@ class _Alone:
         self.basis = everybody[:, self.position]
         self.held = self.basis.copy()
         self.held[fact, np.cumsum(is_first) - 1] = True
-        self.members = Members(part, [EVERYBODY - 1 - self.principal[self.principal < EVERYBODY]])
+        self.members = Members(part, [groups_in(self.principal)])
         self.is_holder = np.zeros(len(part.user_ids), bool)
         self.is_holder[self.members.users] = True
         self.is_holder[self.principal[self.principal >= 0]] = True
@@ -156,12 +157,18 @@ class _Tally:
         self._last_word = words[1:][self._is_there] - 1
         nobody = change(layout, facts, [fact.everybody[None, :] for fact in facts], 1, sort)
         self._nobody = [None if bits is None else self._ones(bits) for bits in nobody]
-        self._alone_add(alone)
+        self._alone_add()
 
-    def _alone_add(self, alone: _Alone) -> None:
+    def _mine(self, run: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(which of these lie in runs of the sort, the places of those)."""
         first, last = int(self.sort.runs[0]), int(self.sort.runs[-1])
-        mine = np.nonzero((alone.run >= first) & (alone.run <= last))[0]
-        place, principal = self._place[alone.run[mine] - first], alone.principal[mine]
+        mine = np.nonzero((run >= first) & (run <= last))[0]
+        return mine, self._place[run[mine] - first]
+
+    def _alone_add(self) -> None:
+        alone = self._alone
+        mine, place = self._mine(alone.run)
+        principal = alone.principal[mine]
         turned = _turned(self.sort, alone.held[:, mine]), _turned(self.sort, alone.basis[:, mine])
         self._groups, self._own = [], []
         for one, basis in zip(*turned, strict=True):
@@ -171,16 +178,14 @@ class _Tally:
 
     def _table(self, principal: np.ndarray, place: np.ndarray, counted: np.ndarray) -> np.ndarray:
         of_group = principal < EVERYBODY
-        row = self._alone.members.row_of[EVERYBODY - 1 - principal[of_group]]
+        row = self._alone.members.row_of[groups_in(principal)]
         table = np.zeros((self._alone.members.rows, self.width), np.int32)
         np.add.at(table.reshape(-1), row * self.width + place[of_group], counted[of_group])
         return table
 
     def of_nobody(self, unit: Unit, everybody: np.ndarray) -> list[np.ndarray | None]:
         """gained, lost of those who hold nothing, over all targets, as one row."""
-        first, last = int(self.sort.runs[0]), int(self.sort.runs[-1])
-        mine = np.nonzero((unit.run >= first) & (unit.run <= last))[0]
-        place = self._place[unit.run[mine] - first]
+        mine, place = self._mine(unit.run)
         return [None if turned is None else np.bincount(place[turned], minlength=self.width)[None, :]
                 for turned in _turned(self.sort, everybody[:, unit.position[mine]])]
 

@@ -337,7 +337,7 @@ class FactRows:
 
     def _shared(self, part: Part, principal: np.ndarray, position: np.ndarray, wide: list[tuple[np.ndarray, int]]) -> None:
         of_group = principal < EVERYBODY
-        groups, everywhere = EVERYBODY - 1 - principal[of_group], [(_groups(who), family) for who, family in wide]
+        groups, everywhere = groups_in(principal), [(groups_in(who), family) for who, family in wide]
         self._members = Members(part, [groups, *(some for some, _ in everywhere)])
         self._group_bits = self._bits(self._members.rows, self._members.row_of[groups], position[of_group])
         for some, family in everywhere:
@@ -378,7 +378,8 @@ def rows_from(users: np.ndarray) -> np.ndarray:
     return row_of
 
 
-def _groups(principals: np.ndarray) -> np.ndarray:
+def groups_in(principals: np.ndarray) -> np.ndarray:
+    """The indexes of the groups among these principals."""
     return EVERYBODY - 1 - principals[principals < EVERYBODY]
 
 

@@ -22,7 +22,7 @@ from grants.active import active_generation
 from grants.journal import current_revision
 from grants.listing import ALL
 from grants.policies.policy import Generation
-from grants.seen import seen_by
+from grants.seen import Seen, seen_by
 
 ROWS_A_PAGE = 25
 
@@ -46,10 +46,10 @@ def home(request: HttpRequest) -> HttpResponse:
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
     sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
-    seen = None if sees_all else seen_by(request.user, generation, operations=("list",))
-    shown = seen.all_rows if seen else ALL
+    seen = Seen(ALL, ALL) if sees_all else seen_by(request.user, generation, operations=("list",))
+    shown = seen.all_rows
     # of namespaces there are few beside what is granted in them
-    rows = sorted_by_address(Entity.objects.filter(seen.first_rows if seen else ALL, kind="namespace"))
+    rows = sorted_by_address(Entity.objects.filter(seen.first_rows, kind="namespace"))
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
