@@ -11,6 +11,7 @@ from authzconsole.web.closing import new_from_answer
 from authzconsole.web.compared import compare, leaving
 from authzconsole.web.downloads import table_file
 from authzconsole.web.entity import entity_page
+from authzconsole.web.explorer import explorer, explorer_inside
 from authzconsole.web.finding import search_page, suggest_principals
 from authzconsole.web.forecast import forecast_page
 from authzconsole.web.home import home
@@ -41,6 +42,8 @@ urlpatterns = [
     path("search", search_page, name="search"),
     path("suggest/principals", suggest_principals, name="suggest-principals"),
     path("ask", ask, name="ask"),
+    path("explorer", explorer, name="explorer"),
+    path("explorer/inside", explorer_inside, name="explorer-inside"),
     path("entities/<path:address>", entity_page, name="entity"),
     path("grant/<path:address>", grant, name="grant"),
     path("revoke/<path:address>", revoke, name="revoke"),

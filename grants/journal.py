@@ -19,7 +19,11 @@ ACTIONS = (
     "user-change", "role-set", "password-set", "principal-add", "group-add", "member-add", "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke",
 )
+# what a decision is made of: grants, memberships, who is active, and what there is
+DECIDING = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
+            "member-add", "member-remove"}
 LINES_AT_ONCE = 2_000
+MOST_READ = 1_000
 _COLUMNS = (*JournalLine.HASHED, "hash")
 
 
@@ -91,6 +95,16 @@ def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> 
 def current_revision() -> int:
     """The revision of the newest change; 0 before the first."""
     return JournalHead.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
+
+
+def changes_after(revision: int | None) -> int:
+    """How many changes since that revision may make another answer of a decision. One or two queries, which read no more than
+    MOST_READ lines; past that it is how many lines there are."""
+    later = JournalLine.objects.filter(revision__gt=revision or 0)
+    read = list(later.order_by("revision").values_list("action", flat=True)[: MOST_READ + 1])
+    if len(read) > MOST_READ:
+        return max(0, current_revision() - (revision or 0))
+    return sum(action in DECIDING for action in read)
 
 
 def first_break() -> Break | None:

@@ -24,6 +24,8 @@ from grants.policies.policy import Generation
 FEW_GRANTS = 5_000
 # of a namespace fewer: beside the grants in it, gathered once, a walk through all that lies in it costs less than more of these
 FEW_GRANTS_INSIDE = 1_000
+# where more of them are shown, a page of them is met before all are gathered
+MANY_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Seen:
     inside: Entity | None = None
     is_few: bool = True
     apart: tuple[Q, ...] = ()
+
+    def soonest(self, total: int) -> Q:
+        """What finds the first rows soonest where `total` of those asked about are shown: few may be far from the first."""
+        return self.first_rows if total > MANY_ROWS else self.all_rows
 
     @cached_property
     def counts(self) -> Counter[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from authzconsole.web.finding import found_by
+from authzconsole.web.found import MOST_FOUND, _names, found_by, wanted_of
 from entities.models import Entity
 from entities.selectors import search
 from grants.listing import may_see, shown_to, visible_to
@@ -67,18 +67,42 @@ def test_of_chosen_kinds_the_same_is_seen(tenant):
             assert {entity for entity in Entity.objects.all() if may_see(user, entity, generation)} == seen
 
 
+TEXTS = ("ns0", "DATASET1", "0.s", "st", "dataset:ns0", "nothing")
+
+
 @pytest.mark.parametrize("few", WAYS)
-@pytest.mark.parametrize("matches", [1_000, 0])
-def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, matches, settings, monkeypatch):
+@pytest.mark.parametrize("most", [2_000, 1])
+def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, most, settings, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
-    monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
-    monkeypatch.setattr("authzconsole.web.finding.FEW_MATCHES", matches)
+    monkeypatch.setattr("authzconsole.web.found.MOST_LOOKED_AT", most)
     for generation in GENERATIONS.values():
         settings.DEFAULT_GENERATION = generation.name
         for user in User.objects.all():
-            for text in ("ns", "DATASET1", "0.s", "dataset:ns0", "nothing"):
-                seen = visible_to(user, generation)
-                assert list(found_by(user, text)) == list(search(text).filter(seen)), (user, text)
+            for text in TEXTS:
+                rows = search(text).filter(visible_to(user, generation))
+                expected = [row for row in rows if not wanted_of(text).is_short or begins(row, text)]
+                found = found_by(user, text, MOST_FOUND * 100)
+                assert len(found.rows) == found.total == len(set(found.rows)), (user, text)
+                assert set(found.rows) <= set(expected) and (not found.is_all or found.total == len(expected)), (user, text)
+
+
+@pytest.mark.parametrize("few", WAYS)
+def test_an_address_that_is_written_whole_is_found_by_who_sees_it_and_nobody_else(tenant, few, monkeypatch):
+    monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
+    monkeypatch.setattr("authzconsole.web.found.MOST_LOOKED_AT", 1)
+    for user in User.objects.all()[:3]:
+        seen = set(Entity.objects.filter(visible_to(user, GENERATIONS["final"])))
+        for entity in Entity.objects.all()[:60:3]:
+            assert (entity in found_by(user, str(entity)).rows) == (entity in seen), (user, entity)
+
+
+def test_a_search_calls_an_entity_by_its_name(tenant):
+    for entity in Entity.objects.all():
+        assert _names(entity.kind, entity.key)[0] == entity.name
+
+
+def begins(row: Entity, text: str) -> bool:
+    return f".{row.key.lower()}".find(f".{text.lower()}") >= 0
 
 
 def test_it_takes_two_queries_and_one_to_count(tenant, django_assert_max_num_queries):

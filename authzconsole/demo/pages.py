@@ -14,6 +14,7 @@ PAGES = {
     "overview": "/",
     "search": "/search?q={word}",
     "ask": "/ask",
+    "explorer": "/explorer?at={dataset}",
     "instance": "/entities/{instance}",
     "namespace": "/entities/{namespace}?deleter={user}",
     "namespace-asked": "/entities/{namespace}?subject=user:{user}&operation=delete",
@@ -73,6 +74,7 @@ _CHANGES = "takes a POST only, and answers with another page"
 NO_PAGE = {
     "healthz": "a word for the supervisor",
     "sign-out": _CHANGES,
+    "explorer-inside": "further lines of the tree",
     "suggest-principals": "the options of a field, asked for while somebody types",
     "see-as": _CHANGES,
     "account-password": "takes a POST only, and answers with the page of the account",

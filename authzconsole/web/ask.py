@@ -1,14 +1,17 @@
-"""A question from anywhere: who, what and where; the page of the entity then answers it."""
+"""A question from anywhere, and its whole answer: who, what, where, and by which generation."""
 
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.finding import found_by
+from authzconsole.web.asking import FIELDS, ask_section
+from authzconsole.web.found import Found, found_by
+from authzconsole.web.paging import url_with
 from authzconsole.web.parameters import text_of
-from authzconsole.web.places import entity_url
-from authzconsole.web.rendering import render_page, see_other
+from authzconsole.web.places import place_of
+from authzconsole.web.rendering import render_page, see_other, target_part
 from entities.address import AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
@@ -16,41 +19,59 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.active import active_generation
 from grants.listing import may_see
 from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import Generation
 
-FIELDS = ("subject", "operation", "generation")
 MOST_OFFERED = 8
 
 
 @require_safe
 def ask(request: HttpRequest) -> HttpResponse:
-    given = {name: text_of(request, name) for name in (*FIELDS, "entity")}
-    entity, fault = _chosen(request, given["entity"])
-    if entity is not None:
-        fault = _operation_fault(entity.kind, given["operation"])
-        if not fault:
-            asked = urlencode({name: given[name] for name in FIELDS if given[name]}, safe=":")
-            return see_other(f"{entity_url(entity)}{'?' if asked else ''}{asked}#ask")
-    return render_page(request, "entities/question.html", {
-        "given": given, "fault": fault, "offered": _offered(request, given) if fault and entity is None else [],
-        "subject_is_fixed": not request.user.may_see_all, "privileges": list(Privilege),
-        "operations": sorted({operation for kind in KINDS.values() for operation in kind.operations}),
-        "generations": list(GENERATIONS), "chosen": given["generation"] or active_generation().name,
-        "active": active_generation().name,
+    text, generation = text_of(request, "entity"), active_generation()
+    entity, fault = _chosen(request, text, generation)
+    found = found_by(request.user, text, MOST_OFFERED) if fault else None
+    if found and (meant := _called_so(found, text)):
+        return see_other(url_with(request, entity=meant))
+    operation_fault = _operation_fault(entity.kind, text_of(request, "operation")) if entity else ""
+    section = ask_section(request, entity, generation, whole=True) if entity and not operation_fault else None
+    return render_page(request, "ask/_ask.html" if target_part(request) == "ask" else "ask/page.html", {
+        "ask": section or _unanswered(request, generation, fault or operation_fault), "asked": text, "entity": entity,
+        "place": place_of(entity, linked=True) if entity else None, "can_change": request.user.may_administer,
+        "operations": KINDS[entity.kind].operations if entity else _all_operations(),
+        "offered": [(row, _about(request, row)) for row in found.rows] if found else [],
+        "generations": list(GENERATIONS), "url": reverse("ask"),
     })
 
 
-def _chosen(request: HttpRequest, text: str) -> tuple[Entity | None, str]:
+def _unanswered(request: HttpRequest, generation: Generation, fault: str) -> dict:
+    """The form alone, as it was filled in."""
+    given = {name: text_of(request, name) for name in FIELDS}
+    chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
+    return {"subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
+            "privileges": list(Privilege), "generation": chosen, "active": generation.name, "fault": fault}
+
+
+def _all_operations() -> list[str]:
+    return sorted({operation for kind in KINDS.values() for operation in kind.operations})
+
+
+def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:
     """The entity of that address, or what is wrong with it; neither for an empty text."""
     if not text:
         return None, ""
     try:
         address = parse_address(text)
     except AddressError as error:
-        return None, f"`{clip(text)}` is no address: {error}."
+        return None, f"{error}."
     entity = entity_at(address)
-    if entity is None or not (request.user.may_see_all or may_see(request.user, entity, active_generation())):
+    if entity is None or not (request.user.may_see_all or may_see(request.user, entity, generation)):
         return None, f"{address} is not registered{'' if request.user.may_see_all else ', or you do not see it'}."
     return entity, ""
+
+
+def _called_so(found: Found, text: str) -> Entity | None:
+    """The one entity with exactly this key or name; None where there are more, or where not all were looked at."""
+    meant = [row for row in found.rows if text in (row.key, row.address.name)]
+    return meant[0] if len(meant) == 1 and found.is_all else None
 
 
 def _operation_fault(kind: str, operation: str) -> str:
@@ -60,10 +81,7 @@ def _operation_fault(kind: str, operation: str) -> str:
     return f"`{clip(operation)}` is no operation of {known.plural}; there is {', '.join(known.operations) or 'none'}."
 
 
-def _offered(request: HttpRequest, given: dict) -> list[tuple[str, str]]:
-    """Addresses that hold the text, each with the URL of the same question about it; first those that are it but for the
-    kind."""
-    found = found_by(request.user, given["entity"])
-    rows = [*found.filter(kind__in=KINDS, key=given["entity"])[:MOST_OFFERED], *found[:MOST_OFFERED]]
-    addresses = list(dict.fromkeys(map(str, rows)))[:MOST_OFFERED]
-    return [(address, f"{request.path}?{urlencode(given | {'entity': address}, safe=':')}") for address in addresses]
+def _about(request: HttpRequest, entity: Entity) -> str:
+    """The same question about that entity."""
+    asked = {name: text_of(request, name) for name in FIELDS} | {"entity": str(entity)}
+    return f"{reverse('ask')}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"

@@ -1,7 +1,7 @@
 """What an administrator should look at: what the newest reports found, and what waits for a decision."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.urls import reverse
@@ -13,6 +13,7 @@ from analytics.regrants import ANALYSIS as IMPACT
 from analytics.selectors import latest_run
 from authzconsole.web.readiness import ANALYSIS as READINESS
 from entities.models import State
+from grants.journal import changes_after
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
 from grants.policies.policy import Generation
 
@@ -22,8 +23,9 @@ PLANNED_TOO_LONG_DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """level: of its mark. source: the run that says so, None where it was counted now. remedy: the words of a button that
-    makes a plan against it, and where that is sent; empty where there is no such plan."""
+    """level: of its mark. source: the run that says so, None where it was counted now. changes: how many changes came after
+    that run. remedy: the words of a button that makes a plan against it, and where that is sent; empty where there is no such
+    plan."""
 
     level: str
     words: str
@@ -31,6 +33,7 @@ class Matter:
     source: AnalysisRun | None = None
     remedy: str = ""
     remedy_url: str = ""
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,14 @@ def attention(generation: Generation, readiness: AnalysisRun | None, *, is_large
     runs = {READINESS: readiness, STRANDED: latest_run(STRANDED), GHOSTS: latest_run(GHOSTS)}
     matters = [*_readiness(readiness), *_stranded(runs[STRANDED]), *_ghosts(runs[GHOSTS], generation)]
     matters += () if is_large else _waiting_too_long(runs[GHOSTS])
-    return Attention([*matters, *_impact(generation), *_plans()],
+    return Attention(_dated([*matters, *_impact(generation), *_plans()]),
                      [ANALYSES[name].title for name, run in runs.items() if run is None])
+
+
+def _dated(matters: list[Matter]) -> list[Matter]:
+    """With the changes that came after each run. At most a query for each of four analyses."""
+    changes = {revision: changes_after(revision) for revision in {matter.source.revision for matter in matters if matter.source}}
+    return [replace(matter, changes=changes[matter.source.revision]) if matter.source else matter for matter in matters]
 
 
 def _readiness(run: AnalysisRun | None) -> Iterator[Matter]:

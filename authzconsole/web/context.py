@@ -20,7 +20,7 @@ class Room:
     is_for_everybody: bool = True
 
 
-OF_ENTITIES = ("entity", "grant", "revoke", "lifecycle", "search", "forecast")
+OF_ENTITIES = ("entity", "explorer", "grant", "revoke", "lifecycle", "search", "forecast")
 ROOMS = (
     Room("Overview", "home", "overview", ("home", *OF_ENTITIES)),
     Room("Explorer", "", "namespace", OF_ENTITIES, is_for_everybody=False),

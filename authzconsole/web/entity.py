@@ -70,7 +70,8 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
         if context[part] is None:
             raise Http404("there is no such part")
         return render_page(request, f"entities/_{part}.html", context)
-    return render_page(request, "entities/page.html", _page_context(request, entity, generation))
+    template = "entities/_detail.html" if part == "detail" else "entities/page.html"
+    return render_page(request, template, _page_context(request, entity, generation) | {"is_part": part == "detail"})
 
 
 def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:

@@ -1,55 +1,62 @@
 """Finding addresses and principals by a part of their names."""
 
+from dataclasses import dataclass
+
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from authzconsole.web.found import found_by, wanted_of
 from authzconsole.web.guard import overseers_only
 from authzconsole.web.parameters import text_of
-from authzconsole.web.places import place_of
-from authzconsole.web.rendering import render_page
+from authzconsole.web.places import entity_url, place_of
+from authzconsole.web.rendering import render_page, target_part
 from entities.models import Entity
-from entities.selectors import search, sorted_by_address
-from grants.active import active_generation
 from grants.models import User
-from grants.seen import seen_by
 
-MOST_FOUND = 50
-FEW_MATCHES = 1_000
+MOST_LISTED = 8
 MOST_SUGGESTED = 10
 # the fields that name principals by their type, and those that name one of a single type without it
 FIELDS = ("principal", "subject", "creator", "source", "target")
 PLAIN_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list under a field that finds as one types. field: its name in a URL. kind: the one that it takes, or empty. opens:
+    whether what is chosen is opened, and not written into the field."""
+
+    field: str
+    kind: str = ""
+    opens: bool = False
+
+
+# by the id of the list
+LISTS = {
+    "search-found": Listing("q", opens=True),
+    "entity-found": Listing("entity"),
+    "ask-artifact-found": Listing("artifact", "artifact"),
+    "ask-dataset_type-found": Listing("dataset_type", "dataset_type"),
+    "ask-owner-found": Listing("owner", "kerberosprincipal"),
+}
+
+
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    text = text_of(request, "q")
-    found = list(found_by(request.user, text)[: MOST_FOUND + 1])
-    return render_page(request, "search.html", {
-        "searched": text, "rows": [{"place": place_of(entity), "entity": entity} for entity in found[:MOST_FOUND]],
-        "is_cut": len(found) > MOST_FOUND, "most": MOST_FOUND,
+    """The page of what a text finds; for a field that finds as one types, the first of it as the options of its list."""
+    listing = LISTS.get(target_part(request))
+    text = text_of(request, listing.field if listing else "q")
+    found = found_by(request.user, text, MOST_LISTED, only=listing.kind) if listing else found_by(request.user, text)
+    return render_page(request, "_pieces/found.html" if listing else "search.html", {
+        "searched": text, "found": found, "rows": [_shown(entity, listing is None) for entity in found.rows],
+        "listing": listing, "list_id": target_part(request), "is_short": wanted_of(text).is_short,
+        "is_cut": found.total > len(found.rows) or not found.is_all,
     })
 
 
-def found_by(user: User, text: str) -> QuerySet[Entity]:
-    """What the text finds of what the user sees, by address."""
-    return _of_few(search(text)) if user.may_see_all else _seen(search(text), user)
-
-
-def _seen(rows: QuerySet[Entity], user: User) -> QuerySet[Entity]:
-    """From what the user holds, where that is little; else from what the text finds, where that is little. Where both are much,
-    a page of it is mostly met soon. At most four queries."""
-    seen = seen_by(user, active_generation())
-    return rows.filter(seen.all_rows) if seen.is_few else _of_few(rows).filter(seen.first_rows)
-
-
-def _of_few(rows: QuerySet[Entity]) -> QuerySet[Entity]:
-    """The same rows, by their numbers where they are few: to go along all entities in their order finds only many soon. One
-    query."""
-    few = list(rows.order_by().values_list("pk", flat=True)[: FEW_MATCHES + 1])
-    return rows if len(few) > FEW_MATCHES else sorted_by_address(Entity.objects.filter(pk__in=few))
+def _shown(entity: Entity, linked: bool) -> dict:
+    """linked: whether the address itself is a link, as it is but in an option, which is one already."""
+    return {"entity": entity, "place": place_of(entity, linked=linked), "url": entity_url(entity)}
 
 
 @require_safe

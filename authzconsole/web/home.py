@@ -19,7 +19,7 @@ from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active import active_generation
-from grants.journal import current_revision
+from grants.journal import changes_after
 from grants.listing import ALL
 from grants.policies.policy import Generation
 from grants.seen import Seen, seen_by
@@ -63,7 +63,7 @@ def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, coun
     ids = [entity.pk for entity in entities]
     reports, fault = quoted_summaries(run, [entity.key for entity in entities])
     inside, principals = (kinds_inside(ids, shown), principals_by("namespace", ids)) if counts else ({}, {})
-    changes = max(0, current_revision() - (run.revision or 0)) if run else 0
+    changes = changes_after(run.revision) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
         {"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
          "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}

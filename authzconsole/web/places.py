@@ -25,6 +25,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.lead}{self.last}"
 
+    @property
+    def within(self) -> str:
+        """What stands between the kind and the last part."""
+        return self.lead.partition(":")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class ShownPrincipal:

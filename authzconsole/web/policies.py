@@ -18,9 +18,23 @@ from authzconsole.web.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Kind
 from grants.active import active_generation, generation_activate
 from grants.errors import GrantError
-from grants.journal import current_revision, journal_lock
+from grants.journal import changes_after, journal_lock
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
+from grants.policies.question import Question
+
+
+def row_id(kind: str, operation: str) -> str:
+    """The id of an operation's row in the tables of a generation."""
+    return f"{kind}-{operation}"
+
+
+def row_url(question: Question) -> str:
+    """The row of the rule by which a question is answered; empty for what has no row, such as a bare privilege."""
+    target = question.target
+    if target is None or question.policy is None or question.operation not in KINDS[target.kind].operations:
+        return ""
+    return f"{reverse('policies')}?generation={question.generation}#{row_id(target.kind, question.operation)}"
 
 
 @require_safe
@@ -65,8 +79,8 @@ def _table(kind: Kind, chosen: Generation, other: Generation | None, *, only_dif
 def _rows(kind: Kind, chosen: Generation, other: Generation | None) -> Iterator[dict]:
     for operation in kind.operations:
         policy, beside = chosen.policy(kind.name, operation), other.policy(kind.name, operation) if other else None
-        yield {"operation": operation, "cells": [_cell(one) for one in (policy, beside) if one],
-               "differs": beside is not None and policy.requires != beside.requires}
+        yield {"operation": operation, "id": row_id(kind.name, operation),
+               "cells": [_cell(one) for one in (policy, beside) if one], "differs": beside is not None and policy.requires != beside.requires}
 
 
 def _cell(policy: Policy) -> dict:
@@ -109,7 +123,7 @@ def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", faul
     return render_page(request, "policies/activate.html", {
         "active": active, "to": to, "reason": reason, "fault": fault, "run": run, "differences": differences,
         "is_active": active == to, "is_done": run is not None and run.state == RunState.DONE,
-        "changes_since": max(0, current_revision() - (run.revision or 0)) if run else 0,
+        "changes_since": changes_after(run.revision) if run else 0,
         "facts": [_facts(active), _facts(to)],
         "compare_url": f"{reverse('policies')}?generation={active.name}&with={to.name}&only=differences",
     }, status=status)

@@ -10,7 +10,7 @@ from authzconsole.web.parameters import text_of
 from authzconsole.web.places import address_url
 from authzconsole.web.reports import quoted_summaries
 from entities.models import Entity
-from grants.journal import current_revision
+from grants.journal import changes_after
 from grants.models import User
 from grants.policies.policy import Generation
 from grants.readiness import Readiness, readiness_of
@@ -24,11 +24,22 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
         return None
     name = text_of(request, "deleter").removeprefix("user:")
     user = User.objects.filter(username=name).first() if name else None
+    latest = latest_of(entity.key, generation)
     return {
         "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
         "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
-        "namespace": entity.key, "latest": latest_of(entity.key, generation), "can_start": request.user.may_administer,
+        "namespace": entity.key, "latest": latest, "can_start": request.user.may_administer,
+        "nearest": None if user or latest is None else _nearest_now(entity, latest, generation),
     }
+
+
+def _nearest_now(entity: Entity, latest: dict, generation: Generation) -> Readiness | None:
+    """What whom the report calls closest holds and lacks by now; None where it names nobody, or nothing
+    changed since."""
+    summary = latest["summary"] or {}
+    is_open = bool(latest["changes_since"]) and not summary.get("users_ready") and summary.get("nearest_user")
+    user = User.objects.filter(username=summary["nearest_user"], is_active=True).first() if is_open else None
+    return None if user is None else readiness_of(entity.address, user, generation, most=0)
 
 
 def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
@@ -58,4 +69,4 @@ def latest_of(namespace: str, generation: Generation) -> dict | None:
         return None
     summaries, fault = quoted_summaries(run, [namespace])
     return {"run": run, "summary": summaries.get(namespace), "fault": fault,
-            "changes_since": max(0, current_revision() - (run.revision or 0))}
+            "changes_since": changes_after(run.revision)}

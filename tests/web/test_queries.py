@@ -6,6 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from analytics.models import AnalysisRun
+from authzconsole.web.found import found_by
 from entities.services import entities_ensure
 from grants.models import User
 from grants.services import grants_change
@@ -18,7 +19,9 @@ PAGES = {
     "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 32,
     "/entities/dataset:sales.orders": 19,
     "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 20,
-    "/search?q=sales": 5,
+    "/explorer?at=program:sales.shop.workflow.daily": 13,
+    "/explorer/inside?in=namespace:sales&of=dataset": 6,
+    "/search?q=sales": 4,
     "/suggest/principals?principal=e": 4,
     "/lifecycle/delete/namespace:sales": 10,
     "/analyses/": 6,
@@ -35,6 +38,7 @@ REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/del
            *((name, url) for name in ("aud", "dee") for url in PAGES if url.startswith(("/plans/many", "/plans/import"))),
            ("dee", "/plans/"),
            ("dee", "/suggest/principals?principal=e"),
+           ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
            ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
 SHOWN = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
 
@@ -77,3 +81,12 @@ def test_a_page_keeps_to_its_queries(url, most, browse, django_assert_max_num_qu
     assert client.get(url).status_code == 200
     with django_assert_max_num_queries(most):
         client.get(url)
+
+
+@pytest.mark.parametrize(("name", "looked_at", "most"), [("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
+def test_a_search_takes_a_fixed_number_of_queries(name, looked_at, most, cast, monkeypatch, django_assert_max_num_queries):
+    monkeypatch.setattr("authzconsole.web.found.MOST_LOOKED_AT", looked_at)
+    monkeypatch.setattr("grants.seen.FEW_GRANTS", -1)
+    grow(range(5))
+    with django_assert_max_num_queries(most):
+        assert found_by(cast[name], "sales").is_all == (looked_at > 1)

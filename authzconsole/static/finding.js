@@ -1,0 +1,87 @@
+"use strict";
+
+// A field that finds as one types: a combobox, and the listbox under it that htmx fills. What is chosen is opened, or written into
+// a field that says `data-takes`.
+(() => {
+  const asField = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
+  const listOf = (field) => document.getElementById(field.getAttribute("aria-controls"));
+  const fieldOf = (list) => document.querySelector(`[role=combobox][aria-controls="${CSS.escape(list.id)}"]`);
+  const optionsOf = (field) => [...listOf(field).querySelectorAll("[role=option]:not([aria-disabled])")];
+  // a field that a swap takes away loses its list, and then the focus
+  const isOpen = (field) => listOf(field)?.hidden === false;
+  const markedOf = (field) => listOf(field).querySelector("[aria-selected=true]");
+
+  const mark = (field, option) => {
+    markedOf(field)?.setAttribute("aria-selected", "false");
+    if (option === null) return field.removeAttribute("aria-activedescendant");
+    option.setAttribute("aria-selected", "true");
+    field.setAttribute("aria-activedescendant", option.id);
+    option.scrollIntoView({ block: "nearest" });
+  };
+
+  const show = (field, isShown) => {
+    mark(field, null);
+    listOf(field).hidden = !isShown;
+    field.setAttribute("aria-expanded", String(isShown));
+  };
+
+  const take = (field, option) => {
+    field.value = option.dataset.value;
+    show(field, false);
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+
+  const step = (field, by) => {
+    const options = optionsOf(field);
+    if (options.length === 0) return;
+    const at = options.indexOf(markedOf(field));
+    if (!isOpen(field)) show(field, true);
+    mark(field, options.at(at < 0 && by < 0 ? -1 : (at + by) % options.length));
+  };
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const list = event.detail.target;
+    if (!list.matches(".found[role=listbox]")) return;
+    const field = fieldOf(list);
+    // an answer that comes after the field was left, or emptied, opens nothing
+    show(field, document.activeElement === field && field.value.trim() !== "" && list.childElementCount > 0);
+  });
+
+  document.addEventListener("input", (event) => {
+    const field = asField(event.target);
+    if (field === null) return;
+    // Enter must not open what an earlier text found
+    mark(field, null);
+    if (field.value.trim() === "") show(field, false);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const field = asField(event.target);
+    if (field === null || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const marked = markedOf(field);
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") step(field, event.key === "ArrowDown" ? 1 : -1);
+    else if (event.key === "Escape" && isOpen(field)) show(field, false);
+    else if (event.key === "Enter" && marked !== null) marked.click();
+    else return;
+    event.preventDefault();
+  });
+
+  document.addEventListener("mousedown", (event) => {
+    // the field keeps the focus, or its list would be gone before the click
+    if (event.target.closest(".found") !== null) event.preventDefault();
+  });
+
+  document.addEventListener("click", (event) => {
+    const option = event.target.closest(".found [role=option]");
+    if (option === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const field = fieldOf(option.closest(".found"));
+    if (!("takes" in field.dataset) || !("value" in option.dataset)) return;
+    event.preventDefault();
+    take(field, option);
+  });
+
+  document.addEventListener("focusout", (event) => {
+    const field = asField(event.target);
+    if (field !== null && isOpen(field)) show(field, false);
+  });
+})();

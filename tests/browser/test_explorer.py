@@ -1,0 +1,120 @@
+"""The tree of the explorer in a browser: opened by clicks and keys, the detail beside it, a page of its own on a phone."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from authzconsole.web import branches
+from entities.services import entities_ensure
+from tests.authors import at
+from tests.cast import house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+SALES = "/entities/namespace:sales"
+
+
+def line(page, name):
+    return page.get_by_role("treeitem", name=name)
+
+
+def focused(page) -> str:
+    return page.evaluate("document.activeElement.querySelector('.branch-name')?.textContent ?? ''")
+
+
+def test_a_line_opens_its_entity_beside_the_tree_and_back_leads_to_the_one_before(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/namespace:hr")
+    expect(line(page, "hr")).to_have_attribute("aria-current", "page")
+    line(page, "sales").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("namespace:sales")
+    expect(page).to_have_url(re.compile(f"{SALES}$"))
+    expect(page).to_have_title("namespace:sales · Authorization console")
+    expect(line(page, "sales")).to_have_attribute("aria-current", "page")
+    expect(line(page, "hr")).not_to_have_attribute("aria-current", "page")
+    line(page, "applications 1").locator(".twisty").click()
+    expect(line(page, "shop")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"{SALES}$"))
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
+
+
+def test_the_tree_is_walked_through_with_the_keyboard(page_of):
+    house()
+    page = page_of("ada")
+    page.goto(SALES)
+    line(page, "sales").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert focused(page) == "applications"
+    page.keyboard.press("ArrowRight")
+    expect(line(page, "shop")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == "shop"
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("application:sales.shop")
+    assert focused(page) == "shop"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert focused(page) == "applications"
+    page.keyboard.press("ArrowLeft")
+    expect(line(page, "shop")).to_be_hidden()
+    page.keyboard.press("End")
+    assert focused(page) == "datasets"
+    page.keyboard.press("h")
+    assert focused(page) == "hr"
+    page.keyboard.press("Home")
+    assert focused(page) == "cdap"
+
+
+def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monkeypatch):
+    monkeypatch.setattr(branches, "MOST_ROWS", 3)
+    house()
+    entities_ensure(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
+    page = page_of("ada")
+    page.goto(SALES)
+    line(page, "streams 8").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("treeitem", name="More")).to_be_visible()
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(line(page, "s5")).to_be_visible()
+    page.wait_for_function("document.activeElement.querySelector('.branch-name')?.textContent === 's3'")
+
+
+def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page_of):
+    house()
+    page = page_of("ada")
+    page.goto(SALES)
+    line(page, "datasets 4").locator(".twisty").click()
+    line(page, "legacy").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("legacy")
+    page.locator("#explorer-state").select_option("deleted")
+    expect(line(page, "datasets 1")).to_be_visible()
+    expect(line(page, "legacy")).to_have_attribute("aria-current", "page")
+    expect(line(page, "orders")).to_have_count(0)
+
+
+def test_on_a_phone_the_tree_is_a_page_of_its_own(page_of):
+    house()
+    page = page_of("ada", width=390)
+    page.goto(SALES)
+    expect(page.locator("#explorer [role=tree]")).to_have_count(0)
+    page.get_by_role("link", name="Tree").click()
+    expect(line(page, "sales")).to_have_attribute("aria-current", "page")
+    line(page, "hr").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
+
+
+def test_without_scripts_the_tree_is_narrowed_by_a_button_and_leads_to_the_pages(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/explorer?at=namespace:sales")
+    page.locator("#explorer-kind").select_option("dataset")
+    page.get_by_role("button", name="Filter").click()
+    expect(line(page, "datasets 4")).to_be_visible()
+    line(page, "datasets 4").click()
+    expect(page.locator("#children tbody tr")).to_have_count(4)

@@ -1,0 +1,145 @@
+"""Finding an address as one types it: with the keyboard, the mouse, and at phone width."""
+
+import re
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import expect
+
+from tests.cast import house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+
+
+@pytest.fixture
+def field_of(page_of):
+    """field_of("ada"): the page of an entity, its search field, and the list under it."""
+    def opened(name, **how):
+        house()
+        page = page_of(name, **how)
+        page.goto("/entities/namespace:sales")
+        return page, page.locator("#search"), page.locator("#search-found")
+
+    return opened
+
+
+def test_arrows_mark_and_enter_opens_what_is_marked(field_of):
+    page, field, found = field_of("ada")
+    page.keyboard.press("/")
+    page.keyboard.type("orders")
+    expect(found.get_by_role("option")).to_have_count(2)
+    expect(field).to_have_attribute("aria-expanded", "true")
+    assert field.get_attribute("aria-activedescendant") is None
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    expect(field).to_have_attribute("aria-activedescendant", "search-found-1")
+    page.keyboard.press("ArrowUp")
+    expect(found.get_by_role("option", selected=True)).to_have_text("All results for “orders”")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/entities/dataset:sales.orders$"))
+
+
+def test_enter_without_a_marked_one_leads_to_all_results(field_of):
+    page, field, found = field_of("ada")
+    field.fill("sales")
+    expect(found).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.type(".")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/search\?q=sales\.$"))
+    expect(page.get_by_role("link", name="dataset:sales.orders")).to_be_visible()
+
+
+def test_escape_and_leaving_the_field_close_the_list_and_nothing_moves(field_of):
+    page, field, found = field_of("ada")
+    title = page.get_by_role("heading", level=1)
+    before = title.bounding_box()
+    field.fill("sales")
+    expect(found).to_be_visible()
+    assert title.bounding_box() == before
+    page.keyboard.press("Escape")
+    expect(found).to_be_hidden()
+    expect(field).to_have_value("sales")
+    page.keyboard.press("ArrowDown")
+    expect(found).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(found).to_be_hidden()
+    field.fill("zzz")
+    expect(found).to_have_text("Nothing found for “zzz”")
+    field.fill("")
+    expect(found).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_click_opens_and_the_list_stays_within_the_window(width, field_of):
+    page, field, found = field_of("dee", width=width)
+    field.fill("legacy")
+    option = found.get_by_role("option").first
+    expect(option).to_contain_text("deleted")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    if width == 390:
+        assert found.bounding_box()["width"] == field.bounding_box()["width"]
+    option.click()
+    expect(page).to_have_url(re.compile("/entities/dataset:sales.legacy$"))
+
+
+def test_a_late_answer_opens_nothing_in_a_field_that_was_left(field_of):
+    page, field, found = field_of("ada")
+    with page.expect_response(re.compile("/search")):
+        field.fill("sales")
+        page.keyboard.press("Tab")
+    page.wait_for_function("document.querySelector('.htmx-request') === null")
+    expect(found).to_be_hidden()
+
+
+def test_the_field_of_a_question_takes_what_is_chosen(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/ask")
+    field, found = page.get_by_label("on this entity"), page.locator("#entity-found")
+    page.get_by_label("May this person or group").fill("user:dee")
+    field.fill("order")
+    expect(found.get_by_role("option")).to_have_count(1)
+    found.get_by_role("option").click()
+    expect(field).to_have_value("dataset:sales.orders")
+    expect(field).to_be_focused()
+    expect(found).to_be_hidden()
+    field.fill("custom")
+    expect(found.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("dataset:sales.customers")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/entities/dataset:sales.customers\?subject=user:dee"))
+
+
+def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page_of):
+    house()
+    page = page_of("ada")
+    page.goto("/entities/application:sales.shop?subject=user:dee&operation=deploy")
+    page.get_by_label("From the artifact").fill("etl")
+    found = page.locator("#ask-artifact-found")
+    expect(found.get_by_role("option")).to_have_text("artifact:sales.etl-1.0")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("artifact=artifact(:|%3A)sales.etl-1.0"))
+    expect(page.get_by_label("From the artifact")).to_have_value("artifact:sales.etl-1.0")
+
+
+@pytest.mark.parametrize("text", ["sales", "zzz"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_open_list_has_no_grave_fault_of_accessibility(text, scheme, field_of):
+    page, field, found = field_of("ada")
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    field.fill(text)
+    expect(found).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.evaluate(AXE)
+    faults = page.evaluate("""() => axe.run(".topbar", {resultTypes: ["violations"]}).then(found => found.violations.map(
+        fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))""")
+    assert [fault for fault in faults if fault[0] in ("serious", "critical")] == []
