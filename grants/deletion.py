@@ -151,7 +151,7 @@ def not_deletable(namespace: Address, user: str, generation: Generation | str | 
     """The live entities in the namespace, itself among them, that this person may not delete; by address."""
     rules, entity, tables = generation_of(generation), live_namespace(namespace), tables_of("user", user) or ()
     lacking = Q(kind="namespace") & ~condition(rules.deletion.begins, Listed(tables, ["namespace"]))
-    inside = ~Q(kind="namespace") & ~_permitted(tables, rules)
+    inside = ~Q(kind="namespace") & ~_permitted(entity, tables, rules)
     return sorted_by_address(subtree_of(entity).filter(lacking | inside, state=State.LIVE))
 
 
@@ -159,18 +159,18 @@ def _begins(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -
     return Entity.objects.filter(condition(rules.deletion.begins, Listed(tables, ["namespace"])), pk=entity.pk).exists()
 
 
-def _permitted(tables: tuple[GrantTable, ...], rules: Generation) -> Q:
-    """The entities in a namespace that may be deleted once the deletion has begun."""
+def _permitted(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
+    """The entities in the namespace that may be deleted once the deletion has begun."""
     by_requirement: dict = {}
     for kind in (kind for step in steps() for kind in step):
         by_requirement.setdefault(rules.deletion.asked_of(kind), []).append(kind)
-    return reduce(or_, (Q(kind__in=kinds) & condition(requirement, Listed(tables, kinds))
+    return reduce(or_, (Q(kind__in=kinds) & condition(requirement, Listed(tables, kinds, inside=entity))
                         for requirement, kinds in by_requirement.items()), NONE)
 
 
 def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, begins: bool):
     rows = live_below(entity).order_by().values_list("kind").annotate(
-        Count("pk"), permitted=Count("pk", filter=_permitted(tables, rules)))
+        Count("pk"), permitted=Count("pk", filter=_permitted(entity, tables, rules)))
     counts = {kind: (live, permitted) for kind, live, permitted in rows}
     reached = begins
     for kinds in steps():
@@ -207,7 +207,7 @@ def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, fou
     partly = [kind for step in found if step.outcome == StepOutcome.PARTLY for kind, _ in step.kinds]
     some = Q(kind__in=[*whole, "namespace"] if goes else whole)
     if partly:
-        some |= Q(kind__in=partly) & _permitted(tables, rules)
+        some |= Q(kind__in=partly) & _permitted(entity, tables, rules)
     return subtree_of(entity).filter(some, state=State.LIVE).order_by()
 
 

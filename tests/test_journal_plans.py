@@ -13,20 +13,20 @@ from grants.selectors import journal_lines
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 LINES, BEGIN, PAGE = 1_000_000, datetime(2025, 1, 1, tzinfo=UTC), 51
-# `plan` stands on the oldest lines only, `delete` on the newest only
+# `plan` stands on the oldest lines only, `delete` on the newest only; an import of long ago wrote much about one user
 FILLING = (
     f"""INSERT INTO grants_journalline (revision, at, actor, action, principal, entity, privilege, detail, reason, request_id,
           hash)
         SELECT n, timestamptz '{BEGIN:%Y-%m-%d} UTC' + n * interval '1 second',
           CASE WHEN n % 100000 = 7 THEN 'rare' ELSE 'admin' || n % 3 END,
           CASE WHEN n <= 60 THEN 'plan' WHEN n > {LINES} - 60 THEN 'delete' WHEN n % 3 = 0 THEN 'revoke' ELSE 'grant' END,
-          'user:u' || n % 10000, 'dataset:ns.d' || n % 200000, 'READ', '', '', '', ''
+          CASE WHEN n BETWEEN 1000 AND 130000 THEN 'user:early' ELSE 'user:u' || n % 10000 END, 'dataset:ns.d' || n % 200000, 'READ', '', '', '', ''
         FROM generate_series(1, {LINES}) n""",
     "ANALYZE grants_journalline",
 )
 EARLY, LATE = BEGIN + timedelta(seconds=1_000), BEGIN + timedelta(seconds=LINES - 1_000)
 FILTERS = [
-    {}, {"principal": "user:u7"}, {"principal": "user:nobody"}, {"entity": "dataset:ns.d7"}, {"entity": "dataset:ns.none"},
+    {}, {"principal": "user:u7"}, {"principal": "user:early"}, {"principal": "user:nobody"}, {"entity": "dataset:ns.d7"}, {"entity": "dataset:ns.none"},
     {"actor": "admin1"}, {"actor": "rare"}, {"actor": "nobody"},
     {"action": "grant"}, {"action": "plan"}, {"action": "delete"}, {"action": "recreate"},
     {"since": EARLY}, {"since": LATE}, {"until": EARLY}, {"until": LATE}, {"until": BEGIN},
@@ -53,6 +53,8 @@ def a_million_lines(django_db_setup, django_db_blocker):
 
 def looked_at(rows) -> tuple[set[str], int]:
     """The tables that are read whole, and how many lines any step read."""
+    if rows.query.is_empty():
+        return set(), 0
     text, parameters = rows.query.sql_with_params()
     places = iter(range(1, len(parameters) + 1))
     given = ", ".join(f"'{value}'" for value in parameters)
@@ -79,7 +81,7 @@ def nodes(plan):
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 def test_a_page_reads_no_more_lines_than_it_shows_and_few_beside(filters):
     rows, middle = journal_lines(**filters), LINES // 2
-    for page in (rows, rows.filter(revision__lt=middle), rows.filter(revision__gt=middle).order_by("revision")):
+    for page in (rows, rows.filter(place__lt=middle), rows.filter(place__gt=middle).order_by("place")):
         whole, most = looked_at(page[:PAGE])
         assert not whole and most <= 1_100, (str(page.query), most)
 

@@ -68,10 +68,10 @@ class Journal(Endpoint):
         asked = self.asked
         where = {name: asked[name] for name in ("principal", "actor", "action", "since", "until") if name in asked}
         rows = journal_lines(**where, entity=str(asked.get("entity", "")))
-        for name, bound in (("from_revision", "revision__gte"), ("to_revision", "revision__lte")):
+        for name, bound in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
             rows = rows.filter(**{bound: asked[name]}) if name in asked else rows
         with planned_for_its_values():
-            page = page_of([Part(rows, ("-revision",))], _line_as_json, asked=asked, of=list_identity("journal", asked))
+            page = page_of([Part(rows, ("-place",))], _line_as_json, asked=asked, of=list_identity("journal", asked))
         return Response(page)
 
 

@@ -1,6 +1,7 @@
 """The latest journal lines of one entity or principal, for administrators and auditors."""
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from authzconsole.web.places import address_url, principal_named
 from entities.models import Entity
@@ -18,8 +19,9 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
 
 
 def history_of(**asked: str) -> dict:
-    """The latest lines of which all of this is true. One query."""
-    return {"lines": [shown_line(line) for line in journal_lines(**asked)[:MOST_LINES]]}
+    """The latest lines of which all of this is true, and where all of them stand. One query."""
+    lines = journal_lines(**asked)[:MOST_LINES]
+    return {"lines": [shown_line(line) for line in lines], "url": reverse("journal", query=asked)}
 
 
 def shown_line(line: JournalLine) -> dict:

@@ -119,7 +119,7 @@ def _asked(request: HttpRequest) -> Asked:
             read[name] = _moment(given[name], is_end=name == "until")
         except (ValueError, OverflowError):
             faults[name] = f"`{given[name]}` is no day, such as 2026-02-28, nor a time, such as 2026-02-28T13:30, in UTC."
-    return Asked(given, faults, JournalLine.objects.none() if faults else journal_lines(**read))
+    return Asked(given, faults, journal_lines().none() if faults else journal_lines(**read))
 
 
 def _moment(text: str, *, is_end: bool) -> datetime | None:
@@ -137,11 +137,11 @@ def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
     """A page from a revision in the URL on, downwards or upwards: it starts from the number, whatever stands before it."""
     before, after = (_revision(request, name) for name in ("before", "after"))
     if before is None and after is not None:
-        found = list(rows.filter(revision__gt=after).order_by("revision")[: LINES_A_PAGE + 1])
+        found = list(rows.filter(place__gt=after).order_by("place")[: LINES_A_PAGE + 1])
         has_newer, has_older = len(found) > LINES_A_PAGE, True
         found = found[:LINES_A_PAGE][::-1]
     else:
-        found = list((rows if before is None else rows.filter(revision__lt=before))[: LINES_A_PAGE + 1])
+        found = list((rows if before is None else rows.filter(place__lt=before))[: LINES_A_PAGE + 1])
         has_newer, has_older = before is not None, len(found) > LINES_A_PAGE
         found = found[:LINES_A_PAGE]
     words = f"lines {found[0].revision:,} to {found[-1].revision:,}" if found else ""
