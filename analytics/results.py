@@ -75,12 +75,19 @@ def result_page(
         return _page_as_written(table, run.result_folder, first_row, most_rows)
     order = _order(table, sort, descending)
     with _open(table, run.result_folder) as database:
-        (total_rows,) = database.execute(f"SELECT count(*) FROM {table.name}{condition}", values).fetchone()
+        total_rows = _matching(database, table, run.result_folder, condition, values)
         found = database.execute(
             f"SELECT {_list(table.column_names)} FROM {table.name}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
             [*values, most_rows, first_row],
         ).fetchall()
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in found], total_rows)
+
+
+def _matching(database: duckdb.DuckDBPyConnection, table: Table, folder: str, condition: str, values: list) -> int:
+    if not condition:
+        # the files say it themselves, where DuckDB would read through them
+        return _dataset(table, folder).count_rows()
+    return database.execute(f"SELECT count(*) FROM {table.name}{condition}", values).fetchone()[0]
 
 
 def _page_as_written(table: Table, folder: str, first_row: int, most_rows: int) -> ResultPage:
@@ -180,6 +187,11 @@ def _paths(table: Table, folder: str) -> list[str]:
     return paths
 
 
+def _dataset(table: Table, folder: str) -> ds.Dataset:
+    filesystem, _ = storage_root()
+    return ds.dataset(_paths(table, folder), filesystem=filesystem, format="parquet")
+
+
 def _open(table: Table, folder: str):
     return tables_open(table, {table.name: folder})
 
@@ -190,11 +202,10 @@ def tables_open(table: Table, folders: Mapping[str, str]) -> Iterator[duckdb.Duc
 
     DuckDB reads only the columns and row groups that a query needs.
     """
-    filesystem, _ = storage_root()
     with results_reading(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as beside:
         with duckdb.connect(config={"memory_limit": MOST_MEMORY, "temp_directory": beside}) as database:
             for name, folder in folders.items():
-                database.register(name, ds.dataset(_paths(table, folder), filesystem=filesystem, format="parquet"))
+                database.register(name, _dataset(table, folder))
             yield database
 
 

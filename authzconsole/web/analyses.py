@@ -31,7 +31,7 @@ RUNS_A_PAGE = 20
 @require_safe
 @overseers_only
 def analyses(request: HttpRequest) -> HttpResponse:
-    return _list_page(request, {name: text_of(request, name) for name in OPTIONS})
+    return _list_page(request, {name: text_of(request, name) for name in (*OPTIONS, "analysis")})
 
 
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
@@ -40,6 +40,7 @@ def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: in
     return render_page(request, "analyses/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
+        "chosen_analysis": given["analysis"],
         "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
         "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in schedules_of_all()],
     }, status=status)
@@ -58,9 +59,11 @@ class _Runs:
 @require_POST
 @administrators_only
 def analysis_start(request: HttpRequest) -> HttpResponse:
-    given = {name: request.POST.get(name, "").strip() for name in OPTIONS}
+    given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
+    # fields that the chosen analysis does not take are out of sight, and may still hold what another one was to get
+    taken = ANALYSES[given["analysis"]].options if given["analysis"] in ANALYSES else ()
     try:
-        run = run_request(analysis=request.POST.get("analysis", ""), options={k: v for k, v in given.items() if v},
+        run = run_request(analysis=given["analysis"], options={name: given[name] for name in taken if given[name]},
                           requested_by=request.user)
     except AnalysisError as error:
         return _list_page(request, given, fault=str(error), status=400)

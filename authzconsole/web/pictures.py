@@ -7,15 +7,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import ceil, sqrt
 
-from django.urls import reverse
-from django.utils.http import urlencode
-
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.results import ResultFilter, result_page
 from analytics.storage import StorageError, storage_path
 from authzconsole.web.overview import largest_namespaces, readiness_words
+from authzconsole.web.places import entity_url
+from authzconsole.web.report_links import rows_url
+from authzconsole.web.report_parameters import exactly
 from authzconsole.web.treemap import Item, treemap
+from entities.address import Address
 from entities.vocabulary import KINDS
 
 MOST_CELLS_READ = 1_000
@@ -54,7 +55,7 @@ def _readiness(run: AnalysisRun) -> dict | None:
         meaning, words = readiness_words(row)
         title = f"namespace:{row['namespace']}: ADMIN on {row['required']:,} is asked for; {words}"
         items.append(Item(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
-                          _rows_url(run, namespace=row["namespace"]), meaning))
+                          rows_url(run, namespace=exactly(row["namespace"])), meaning))
     more = found.total_rows - len(found.rows)
     return {"template": "analyses/_treemap.html", "tiles": treemap(items), "more": more} if items else None
 
@@ -73,10 +74,10 @@ def _visibility(run: AnalysisRun) -> dict | None:
     people = _in_blocks(users, namespaces, seen)
     return {
         "template": "analyses/_heat.html", "width": _NAMES + _COLUMN * len(namespaces) + 60, "height": _HEAD + _ROW * len(people),
-        "columns": [{"name": name, "label": _clipped(name, 14), "x": _NAMES + _COLUMN * place + _COLUMN // 2, "y": _HEAD - 8}
-                    for place, name in enumerate(namespaces)],
+        "columns": [{"name": name, "label": _clipped(name, 14), "x": _NAMES + _COLUMN * place + _COLUMN // 2, "y": _HEAD - 8,
+                     "url": entity_url(Address("namespace", name))} for place, name in enumerate(namespaces)],
         "rows": [{"name": user, "label": _clipped(user, 24), "y": _HEAD + _ROW * place, "text_y": _HEAD + _ROW * place + 17,
-                  "url": _rows_url(run, user=user),
+                  "url": rows_url(run, user=exactly(user)),
                   "cells": [_heat_cell(run, user, name, seen.get((user, name), 0), most, column)
                             for column, name in enumerate(namespaces)]} for place, user in enumerate(people)],
         "is_cut": largest.total_rows > len(cells) or len(users) == MOST_PEOPLE or len(namespaces) == MOST_NAMESPACES,
@@ -103,7 +104,7 @@ def _heat_cell(run: AnalysisRun, user: str, namespace: str, visible: int, most: 
     entities = "live entity" if visible == 1 else "live entities"
     return {"x": _NAMES + _COLUMN * column, "text_x": _NAMES + _COLUMN * column + _COLUMN // 2 - 1, "step": _step(visible, most),
             "title": f"{user} sees {visible:,} {entities} in namespace:{namespace}", "label": _short(visible) if visible else "",
-            "url": _rows_url(run, user=user, namespace=namespace) if visible else ""}
+            "url": rows_url(run, user=exactly(user), namespace=exactly(namespace)) if visible else ""}
 
 
 def _step(visible: int, most: int) -> int:
@@ -136,16 +137,12 @@ def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
     gained, lost = (round(row[name] / most * _BAR_SIDE, 2) for name in ("gained", "lost"))
     return {"name": f"{kind} {row['operation']}", "row": row, "gained": gained, "lost": lost, "lost_x": round(50 - lost, 2),
             "gained_text_x": round(51 + gained, 2), "lost_text_x": round(49 - lost, 2),
-            "url": _rows_url(run, kind=row["kind"], operation=row["operation"]),
+            "url": rows_url(run, kind=row["kind"], operation=row["operation"]),
             "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users"}
 
 
 def _clipped(text: str, most_characters: int) -> str:
     return text if len(text) <= most_characters else f"{text[:most_characters - 1]}…"
-
-
-def _rows_url(run: AnalysisRun, **where: str) -> str:
-    return f"{reverse('analysis', args=[run.pk])}?{urlencode(where)}#rows"
 
 
 # by the name of the analysis

@@ -12,10 +12,11 @@ from authzconsole.web.answers import shown_gap
 from authzconsole.web.guard import overseers_only
 from authzconsole.web.paging import numbered_page, page_number
 from authzconsole.web.parameters import name_of
+from authzconsole.web.places import ShownPrincipal, place_of
 from authzconsole.web.rendering import render_page, see_other
 from authzconsole.web.reports import ROWS_A_PAGE, forecast_url, namespace_url, numbered_rows, unreadable
 from authzconsole.web.runs import run_or_404
-from entities.address import parse_address
+from entities.address import Address, parse_address
 from entities.vocabulary import Privilege
 
 
@@ -27,7 +28,8 @@ def missing(request: HttpRequest, pk: int) -> HttpResponse:
     namespace, user = name_of(request, "namespace"), name_of(request, "user")
     if run.state != RunState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    context = {"run": run, "namespace": namespace, "user": user, "namespace_url": namespace_url(namespace),
+    context = {"run": run, "namespace": namespace, "user": user, "principal": ShownPrincipal("user", user),
+               "place": place_of(Address("namespace", namespace)), "namespace_url": namespace_url(namespace),
                "forecast_url": forecast_url(namespace, user, run.options)}
     try:
         found, number = _lacking(run, namespace, user, page_number(request, "page"))

@@ -1,5 +1,6 @@
 """What the URL of a report asks for: which rows of a table, and where the same rows are to be had as a file."""
 
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -11,22 +12,41 @@ from analytics.models import AnalysisRun
 from analytics.results import ResultFilter
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.parameters import text_of
+from entities.models import State
+from entities.vocabulary import KINDS, Privilege
 
 FLAGS = {"yes": True, "no": False}
+CHOICES: dict[str, Sequence[str]] = {"change": CHANGES, "privilege": tuple(Privilege), "state": (State.PLANNED, State.DELETED)}
 
 
 def filter_columns(table: Table) -> list[Column]:
-    """The columns that a page filters by: what tells rows apart, yes and no, and how a row changed."""
+    """The columns that a page filters by: what tells rows apart, yes and no, and those that hold one of a few words."""
     return [column for column in table.columns
-            if column.type == ColumnType.FLAG or column.name == "change"
-            or column.type == ColumnType.TEXT and column.name in table.key]
+            if choices_of(column) or column.type == ColumnType.TEXT and column.name in table.key]
 
 
-def choices_of(column: Column) -> tuple[str, ...]:
-    """The words that its filter takes; none where it takes any text."""
-    if column.type == ColumnType.FLAG:
-        return tuple(FLAGS)
-    return CHANGES if column.name == "change" else ()
+def choices_of(column: Column) -> dict[str, str]:
+    """What its filter takes, with the words for it; none where it takes any text."""
+    if column.name == "kind":
+        return {kind.name: kind.title for kind in KINDS.values()}
+    if column.name == "operation":
+        values: Iterable[str] = sorted({operation for kind in KINDS.values() for operation in kind.operations})
+    else:
+        values = FLAGS if column.type == ColumnType.FLAG else CHOICES.get(column.name, ())
+    return {str(value): str(value) for value in values}
+
+
+def exactly(text: str) -> str:
+    """What a filter by text takes for this and nothing else; without the quotes a part would do."""
+    return f'"{text}"'
+
+
+def text_where(column: str, text: str) -> ResultFilter:
+    if not text:
+        return ResultFilter()
+    if len(text) > 2 and text[0] == text[-1] == '"':
+        return ResultFilter(equal={column: text[1:-1]})
+    return ResultFilter(containing={column: text})
 
 
 def asked_of(request: HttpRequest, table: Table) -> dict[str, str]:
@@ -45,7 +65,9 @@ def table_where(table: Table, asked: dict[str, str]) -> ResultFilter:
         if choices_of(column):
             equal[column.name] = FLAGS.get(text, text)
         else:
-            containing[column.name] = text
+            found = text_where(column.name, text)
+            equal |= found.equal
+            containing |= found.containing
     return ResultFilter(equal=equal, containing=containing)
 
 

@@ -1,28 +1,36 @@
 """A report as its own rows say it: any table of any analysis, filtered, sorted and paged, and its figures by their names."""
 
+from functools import lru_cache
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisError, analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.storage import StorageError
+from analytics.results import ResultPage
+from analytics.storage import StorageError, storage_path
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.guard import overseers_only
 from authzconsole.web.paging import numbered_page, page_number, url_with
-from authzconsole.web.places import entity_url
+from authzconsole.web.places import address_url
 from authzconsole.web.rendering import render_page, see_other, target_part
+from authzconsole.web.report_cells import AFTER, cell_of, shown_columns
+from authzconsole.web.report_links import cell_urls
 from authzconsole.web.report_parameters import asked_of, choices_of, download_urls, filter_columns, table_where
-from authzconsole.web.reports import ROWS_A_PAGE, namespace_url, numbered_rows, unreadable
+from authzconsole.web.report_questions import question_of, table_words
+from authzconsole.web.reports import ROWS_A_PAGE, numbered_rows, unreadable
 from authzconsole.web.runs import changes_words, run_or_404
-from entities.address import AddressError, parse_address
+from entities.vocabulary import Privilege
 
-TITLES = {"rows": "Rows", "detail": "The pairs behind the rows", "changes": "Changes"}
-WORDS = {True: "yes", False: "no"}
 # a narrow screen folds all but the first away where there are more
 MOST_FILTERS_UNFOLDED = 3
-# of a table of changes each column stands there twice
-BEFORE, AFTER = "_before", "_after"
+# by the analysis and its table, where the order of the key hides what matters most; files keep the order of the key
+FIRST_ORDERS = {("stranded", "rows"): "admins"}
+# of all reports, kept by a process
+MOST_FIRST_PAGES = 32
+# where each row names an entity that somebody should administer
+STRANDED = ("stranded", "rows")
 
 
 def table_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
@@ -48,7 +56,7 @@ def report_table(request: HttpRequest, pk: int, table: str) -> HttpResponse:
         raise Http404("there is no such table") from None
     if run.state != RunState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = TITLES.get(table, table.capitalize())
+    title = f"{analysis_named(run.analysis).title}: {table_words(table)}"
     context = {"run": run, "title": title, "url": request.path,
                "note": changes_words(run) if table == "changes" else f"As of revision {run.revision:,}." if run.revision else ""}
     try:
@@ -63,20 +71,48 @@ def report_table(request: HttpRequest, pk: int, table: str) -> HttpResponse:
 
 def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     """Raises AnalysisError, StorageError where it cannot be read."""
-    order, asked = request.GET.get("sort", ""), asked_of(request, table)
-    sort = order.removeprefix("-") if order.removeprefix("-") in table.column_names else ""
-    found, number = numbered_rows(run, table.name, number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
-                                  where=table_where(table, asked), descending=order.startswith("-"))
-    columns = [column for column in table.columns if not column.name.endswith(BEFORE)]
-    rows = [[_cell(column, row) for column in columns] for row in found.rows]
+    order, asked = _order(request, run, table), asked_of(request, table)
+    sort = order.removeprefix("-")
+    found, number = _found(request, run, table, order, asked)
+    columns = shown_columns(table.columns)
+    rows = [_row(request, run, table, columns, row) for row in found.rows]
     page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page")
     return {
-        "title": TITLES.get(table.name, table.name.capitalize()), "page": page, "rows": rows, "total": found.total_rows,
-        "sort": order if sort else "", **_filters(table, asked),
+        "title": question_of(run, table), "page": page, "rows": rows, "total": found.total_rows,
+        "sort": order if order == request.GET.get("sort") else "", **_filters(table, asked),
+        "has_actions": any(row["grant_url"] for row in rows),
         "is_filtered": any(asked.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(asked)),
         "columns": [_head(request, column, order, sort) for column in columns],
         "downloads": download_urls(run, table.name, asked),
     }
+
+
+def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
+    """The column that sorts, after a minus where its largest stands first; empty for the order of the key."""
+    asked = request.GET.get("sort", "")
+    return asked if asked.removeprefix("-") in table.column_names else FIRST_ORDERS.get((run.analysis, table.name), "")
+
+
+def _found(request: HttpRequest, run: AnalysisRun, table: Table, order: str, asked: dict[str, str]) -> tuple[ResultPage, int]:
+    """The rows of the page, and its number."""
+    number = page_number(request, "page")
+    if number == 1 and not any(asked.values()) and order and order == FIRST_ORDERS.get((run.analysis, table.name)):
+        return _first_found(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
+    return numbered_rows(run, table.name, number=number, most_rows=ROWS_A_PAGE, sort=order.removeprefix("-"),
+                         where=table_where(table, asked), descending=order.startswith("-"))
+
+
+@lru_cache(maxsize=MOST_FIRST_PAGES)
+def _first_found(run: AnalysisRun, table: str, order: str, *written: object) -> tuple[ResultPage, int]:
+    """Kept, for sorting a long table takes longer than the rest of its page. written: tells this writing from any other."""
+    return numbered_rows(run, table, number=1, most_rows=ROWS_A_PAGE, sort=order)
+
+
+def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
+    urls = cell_urls(run, table, row)
+    is_grantable = (run.analysis, table.name) == STRANDED and request.user.may_administer
+    grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
+    return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}
 
 
 def _filters(table: Table, asked: dict[str, str]) -> dict:
@@ -88,7 +124,7 @@ def _filters(table: Table, asked: dict[str, str]) -> dict:
 
 def _filter(column: Column, asked: dict[str, str]) -> dict:
     return {"name": column.name, "title": column.name.replace("_", " ").capitalize(),
-            "value": asked[column.name], "choices": choices_of(column)}
+            "value": asked[column.name], "choices": choices_of(column).items()}
 
 
 def _head(request: HttpRequest, column: Column, order: str, sort: str) -> dict:
@@ -100,31 +136,3 @@ def _head(request: HttpRequest, column: Column, order: str, sort: str) -> dict:
 
 def _title(column: Column) -> str:
     return column.name.removesuffix(AFTER).replace("_", " ").capitalize()
-
-
-def _cell(column: Column, row: dict) -> tuple:
-    """What is shown, whether it is a number, and where what it names is to be found. Of a change: as it was, and as it is."""
-    is_number = column.type == ColumnType.LONG
-    if column.name.endswith(AFTER):
-        before, after = (_shown(row[column.name.removesuffix(AFTER) + when]) for when in (BEFORE, AFTER))
-        return f"{before} → {after}" if before and after and before != after else after or before, is_number, ""
-    value = row[column.name]
-    return _shown(value), is_number, _url(column.name, value) if value else ""
-
-
-def _shown(value) -> str:
-    if isinstance(value, bool):
-        return WORDS[value]
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else value
-
-
-def _url(name: str, value: str) -> str:
-    if name == "namespace":
-        return namespace_url(value)
-    if name != "entity":
-        return ""
-    try:
-        return entity_url(parse_address(value))
-    except AddressError:
-        # of a kind that this console had when the report was made
-        return ""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
-from django.urls import reverse
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
@@ -12,8 +11,9 @@ from analytics.results import ResultFilter, ResultPage, ResultsGone, result_page
 from analytics.storage import StorageError
 from authzconsole.web.paging import numbered_page, page_number, url_with
 from authzconsole.web.parameters import text_of
-from authzconsole.web.places import address_url, entity_url
-from authzconsole.web.report_parameters import FLAGS, download_urls
+from authzconsole.web.places import Place, ShownPrincipal, address_url, entity_url, place_of
+from authzconsole.web.report_links import missing_url
+from authzconsole.web.report_parameters import FLAGS, download_urls, text_where
 from entities.address import Address
 
 ROWS_A_PAGE = 50
@@ -62,12 +62,24 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
     found, number = numbered_rows(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
                                   sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in found.rows if row["users_ready"]])
-    rows = [{**row, "names": names.get(row["namespace"], [])[:NAMES_SHOWN], "url": namespace_url(row["namespace"]),
-             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held(row),
+    rows = [{**row, "place": _place(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
+             "people": [ShownPrincipal("user", name) for name in ready],
+             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held(row), **_nearest(run, row),
+             "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in found.rows]
     page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=NAMESPACES_A_PAGE, name="namespaces")
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
+
+
+def _nearest(run: AnalysisRun, row: dict) -> dict:
+    name = row["nearest_user"]
+    return {"nearest": ShownPrincipal("user", name) if name else None,
+            "missing_url": missing_url(run, row["namespace"], name) if name and row["fewest_missing"] else ""}
+
+
+def _place(row: dict) -> Place:
+    return place_of(Address("namespace", row["namespace"]))
 
 
 def _held(row: dict) -> int:
@@ -91,7 +103,8 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
     sort = sort if sort in dict(COLUMNS) else ""
     found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
                                   where=readiness_where(run, given), descending=given["sort"].startswith("-"))
-    rows = [{**row, "namespace_url": namespace_url(row["namespace"]), "missing_url": _missing_url(run, row),
+    rows = [{**row, "place": _place(row), "principal": ShownPrincipal("user", row["user"]),
+             "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in found.rows]
     return {"page": numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page"),
@@ -106,12 +119,12 @@ def given_of(request: HttpRequest) -> dict[str, str]:
 
 
 def readiness_where(run: AnalysisRun, given: dict) -> ResultFilter:
-    equal = {"ready": FLAGS[given["ready"]]} if given["ready"] in FLAGS else {}
-    containing = {"user": given["user"]} if given["user"] else {}
-    if name := given["namespace"].removeprefix("namespace:"):
+    user, namespace = text_where("user", given["user"]), text_where("namespace", given["namespace"].removeprefix("namespace:"))
+    ready = {"ready": FLAGS[given["ready"]]} if given["ready"] in FLAGS else {}
+    if name := namespace.containing.get("namespace"):
         # a whole name means that namespace, and not those whose names hold it
-        (equal if namespace_summaries(run, [name]) else containing)["namespace"] = name
-    return ResultFilter(equal=equal, containing=containing)
+        namespace = ResultFilter(equal={"namespace": name}) if namespace_summaries(run, [name]) else namespace
+    return ResultFilter(equal={**ready, **user.equal, **namespace.equal}, containing={**user.containing, **namespace.containing})
 
 
 def _columns(request: HttpRequest, sort: str, asked: str) -> list[dict]:
@@ -129,13 +142,6 @@ def forecast_url(namespace: str, user: str, options: dict) -> str:
     """What would happen if the person deleted it, by the rules of the report."""
     query = urlencode({"deleter": user, "generation": options.get("generation", "")})
     return f"{address_url('forecast', Address('namespace', namespace))}?{query}"
-
-
-def _missing_url(run: AnalysisRun, row: dict) -> str:
-    if not row["missing"]:
-        return ""
-    query = urlencode({"namespace": row["namespace"], "user": row["user"]})
-    return f"{reverse('analysis-missing', args=[run.pk])}?{query}"
 
 
 # by the id of the part; the template of each is analyses/_<id>.html

@@ -59,7 +59,7 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     expect(page.locator(".run-bar")).to_contain_text("done")
     row = page.locator("#rows tbody tr")
     expect(row).to_have_count(1)
-    expect(row).to_have_text(re.compile(r"namespace:hr\s*dee\s*2\s*2\s*0\s*yes"))
+    expect(row).to_have_text(re.compile(r"namespace:hr\s*user\s*dee\s*2\s*2\s*0\s*yes"))
 
     page.get_by_role("link", name="namespace:hr", exact=True).first.click()
     expect(page.locator("#readiness")).to_contain_text("1 person can delete it.")

@@ -1,4 +1,4 @@
-"""A report's changes filtered and downloaded in a browser, and a nightly run switched on without scripts."""
+"""Reports in a browser: filtered, downloaded, paged and acted upon; what is started, and switched on for every night."""
 
 from pathlib import Path
 
@@ -44,3 +44,41 @@ def test_a_nightly_run_is_switched_on_without_scripts(page_of):
     page.get_by_role("button", name="Switch on").click()
     expect(page.locator("#notices")).to_contain_text("visibility runs nightly at 23:15 UTC.")
     expect(page.get_by_role("link", name="Change the nightly run of Visibility")).to_be_visible()
+
+
+def test_only_what_an_analysis_takes_is_asked_without_scripts_too(page_of):
+    house()
+    page = page_of("ada", scripts=False)
+    page.goto("/analyses/")
+    compared, namespace = page.get_by_label("Compared with"), page.get_by_label("Namespace", exact=True)
+    for title, takes in (("Delete readiness", (False, True)), ("Visibility", (False, False)), ("Policy impact", (True, False))):
+        page.get_by_label("Analysis", exact=True).select_option(title)
+        assert (compared.is_visible(), namespace.is_visible()) == takes, title
+
+
+def test_a_pager_says_where_one_is_beside_its_buttons_on_a_phone(page_of, settings, tmp_path):
+    house()
+    settings.SNAPSHOT_URI = str(tmp_path)
+    rows = [(f"user{number:05}", "dataset", "sales", 1) for number in range(20_000)]
+    run = done_run(tmp_path, {"rows": rows, "namespaces": []}, analysis="visibility", options={"generation": "final"})
+    page = page_of("aud", width=390)
+    page.goto(f"/analyses/{run.pk}/?page=399")
+    words, button = (page.locator(f"#rows .table-foot {part}").first.bounding_box() for part in ("span", "a"))
+    expect(page.locator("#rows .table-foot span")).to_have_text("19,901 to 19,950 of 20,000")
+    assert words["x"] + words["width"] <= button["x"] and words["y"] < button["y"] + button["height"] < words["y"] + 40
+
+
+def test_an_entity_without_an_administrator_gets_one_from_its_row(page_of, settings, tmp_path):
+    house()
+    settings.SNAPSHOT_URI = str(tmp_path)
+    rows = [("dataset:sales.orders", 1, "ned"), ("namespace:hr", 0, "")]
+    run = done_run(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})
+    page = page_of("ada")
+    page.goto(f"/analyses/{run.pk}/")
+    expect(page.locator("#rows tbody tr").first).to_contain_text("nobody")
+    page.get_by_label("Grant ADMIN on namespace:hr").click()
+    dialog = page.locator("#dialog")
+    dialog.get_by_label("Principal").fill("user:dee")
+    expect(dialog.get_by_label("ADMIN")).to_be_checked()
+    dialog.get_by_role("button", name="Grant").click()
+    expect(page.locator("#notices")).to_contain_text("ADMIN")

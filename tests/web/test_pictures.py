@@ -57,14 +57,16 @@ def test_readiness_is_a_treemap_whose_tiles_lead_to_their_rows(browse, place):
 
 def test_visibility_is_people_by_namespaces_with_who_sees_the_same_side_by_side(browse, place):
     cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
-    run = done_run(place, {"rows": [("ned", "dataset", "sales", 6)], "namespaces": cells}, analysis="visibility",
-                   options={"generation": "final"})
+    rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
+    run = done_run(place, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     client = browse("aud")
     heat = picture(client, run)
     assert [column["name"] for column in heat["columns"]] == ["sales", "hr"]
     assert [(row["name"], [cell["step"] for cell in row["cells"]]) for row in heat["rows"]] == [
         ("ned", [5, 0]), ("dee", [3, 0]), ("grp", [3, 0]), ("zed", [0, 3])]
     assert client.get(heat["rows"][0]["cells"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
+    assert client.get(heat["rows"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 2
+    assert [column["url"] for column in heat["columns"]] == ["/entities/namespace:sales", "/entities/namespace:hr"]
 
 
 def test_a_picture_of_many_people_and_namespaces_is_bounded(browse, place):
@@ -76,14 +78,16 @@ def test_a_picture_of_many_people_and_namespaces_is_bounded(browse, place):
 
 def test_policy_impact_is_bars_from_a_common_zero(browse, place):
     rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
-    run = done_run(place, {"rows": [("ned", "dataset", "read", 0, 8)], "operations": rows}, analysis="policy-impact",
-                   options=IMPACT)
+    # what holds the same words is not meant
+    near = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
+            ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
+    run = done_run(place, {"rows": sorted(near), "operations": rows}, analysis="policy-impact", options=IMPACT)
     client = browse("aud")
     bars = picture(client, run)["bars"]
     assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
         ("dataset read", True, False), ("stream get", False, True)]
     assert bars[0]["lost"] == 2 * bars[1]["gained"] and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
-    assert client.get(bars[0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
+    assert [client.get(bar["url"].removesuffix("#rows")).context["table"]["total"] for bar in bars] == [1, 1]
 
 
 @pytest.mark.parametrize(("analysis", "tables", "options"), [
