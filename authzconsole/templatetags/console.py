@@ -7,9 +7,10 @@ from pathlib import Path
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 
+from authzconsole.web.places import Place
 from authzconsole.web.treemap import UPRIGHT, Tile, treemap
 
 register = template.Library()
@@ -17,6 +18,10 @@ register = template.Library()
 # kinds that a deployment registers have no mark of their own
 _DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "marks.svg").read_text()))
 _LEVEL_MARKS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
+_QUOTED = re.compile(r"`([^`\n]+)`")
+# a shorter word fits into the narrowest column
+_LONG_WORD = re.compile(r"\S{28,}")
+_PART_ENDS = re.compile(r"(?<=[.:/])(?=[^.:/\s\d])")
 _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (1_000, "year"))
 
 
@@ -37,6 +42,29 @@ def upright(tiles: list[Tile]) -> list[Tile]:
 @register.filter
 def level_mark(level: str) -> str:
     return _LEVEL_MARKS.get(level, "info")
+
+
+@register.filter
+def worded(text: object) -> SafeString:
+    """A sentence, with what it quotes by backticks as code, and long addresses breaking between their parts; escaped first."""
+    if isinstance(text, SafeString):
+        return text
+    escaped = _LONG_WORD.sub(lambda word: parted(mark_safe(word[0])), str(conditional_escape(text)))
+    return mark_safe(_QUOTED.sub(r"<code>\1</code>", escaped))
+
+
+@register.filter
+def parted(address: str) -> SafeString:
+    """A part of an address, which breaks between its names and in none of them; escaped first."""
+    return mark_safe(_PART_ENDS.sub("<wbr>", str(conditional_escape(address))))
+
+
+@register.filter
+def linked(place: Place) -> SafeString:
+    """An address in a sentence. No template of its own: one ends with a line break, and a comma may follow here."""
+    if place.url:
+        return format_html('<a class="mono" href="{}">{}</a>', place.url, worded(str(place)))
+    return format_html('<span class="mono">{}</span>', worded(str(place)))
 
 
 @register.filter

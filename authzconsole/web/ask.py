@@ -70,7 +70,8 @@ def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[En
 
 def _called_so(found: Found, text: str) -> Entity | None:
     """The one entity with exactly this key or name; None where there are more, or where not all were looked at."""
-    meant = [row for row in found.rows if text in (row.key, row.address.name)]
+    # who writes a colon names a kind, and of that there is none
+    meant = [row for row in found.rows if ":" not in text and text in (row.key, row.address.name)]
     return meant[0] if len(meant) == 1 and found.is_all else None
 
 

@@ -80,7 +80,8 @@ def _rows(kind: Kind, chosen: Generation, other: Generation | None) -> Iterator[
     for operation in kind.operations:
         policy, beside = chosen.policy(kind.name, operation), other.policy(kind.name, operation) if other else None
         yield {"operation": operation, "id": row_id(kind.name, operation),
-               "cells": [_cell(one) for one in (policy, beside) if one], "differs": beside is not None and policy.requires != beside.requires}
+               "cells": [_cell(one) for one in (policy, beside) if one],
+               "differs": beside is not None and policy.requires != beside.requires}
 
 
 def _cell(policy: Policy) -> dict:

@@ -1,13 +1,15 @@
-"""Many answers at a glance: every operation of an entity for one subject, and one question in every generation."""
+"""Many answers: every operation of an entity for one subject at a glance, and one question in every generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from authzconsole.web.policies import row_url
 from entities.vocabulary import KINDS
 from grants.engine import check_many
 from grants.facts import gather
+from grants.lacking import FactsInShort
 from grants.policies.decide import is_permitted
-from grants.policies.explain import nothing_to_weigh
+from grants.policies.explain import Decision, decision, nothing_to_weigh
 from grants.policies.expressions import HasOnAllLive, leaves
 from grants.policies.policy import Source
 from grants.policies.question import Question
@@ -18,13 +20,14 @@ MANY = {True: "Allowed: what it asks for is held on every live entity there.",
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One answer in a line. url: the same question by itself, with its tree and what is missing."""
+    """One answer in a line. url: the same question by itself, with its tree and what is missing. rule_url: as of an Answer."""
 
     name: str
     allowed: bool
     sentence: str
     source: Source | None
     url: str
+    rule_url: str = ""
     is_current: bool = False
 
 
@@ -43,11 +46,20 @@ def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") ->
             allowed = is_permitted(question, facts)
             sentence = MANY[allowed] if facts.subject_is_known else f"Denied: {nothing_to_weigh(question, facts)}."
         else:
-            decision = next(explained)
-            allowed, sentence = decision.allowed, decision.sentence
+            answered = next(explained)
+            allowed, sentence = answered.allowed, answered.sentence
         source = question.policy.source if question.policy else None
-        shown.append(Glance(name, allowed, sentence, source, url, name == current))
+        shown.append(Glance(name, allowed, sentence, source, url, row_url(question), name == current))
     return shown
+
+
+def decisions_in_short(questions: Sequence[Question], most: int) -> list[Decision]:
+    """Each as `check_in_short` gives it, of questions that differ in their generation alone. One query, and five for rules over
+    all live entities, however many generations have the same."""
+    lacking: dict = {}
+    every = gather(questions, explained=True, ranging=False)
+    return [decision(question, FactsInShort(question, facts, most, lacking))
+            for question, facts in zip(questions, every, strict=True)]
 
 
 def _ranges(question: Question) -> bool:

@@ -114,7 +114,8 @@ def test_the_field_of_a_question_takes_what_is_chosen(page_of):
     page.keyboard.press("Enter")
     expect(field).to_have_value("dataset:sales.customers")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"/entities/dataset:sales.customers\?subject=user:dee"))
+    expect(page.locator("#each-title")).to_contain_text("dataset:sales.customers")
+    expect(page).to_have_url(re.compile(r"/ask\?subject=user(:|%3A)dee&.*entity=dataset(:|%3A)sales.customers"))
 
 
 def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page_of):

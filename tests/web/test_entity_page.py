@@ -127,7 +127,6 @@ def test_a_person_sees_what_they_hold_here(browse):
     ("subject=user:dee&operation=write", False),
     ("subject=user:dee&operation=READ", True),
     ("subject=user:ina&operation=read", False),
-    ("subject=user:nobody&operation=read", False),
     ("subject=group:operators&operation=get", False),
     ("subject=user:dee&operation=read&generation=core", False),
     ("subject=user:dee&operation=explode", False),

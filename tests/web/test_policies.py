@@ -27,6 +27,12 @@ def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_s
     assert ("no rule: denied" in text) == any(not row["cells"][0]["words"] for row in shown.values())
 
 
+def test_every_row_has_an_id_of_its_own(browse):
+    ids = [row["id"] for row in rows(browse("dee").get("/policies/?generation=final&with=core")).values()]
+    assert "namespace-delete" in ids and len(set(ids)) == len(ids)
+    assert '<tr id="namespace-delete"' in browse("dee").get("/policies/").content.decode()
+
+
 def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
     client = browse("dee")
     for one in GENERATIONS.values():
@@ -79,7 +85,7 @@ def test_the_change_is_made_with_its_reason_once(browse):
     assert response.redirect_chain == [("/policies/", 303)] and active_generation().name == "proposed"
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.actor, line.reason) == ("generation-activate", "ada", "trial in spring")
-    assert "`proposed` is the active generation now" in response.content.decode()
+    assert "<code>proposed</code> is the active generation now" in response.content.decode()
 
 
 def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(browse):

@@ -13,7 +13,7 @@ from grants.policies.question import Question
 from tests.authors import at, everything
 from tests.cast import DELETED, PLANNED, SALES
 
-WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina", "user:nobody")
+WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
 PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/namespace:sales"
 
 
@@ -62,6 +62,26 @@ def test_a_line_leads_to_the_whole_answer(browse):
 def test_a_subject_that_cannot_be_is_explained_once(browse):
     response = browse("aud").get(f"{NAMESPACE}?subject=group:")
     assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["each"] == []
+
+
+@pytest.mark.parametrize("query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"])
+def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, browse):
+    response = browse("aud").get(f"{NAMESPACE}?{query}")
+    ask, text = response.context["ask"], response.content.decode()
+    assert (ask["nobody"].name, ask["nobody"].nearest) == ("nobody", [])
+    assert (ask["each"], ask["elsewhere"], ask["answer"], ask["fault"]) == ([], [], None, "")
+    assert text.count("is called <code>nobody</code>") == 1 and "Denied" not in text
+
+
+def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):
+    rest = "kind=dataset&state=live&find=or&after=dataset:sales.a&holders=2"
+    for headers in ({}, htmx("ask")):
+        text = browse("ada").get(f"{NAMESPACE}?subject=user:dee&{rest}", headers=headers).content.decode()
+        form = text.split('<section id="ask"')[1].split("</form>")[0]
+        for field in rest.split("&"):
+            name, _, value = field.partition("=")
+            assert f'<input type="hidden" name="{name}" value="{value}">' in form
+        assert 'type="hidden" name="subject"' not in form
 
 
 @pytest.mark.parametrize("url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"])
