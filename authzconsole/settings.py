@@ -102,6 +102,7 @@ MIDDLEWARE = [
     "authzconsole.web.seeing.SeeAsMiddleware",
     "authzconsole.web.planning.PagePlansMiddleware",
     "authzconsole.web.middleware.BusyDatabaseMiddleware",
+    "authzconsole.web.middleware.WrongMethodMiddleware",
 ]
 
 ROOT_URLCONF = "authzconsole.urls"

@@ -20,13 +20,15 @@ FILLING = (
         SELECT n, timestamptz '{BEGIN:%Y-%m-%d} UTC' + n * interval '1 second',
           CASE WHEN n % 100000 = 7 THEN 'rare' ELSE 'admin' || n % 3 END,
           CASE WHEN n <= 60 THEN 'plan' WHEN n > {LINES} - 60 THEN 'delete' WHEN n % 3 = 0 THEN 'revoke' ELSE 'grant' END,
-          CASE WHEN n BETWEEN 1000 AND 130000 THEN 'user:early' ELSE 'user:u' || n % 10000 END, 'dataset:ns.d' || n % 200000, 'READ', '', '', '', ''
+          CASE WHEN n BETWEEN 1000 AND 130000 THEN 'user:early' ELSE 'user:u' || n % 10000 END,
+          'dataset:ns.d' || n % 200000, 'READ', '', '', '', ''
         FROM generate_series(1, {LINES}) n""",
     "ANALYZE grants_journalline",
 )
 EARLY, LATE = BEGIN + timedelta(seconds=1_000), BEGIN + timedelta(seconds=LINES - 1_000)
 FILTERS = [
-    {}, {"principal": "user:u7"}, {"principal": "user:early"}, {"principal": "user:nobody"}, {"entity": "dataset:ns.d7"}, {"entity": "dataset:ns.none"},
+    {}, {"principal": "user:u7"}, {"principal": "user:early"}, {"principal": "user:nobody"},
+    {"entity": "dataset:ns.d7"}, {"entity": "dataset:ns.none"},
     {"actor": "admin1"}, {"actor": "rare"}, {"actor": "nobody"},
     {"action": "grant"}, {"action": "plan"}, {"action": "delete"}, {"action": "recreate"},
     {"since": EARLY}, {"since": LATE}, {"until": EARLY}, {"until": LATE}, {"until": BEGIN},

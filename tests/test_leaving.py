@@ -3,8 +3,9 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from entities.selectors import entity_at
 from grants.comparing import entities_told_apart, groups_compared
-from grants.leaving import leaving_of
+from grants.leaving import admins_of, leaving_of, member_leaving_of, revoking_of
 from grants.models import User
 from grants.services import grants_change
 from tests.authors import at
@@ -82,6 +83,87 @@ def test_looking_at_it_costs_the_same_however_much_is_administered(django_assert
     for gone in (cast["ned"], cast["out"], Group.objects.get(name="operators")):
         with django_assert_max_num_queries(8):
             leaving_of(gone)
+
+
+ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
+
+
+def numbers(found) -> tuple[int, int]:
+    return found.none, found.one
+
+
+def granted(*items: tuple[str, str], verb: str = "grant") -> None:
+    grants_change(author=SETUP, **{verb: [(principal, at(address), "ADMIN") for principal, address in items]})
+
+
+def revoked(holder, address: str) -> tuple[int, int]:
+    return numbers(revoking_of(holder, entity_at(at(address))))
+
+
+def test_revoking_strands_its_entity_and_no_other():
+    cast = house()
+    found = revoking_of(cast["ned"], entity_at(at(ORDERS)))
+    assert (numbers(found), [str(row.entity) for row in found.rows]) == ((1, 0), [ORDERS])
+    granted(("user:dee", ORDERS))
+    assert revoked(cast["ned"], ORDERS) == (0, 1)
+    granted(("user:out", ORDERS))
+    assert revoked(cast["ned"], ORDERS) == (0, 0)
+
+
+def test_revoking_from_who_does_not_count_strands_nothing():
+    cast = house()
+    granted(("user:ina", SALARIES), ("user:ned", "dataset:sales.legacy"))
+    assert [revoked(cast["ina"], SALARIES), revoked(cast["dee"], ORDERS), revoked(cast["ned"], "dataset:sales.legacy")] == [
+        (0, 0)] * 3
+
+
+def test_who_administers_through_a_group_too_goes_on_after_the_own_grant():
+    cast, operators = house(), Group.objects.get(name="operators")
+    granted(("user:grp", SALARIES), ("group:operators", SALARIES))
+    assert revoked(cast["grp"], SALARIES) == revoked(operators, SALARIES) == (0, 0)
+    granted(("user:grp", SALARIES), verb="revoke")
+    assert revoked(operators, SALARIES) == (1, 0)
+    operators.user_set.add(cast["dee"])
+    granted(("user:grp", SALARIES))
+    assert revoked(operators, SALARIES) == (0, 1)
+
+
+def test_a_membership_that_ends_takes_only_what_it_gave():
+    cast, operators = house(), Group.objects.get(name="operators")
+    granted(("group:operators", SALARIES), ("group:operators", ORDERS))
+    assert numbers(member_leaving_of(cast["grp"], operators)) == (1, 1)
+    granted(("user:grp", ORDERS))
+    assert numbers(member_leaving_of(cast["grp"], operators)) == (1, 0)
+    stewards = Group.objects.create(name="stewards")
+    stewards.user_set.add(cast["grp"])
+    granted(("group:stewards", SALARIES))
+    assert numbers(member_leaving_of(cast["grp"], operators)) == (0, 0)
+
+
+def test_nobody_who_stays_or_does_not_count_strands_by_a_membership():
+    cast, operators = house(), Group.objects.get(name="operators")
+    granted(("group:operators", SALARIES))
+    operators.user_set.add(cast["ina"], cast["dee"])
+    assert numbers(member_leaving_of(cast["ina"], operators)) == numbers(member_leaving_of(cast["out"], operators)) == (0, 0)
+    assert numbers(member_leaving_of(cast["grp"], operators)) == (0, 1)
+    operators.user_set.add(cast["out"])
+    assert numbers(member_leaving_of(cast["grp"], operators)) == (0, 0)
+
+
+def test_administrators_are_counted_to_two_whatever_the_state():
+    house()
+    granted(("user:dee", "dataset:sales.legacy"), ("user:ned", SALARIES), ("user:dee", SALARIES), ("group:operators", SALARIES))
+    assert [admins_of(entity_at(at(address))) for address in ("dataset:sales.legacy", SALARIES, "namespace:hr")] == [1, 2, 0]
+
+
+def test_looking_at_one_change_costs_the_same_whatever_it_is(django_assert_max_num_queries):
+    cast, operators = house(), Group.objects.get(name="operators")
+    granted(("group:operators", SALARIES), ("group:operators", ORDERS))
+    orders = entity_at(at(ORDERS))
+    for look in (lambda: revoking_of(cast["ned"], orders), lambda: revoking_of(operators, orders),
+                 lambda: member_leaving_of(cast["grp"], operators)):
+        with django_assert_max_num_queries(10):
+            look()
 
 
 def apart(one: User, other: User) -> set[str]:

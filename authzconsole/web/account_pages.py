@@ -3,14 +3,15 @@
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.db.models import OuterRef, QuerySet
+from django.db.models import OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
-from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole import guesses
 from authzconsole.models import ApiToken
+from authzconsole.web.account_forecast import AccountForecast, change_forecast, good_tokens, password_forecast
+from authzconsole.web.email_field import email_sent
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.paging import page_of_names, url_with
 from authzconsole.web.parameters import choice_of, text_of
@@ -34,7 +35,7 @@ URLS = {"change": "account-change", "password": "account-password", "leaving": "
 def accounts(request: HttpRequest) -> HttpResponse:
     find, role = text_of(request, "find", most_characters=150), choice_of(request, "role", Role.values)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    page = page_of_names(request, rows.annotate(total_tokens=counted_to(_good_tokens().filter(owner=OuterRef("pk")))), "username",
+    page = page_of_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
                          most_rows=ROWS_A_PAGE)
     fresh = {"after": None, "before": None}
     template = "accounts/_list.html" if target_part(request) == "accounts" else "accounts/list.html"
@@ -45,10 +46,6 @@ def accounts(request: HttpRequest) -> HttpResponse:
         "roles": [("", "All", url_with(request, role=None, **fresh)),
                   *((value, title, url_with(request, role=value, **fresh)) for value, title in Role.choices)],
     })
-
-
-def _good_tokens() -> QuerySet[ApiToken]:
-    return ApiToken.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
 
 
 @require_safe
@@ -82,7 +79,7 @@ def _set_role(author: Author, name: str, sent: dict):
 
 
 def _set_email(author: Author, name: str, sent: dict):
-    return user_set_email(author=author, name=name, email=sent.get("email", "").strip())
+    return user_set_email(author=author, name=name, email=email_sent(sent))
 
 
 def _set_active(author: Author, name: str, sent: dict):
@@ -93,14 +90,24 @@ def _set_active(author: Author, name: str, sent: dict):
 CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activity": _set_active}
 
 
-@require_POST
+def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
+    """What would happen, and the form that does it: a page, or the dialog."""
+    template = "accounts/_change_form.html" if target_part(request) == "dialog" else "accounts/change.html"
+    return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path,
+                                           "back": principal_url("account", str(user))})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
 def account_change(request: HttpRequest, principal: str) -> HttpResponse:
-    user, change = _account_or_404(principal), CHANGES.get(request.POST.get("change", ""))
-    if change is None:
+    sent = request.POST if request.method == "POST" else request.GET
+    user, name = _account_or_404(principal), sent.get("change", "")
+    if name not in CHANGES:
         raise Http404("there is no such change")
+    if request.method != "POST":
+        return _asking(request, user, change_forecast(user, name, sent))
     try:
-        outcome = change(author_of(request, request.POST.get("reason", "").strip()), user.username, request.POST)
+        outcome = CHANGES[name](author_of(request, sent.get("reason", "").strip()), user.username, sent)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
@@ -108,11 +115,13 @@ def account_change(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 @sensitive_variables("password")
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
 def account_password(request: HttpRequest, principal: str) -> HttpResponse:
     """A new password, shown on the answer to this and never again."""
     user = _account_or_404(principal)
+    if request.method != "POST":
+        return _asking(request, user, password_forecast(user))
     try:
         password = user_renew_password(author=author_of(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:

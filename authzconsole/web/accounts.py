@@ -49,6 +49,11 @@ class TellsToWait:
 
 
 class SignInForm(GuessedAt, AuthenticationForm):
+    error_messages = AuthenticationForm.error_messages | {
+        "invalid_login": "No account has this name and this password. Capitals count in both.",
+        "inactive": "This account is inactive. An administrator of the console can make it active.",
+    }
+
     def clean(self) -> dict:
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is None or not password:
@@ -71,6 +76,11 @@ class SignIn(TellsToWait, views.LoginView):
 
 
 class OwnPassword(GuessedAt, PasswordChangeForm):
+    error_messages = PasswordChangeForm.error_messages | {
+        "password_incorrect": "This is not the password that you have now. Enter it again.",
+        "password_mismatch": "The two new passwords differ. Enter the same in both fields.",
+    }
+
     def __init__(self, *args, request: HttpRequest, **kwargs):
         super().__init__(*args, **kwargs)
         self.request = request

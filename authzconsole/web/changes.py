@@ -9,11 +9,15 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.web.guard import administered_address, author_of
 from authzconsole.web.places import address_url, entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
+from authzconsole.web.stranding import revoking_shown
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_named
 from grants.errors import ChangeRefused, GrantError
 from grants.outcomes import ChangeOutcome
 from grants.services import grants_change
+
+# the form on a page of its own, which is sent without htmx: nothing of that page shows grants
+ALONE = "change-form-alone"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -98,5 +102,6 @@ def _form(request: HttpRequest, verb: str, place: Address, given: dict, *, statu
     return render_page(request, template, {
         **given, "place": place_of(place), "plain_place": place_of(place, linked=False), "action": address_url(verb, place),
         "back": entity_url(place), "all_privileges": list(Privilege), "shown_principal": principal_named(given["principal"]),
-        "form_id": part if part not in ("", "dialog") else f"{verb}-form-alone",
+        "form_id": {"": ALONE, "dialog": f"{verb}-form-dialog"}.get(part, part), "alone_id": ALONE,
+        "stranding": revoking_shown(given["principal"], place, given["privileges"]) if verb == "revoke" else None,
     }, status=status)

@@ -1,8 +1,11 @@
 """The pages of what cannot be answered."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
 
+from authzconsole.web.context import console
 from authzconsole.web.guard import BrokenAddress
 
 
@@ -10,3 +13,14 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Says what is wrong with an ill-formed address, and of a well-formed one nothing, not even whether it exists."""
     fault = str(exception) if isinstance(exception, BrokenAddress) else ""
     return render(request, "404.html", {"fault": fault}, status=404)
+
+
+def not_taken(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResponse:
+    """Says what this address takes, and leads to the room that it lies in, among those that this account may enter."""
+    rooms = [room for room in console(request).get("rooms", ()) if request.path.startswith(room["url"])]
+    room = max(rooms, key=lambda room: len(room["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
+    page = render(request, "405.html", {"room": room, "takes_a_form": "GET" not in refusal["Allow"]})
+    # in the refusal itself, which is in the log already
+    refusal["Content-Type"], refusal.content = page["Content-Type"], page.content
+    patch_cache_control(refusal, private=True, no_store=True)
+    return refusal

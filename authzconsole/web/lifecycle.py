@@ -13,6 +13,7 @@ from entities.services import EntityError
 from entities.vocabulary import KINDS, child_kinds
 from grants.errors import GrantError
 from grants.forecast import Forecast, lifecycle_forecast
+from grants.leaving import admins_of
 from grants.lifecycle import entity_delete, entity_describe, entity_recreate, entity_register
 
 MOST_HOLDERS = 12
@@ -56,8 +57,17 @@ def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: st
         "kinds": [(kind, f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}")
                   for kind, total in forecast.entities.items()],
         "applying": _applying(forecast), "applying_more": max(0, len(forecast.applying) - MOST_HOLDERS),
-        "action": address_url("lifecycle", place, verb), "back": entity_url(place), "fault": fault, **given,
+        "admins": _admins(verb, place, forecast), "action": address_url("lifecycle", place, verb), "back": entity_url(place),
+        "fault": fault, **given,
     }, status=status)
+
+
+def _admins(verb: str, place: Address, forecast: Forecast) -> int | None:
+    """How many active users would administer what comes to life, 2 for all beyond; None where nothing comes to life."""
+    if verb == "delete" or forecast.refusal:
+        return None
+    entity = entity_at(place)
+    return admins_of(entity) if entity is not None else 0
 
 
 def _applying(forecast: Forecast) -> list[tuple]:

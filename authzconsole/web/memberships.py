@@ -7,6 +7,7 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.web.guard import administrators_only, author_of
 from authzconsole.web.places import principal_named, principal_url
 from authzconsole.web.rendering import render_page, see_other, target_part
+from authzconsole.web.stranding import member_leaving_shown
 from grants.errors import GrantError
 from grants.models import GroupGrant
 from grants.people import MOST_COUNTED, count_to
@@ -50,5 +51,6 @@ def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", stat
         **given, "verb": verb, "fault": fault, "user": _bare(given["user"], "user"), "group": group, "most": MOST_COUNTED,
         "member": principal_named(f"user:{_bare(given['user'], 'user')}"), "joined": principal_named(f"group:{group}"),
         "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
+        "stranding": member_leaving_shown(_bare(given["user"], "user"), group) if verb == "remove" else None,
         "title": "Put into a group" if verb == "add" else "Take out of the group",
     }, status=status)

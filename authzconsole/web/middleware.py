@@ -5,11 +5,13 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.http import HttpResponseNotAllowed
 from django.shortcuts import render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.web.errors import not_taken
 from authzconsole.web.rendering import see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -83,3 +85,19 @@ class BusyDatabaseMiddleware:
         response = render(request, "503.html", status=503)
         response["Retry-After"] = str(BUSY_RETRY_SECONDS)
         return response
+
+
+class WrongMethodMiddleware:
+    """A page in place of the empty answer to who opens what only takes a form, as by reloading after one was refused.
+
+    What answers services says it by itself, and not with an empty answer.
+    """
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request):
+        response = self.get_response(request)
+        if not isinstance(response, HttpResponseNotAllowed) or response.content or request.htmx:
+            return response
+        return not_taken(request, response)

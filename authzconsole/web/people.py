@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods, require_safe
 
+from authzconsole.web.email_field import email_sent
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.paging import page_of_names, url_with
 from authzconsole.web.parameters import choice_of, text_of
@@ -62,7 +63,7 @@ def person_add(request: HttpRequest) -> HttpResponse:
 def _added(author, given: dict):
     if given["type"] == "group":
         return group_add(author=author, name=given["name"])
-    return user_add(author=author, name=given["name"], email=given["email"].strip(), role=given["role"] or Role.ORDINARY,
+    return user_add(author=author, name=given["name"], email=email_sent(given), role=given["role"] or Role.ORDINARY,
                     is_principal=given["type"] != "account")
 
 

@@ -1,5 +1,7 @@
 """Making plans for many entities at once, and for the grants on deleted addresses."""
 
+from urllib.parse import urlsplit, urlunsplit
+
 from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
@@ -28,7 +30,8 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 def new_for_many(request: HttpRequest) -> HttpResponse:
     """What shall become of everything in `within`, or of each `address` that was chosen."""
     if request.method != "POST":
-        return _form(request, _given(request.GET) | _UNTOUCHED)
+        given = _given(request.GET) | _UNTOUCHED
+        return _none_chosen(request) if given["is_selection"] and not given["addresses"] else _form(request, given)
     given = _given(request.POST)
     try:
         made = _plan(request, given)
@@ -75,6 +78,18 @@ def _form(request: HttpRequest, given: dict, *, fault: str = "", status: int = 2
         "given": given, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
         "all_privileges": list(Privilege), "most_chosen": MOST_CHOSEN, **scope,
     }, status=status)
+
+
+def _none_chosen(request: HttpRequest) -> HttpResponse:
+    return render_page(request, "plans/none_chosen.html", {"back": _list_url(request), "most_chosen": MOST_CHOSEN})
+
+
+def _list_url(request: HttpRequest) -> str:
+    """The page of an entity from which somebody comes; of the instance where that is not told."""
+    came_from, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
+    if came_from.netloc == request.get_host() and came_from.path.startswith(entities):
+        return urlunsplit(("", "", came_from.path, came_from.query, "children"))
+    return f"{entity_url(instance_address())}#children"
 
 
 def _chosen(given: dict) -> dict:

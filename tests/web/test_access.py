@@ -1,5 +1,7 @@
 """Who gets which page: unseen is 404, seen but not changeable is 403, and a stranger learns nothing."""
 
+import re
+
 import pytest
 
 from analytics.models import AnalysisRun
@@ -16,6 +18,9 @@ PAGES = [
     ("/password", 200, 200, 200, 200, 200, 200),
     ("/search?q=orders", 200, 200, 200, 200, 200, 200),
     ("/search?q=zq", 200, 200, 200, 200, 200, 200),
+    ("/ask", 200, 200, 200, 200, 200, 200),
+    ("/ask?subject=user:dee&operation=read&entity=dataset:hr.salaries", 200, 200, 200, 200, 200, 200),
+    ("/ask?subject=user:dee&operation=read&entity=orders", 303, 303, 303, 303, 200, 200),
     ("/explorer", 200, 200, 200, 200, 200, 200),
     ("/explorer?at=dataset:sales.orders", 200, 200, 200, 200, 404, 404),
     ("/explorer?at=dataset:hr.salaries", 200, 200, 404, 404, 404, 404),
@@ -122,8 +127,13 @@ def test_nobody_but_an_administrator_writes(url, statuses, browse, run):
 
 
 def test_an_unseen_entity_and_one_that_is_not_there_give_the_same_page(browse):
-    unseen, absent = (browse("dee").get(url).content for url in (SALARIES, NOWHERE))
+    unseen, absent = (without_tokens(browse("dee").get(url)) for url in (SALARIES, NOWHERE))
     assert unseen == absent
+
+
+def without_tokens(response) -> str:
+    """The page but for the token of its forms, which is another at every look."""
+    return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", response.content.decode())
 
 
 def test_an_inactive_account_cannot_sign_in(browse):
@@ -202,5 +212,35 @@ def test_a_broken_address_is_answered_with_the_part_at_fault(browse, who, addres
 
 
 def test_of_a_well_formed_address_nothing_is_said(browse):
-    unseen, nowhere = (browse("out").get(url).content.decode() for url in (SALARIES, NOWHERE))
+    unseen, nowhere = (without_tokens(browse("out").get(url)) for url in (SALARIES, NOWHERE))
     assert unseen == nowhere and "hr.salaries" not in unseen
+
+
+@pytest.mark.parametrize(("url", "room"), [
+    ("/analyses/start", "Analyses"), ("/plans/copy", "Plans"), ("/plans/9/apply", "Plans"), ("/plans/ghosts", "Plans"),
+    ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "People"),
+])
+def test_an_address_that_only_takes_a_form_says_so_and_leads_to_its_room(url, room, browse):
+    response = browse("ada").get(url)
+    text = response.content.decode()
+    assert (response.status_code, response["Allow"], "no-store" in response["Cache-Control"]) == (405, "POST", True)
+    assert "It takes what a form sends" in text and f"Go to {room}" in text and 'id="search"' in text
+    assert "Go to Overview" in browse("dee").get(url).content.decode()
+
+
+def test_a_page_that_only_shows_takes_nothing(browse):
+    response = browse("ada").post("/journal/")
+    assert response.status_code == 405 and "takes nothing that is sent" in response.content.decode()
+
+
+@pytest.mark.parametrize("url", ["/access/v1/evaluation", "/api/v1/grants"])
+def test_what_answers_services_keeps_its_own_refusal(url, browse):
+    response = browse("ada").delete(url)
+    assert "html" not in response["Content-Type"] and b"It takes what a form sends" not in response.content
+
+
+def test_who_is_signed_in_keeps_navigation_and_search_where_nothing_is(browse):
+    for url, name in ((NOWHERE, "dee"), ("/nowhere", "dee"), ("/plans/many", "aud")):
+        text = browse(name).get(url).content.decode()
+        assert 'id="search"' in text and "Sign out" in text
+    assert 'id="search"' not in browse().get("/nowhere").content.decode()

@@ -1,6 +1,7 @@
 """Accounts and tokens: who may look and change, what is shown once, and what it costs."""
 
 import re
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -21,6 +22,12 @@ PAGES = [
     ("/accounts/tokens/{token}/revoke", 200, 403, 404, 404),
     ("/accounts/tokens/0/revoke", 404, 403, 404, 404),
     ("/people/add?type=account", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=activity&active=no", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=role&role=auditor", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=role&role=king", 404, 403, 404, 404),
+    ("/accounts/change/user:dee?change=name", 404, 403, 404, 404),
+    ("/accounts/change/user:nobody?change=email", 404, 403, 404, 404),
+    ("/accounts/password/user:dee", 200, 403, 404, 404),
 ]
 WRITES = [
     ("/accounts/change/user:dee", {"change": "role", "role": "administrator"}),
@@ -63,7 +70,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
 
 @pytest.mark.parametrize(("sent", "fault"), [
     ({"owner": "nobody"}, "is no active account"), ({"scope": []}, "a token is for one or more of"),
-    ({"days": "soon"}, "`soon` is not a number of days"), ({"days": "0"}, "a token lives for 1 to"),
+    ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "a token lives for 1 to"),
     ({"name": " "}, "a token has a name of 1 to"), ({"scope": ["administer"]}, "does not administer this console"),
 ])
 def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault, browse):
@@ -137,3 +144,77 @@ def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, is
     client.get(url)
     with django_assert_max_num_queries(most):
         client.get(url)
+
+
+def asked(client, url: str) -> str:
+    before = everything()
+    text = unescape(client.get(url).content.decode())
+    assert everything() == before and 'name="reason"' in text
+    return text
+
+
+def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse):
+    client, url = browse("ada"), "/accounts/change/user:ned"
+    browse("ned")
+    token_create(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
+    text = asked(client, f"{url}?change=activity&active=no")
+    for words in ("6 grants of its own and 0 memberships stop counting", "1 session ends.",
+                  "1 API token is refused as long as it is inactive.", "6 entities are left with fewer than two administrators",
+                  ": 6 with nobody.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
+        assert words in text
+    sent = fields(text)
+    assert sent == {"change": "activity", "active": "no", "reason": ""}
+    client.post(url, sent | {"reason": "left"})
+    assert "6 grants of its own and 0 memberships count again." in asked(client, f"{url}?change=activity&active=yes")
+
+
+def fields(text: str) -> dict[str, str]:
+    form = text[text.index('class="form"'):]
+    found = dict(re.findall(r'name="(\w+)"(?: value="([^"]*)")?', form))
+    return {name: value for name, value in found.items() if name != "csrfmiddlewaretoken"}
+
+
+def test_another_role_says_what_it_opens_and_who_is_left(browse, cast):
+    client = browse("ada")
+    text = asked(client, "/accounts/change/user:dee?change=role&role=auditor")
+    assert "Its role was Ordinary and will be Auditor. It sees everything in this console and changes nothing." in text
+    assert "Set role to Auditor" in text
+    assert "the only active administrator" in asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    User.objects.filter(username="out").update(role="administrator")
+    token_create(author=COMMAND, owner="ada", name="a job", scopes=["administer"], days=9)
+    text = asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    assert "1 other active administrator of this console is left." in text and "1 API token changes nothing any more." in text
+    assert "already: nothing changes" in asked(client, "/accounts/change/user:dee?change=role&role=ordinary")
+
+
+def test_replacing_a_password_says_how_many_sessions_end(browse):
+    client = browse("ada")
+    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+    browse("dee"), browse("dee")
+    assert "2 sessions end." in asked(client, "/accounts/password/user:dee")
+    client.post("/accounts/password/user:dee")
+    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+
+
+def test_the_dialog_shows_the_same_as_the_page(browse, htmx):
+    url = "/accounts/change/user:ned?change=activity&active=no"
+    page, dialog = browse("ada").get(url), browse("ada").get(url, headers=htmx("dialog"))
+    assert "<html" in page.content.decode() and "<html" not in dialog.content.decode()
+    assert page.context["forecast"] == dialog.context["forecast"]
+
+
+@pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
+def test_what_is_no_email_address_is_refused_with_an_example(email, browse):
+    before = everything()
+    for url, sent in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
+        response = browse("ada").post(url, sent | {"email": email})
+        assert response.status_code == 400
+        assert "is no email address: write one such as name@example.com" in response.content.decode()
+    assert everything() == before
+
+
+def test_foretelling_keeps_to_its_queries(browse, django_assert_max_num_queries):
+    client = browse("ada")
+    client.get("/accounts/")
+    with django_assert_max_num_queries(18):
+        client.get("/accounts/change/user:ned?change=activity&active=no")

@@ -19,7 +19,7 @@ def test_a_wrong_password_says_so_and_keeps_the_name(browse):
     response = browse().post("/sign-in", {"username": "ned", "password": "wrong"})
     text = response.content.decode()
     assert response.status_code == 200
-    assert "enter a correct" in text.lower() and 'value="ned"' in text
+    assert "No account has this name and this password." in text and 'value="ned"' in text
 
 
 def test_an_inactive_account_is_told_nothing_more_than_a_stranger(browse):
@@ -84,3 +84,12 @@ def test_a_password_that_is_too_simple_is_refused_beside_its_field(browse, cast)
 def test_healthz_answers_everybody(client):
     response = client.get("/healthz")
     assert (response.status_code, response.content, response.headers["Content-Type"]) == (200, b"ok", "text/plain")
+
+
+def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
+    client, url = browse("dee"), "/password"
+    for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
+                         ("This is not the password that you have now.", "The two new passwords differ.")),):
+        text = client.post(url, sent).content.decode()
+        assert all(said in text for said in words) and "Please" not in text
+    assert "Please" not in browse().post("/sign-in", {"username": "dee", "password": "wrong"}).content.decode()

@@ -55,7 +55,7 @@ def test_a_day_is_part_of_what_it_begins_and_of_what_it_ends(browse):
 
 
 @pytest.mark.parametrize(("query", "fault"), [
-    ("since=yesterday", "`yesterday` is no day"), ("until=2026-02-31", "`2026-02-31` is no day"),
+    ("since=yesterday", "<code>yesterday</code> is no day"), ("until=2026-02-31", "<code>2026-02-31</code> is no day"),
     ("entity=nonsense", "nonsense"), ("since=0001-01-01T00:00%2B14:00", "is no day"), ("until=9999-12-31", "is no day"),
 ])
 def test_what_cannot_be_read_is_said_and_stays_in_its_field(query, fault, browse):

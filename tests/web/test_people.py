@@ -169,6 +169,27 @@ def test_joining_and_leaving_a_group_is_journalled_and_said(browse):
     assert response["Location"] == "/people/group:operators" and not User.objects.get(username="dee").groups.exists()
 
 
+def test_taking_somebody_out_of_a_group_says_before_what_it_leaves_without_administrators(browse):
+    client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
+    assert "No entity is left with fewer than two administrators by it." in client.get(url).content.decode()
+    client.post("/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"})
+    text = client.get(url).content.decode()
+    assert "1 entity is left with fewer than two administrators" in text and 'href="/entities/dataset:hr.salaries"' in text
+    for unknown in ("user=nobody&group=operators", "user=grp&group=nothing", "verb=add"):
+        assert "fewer than two" not in client.get(f"/people/membership?verb=remove&{unknown}").content.decode()
+
+
+def test_the_latest_changes_lead_to_all_of_them_in_the_journal(browse):
+    for page, journal in (("/people/user:dee", "/journal/?principal=user%3Adee"),
+                          ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
+                          ("/entities/dataset:sales.orders", "/journal/?entity=dataset%3Asales.orders")):
+        assert f'href="{journal}">All in the journal' in browse("aud").get(page).content.decode()
+        shown = browse("aud").get(journal).context["rows"]
+        assert shown and {str(row["line"].entity if "entity" in journal else row["line"].principal) for row in shown} == {
+            page.partition("/")[2].partition("/")[2]}
+    assert "All in the journal" not in browse("dee").get("/entities/dataset:sales.orders").content.decode()
+
+
 def test_a_membership_that_cannot_be_is_explained_and_loses_nothing(browse):
     before = everything()
     response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})

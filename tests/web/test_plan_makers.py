@@ -30,7 +30,8 @@ def places(answer):
 
 
 def text_of(answer) -> str:
-    return unescape(re.sub(r"(<[^>]+>|\s)+", " ", answer.content.decode()))
+    text = re.sub(r"</?code>", "`", answer.content.decode().replace("<wbr>", ""))
+    return unescape(re.sub(r"(<[^>]+>|\s)+", " ", text))
 
 
 def fields(answer) -> dict[str, list[str]]:
@@ -91,9 +92,18 @@ def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
     assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 chosen entities" in text_of(form)
     made = client.post(MANY, sent | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
     assert places(made) == {CUSTOMERS} and "for chosen entities" in text_of(made)
-    empty = client.get(f"{MANY}?selection=yes")
-    assert "None is chosen" in text_of(empty)
-    assert "no entity is chosen" in text_of(client.post(MANY, fields(empty) | {"principal": "user:dee", "privilege": "READ"}))
+    sent = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
+    assert "no entity is chosen" in text_of(client.post(MANY, sent))
+
+
+@pytest.mark.parametrize(("came_from", "back"), [
+    ("http://testserver/entities/namespace:sales?kind=dataset", "/entities/namespace:sales?kind=dataset#children"),
+    ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
+    ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
+])
+def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, browse):
+    text = browse("ada").get(f"{MANY}?selection=yes", headers={"Referer": came_from}).content.decode()
+    assert "Nothing is chosen" in text and "0 chosen" not in text and f'href="{back}"' in text
 
 
 @pytest.mark.parametrize(("wrong", "words"), [

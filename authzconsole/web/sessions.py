@@ -1,0 +1,22 @@
+"""Who is signed in: sessions know their account only from inside, so they are read one by one."""
+
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from grants.models import User
+
+MOST_READ = 2_000
+
+
+def sessions_counted(user: User) -> tuple[int, bool]:
+    """How many sessions of this account are good, and whether more than MOST_READ are kept of everybody, of which only the
+    newest were read. One query."""
+    kept = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MOST_READ + 1])
+    proof = user.get_session_auth_hash()
+    return sum(_is_of(session.get_decoded(), user, proof) for session in kept[:MOST_READ]), len(kept) > MOST_READ
+
+
+def _is_of(session: dict, user: User, proof: str) -> bool:
+    return session.get(SESSION_KEY) == str(user.pk) and constant_time_compare(session.get(HASH_SESSION_KEY, ""), proof)

@@ -1,0 +1,126 @@
+"""With the keyboard alone: what is focused after each step of htmx, and that what was done is said in sight."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from entities.services import entities_ensure
+from grants.services import grants_change
+from tests.authors import at
+from tests.cast import SETUP, house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+ORDERS = "/entities/dataset:sales.orders"
+
+
+@pytest.fixture
+def page(page_of, request):
+    house()
+    return page_of("ada")
+
+
+def pressed(page, element, key="Enter"):
+    element.focus()
+    page.keyboard.press(key)
+
+
+def in_sight(notices) -> bool:
+    place, height = notices.bounding_box(), notices.page.viewport_size["height"]
+    return place is not None and place["y"] >= 0 and place["y"] + place["height"] <= height
+
+
+def test_after_a_question_the_same_button_is_focused(page):
+    page.goto(f"{ORDERS}?subject=user:dee")
+    with page.expect_response(lambda response: "operation=" in response.url or "generation" in response.url):
+        pressed(page, page.locator("#ask").get_by_role("button", name="Ask"))
+    expect(page.locator("#ask").get_by_role("button", name="Ask")).to_be_focused()
+
+
+def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
+    entities_ensure(states={at(f"dataset:sales.more_{number}"): "live" for number in range(30)})
+    page.goto("/entities/namespace:sales")
+    pressed(page, page.locator("#children-next"))
+    expect(page.locator("#children-previous")).to_be_visible()
+    expect(page.locator("#children-title")).to_be_focused()
+    pressed(page, page.locator("#children-previous"))
+    expect(page.locator("#children-next")).to_be_visible()
+    expect(page.locator("#children-title")).to_be_focused()
+
+
+def test_opening_a_branch_of_what_somebody_sees_leads_to_its_heading(page):
+    page.goto("/people/user:ned")
+    pressed(page, page.locator("#sight").get_by_role("link", name="Open namespace:sales"))
+    expect(page.locator("#sight .trail")).to_contain_text("sales")
+    expect(page.locator("#sight-title")).to_be_focused()
+
+
+def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(page):
+    grants_change(author=SETUP, grant=[(f"user:{name}", at("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")])
+    page.set_viewport_size({"width": 1280, "height": 420})
+    page.goto(ORDERS)
+    page.locator("#grant-form-principal").fill("user:out")
+    page.locator("#grant-form").get_by_label("READ").check()
+    pressed(page, page.locator("#grant-form-send"))
+    notices = page.locator("#notices")
+    expect(notices).to_contain_text("Granted READ on dataset:sales.orders to user:out.")
+    assert in_sight(notices)
+    expect(page.locator("#holders")).to_contain_text("out")
+    expect(page.locator("#history .change").first).to_contain_text("grant READ userout")
+    button = page.locator("#grant-form-send")
+    expect(button).to_be_focused()
+    over, focused = notices.bounding_box(), button.bounding_box()
+    assert focused["y"] + focused["height"] <= over["y"] or focused["x"] + focused["width"] <= over["x"]
+    pressed(page, notices.get_by_role("button", name="Close this notice"))
+    expect(notices.locator(".notice")).to_have_count(0)
+    expect(button).to_be_focused()
+
+
+def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_block(page):
+    page.goto(ORDERS)
+    pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
+    dialog = page.locator("#dialog")
+    expect(dialog).to_contain_text("1 entity is left with fewer than two administrators: 1 with nobody.")
+    pressed(page, dialog.get_by_label("Reason, for the journal"))
+    expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
+    expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
+    expect(page.locator("#history .change").first).to_contain_text("revoke ADMIN userned")
+    expect(page.locator("#holders-title")).to_be_focused()
+
+
+@pytest.mark.parametrize("verb", ["grant", "revoke"])
+def test_a_change_on_a_page_of_its_own_ends_on_the_page_of_the_entity(verb, page):
+    page.goto(f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}")
+    pressed(page, page.get_by_label("Reason, for the journal"))
+    page.wait_for_url(f"**{ORDERS}")
+    expect(page.locator("#notices")).to_contain_text("user:dee")
+    assert in_sight(page.locator("#notices"))
+
+
+def test_a_deactivation_asks_first_in_a_dialog_and_takes_the_reason(page):
+    page.goto("/accounts/user:ned")
+    pressed(page, page.locator("#activity-ask"))
+    dialog = page.locator("#dialog")
+    expect(dialog).to_contain_text("6 entities are left with fewer than two administrators: 6 with nobody.")
+    page.keyboard.press("Escape")
+    expect(page.locator("#activity-ask")).to_be_focused()
+    pressed(page, page.locator("#activity-ask"))
+    dialog.get_by_label("Reason, for the journal").fill("left the company")
+    pressed(page, dialog.get_by_role("button", name="Deactivate account"))
+    expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")
+
+
+def test_a_plan_for_the_chosen_waits_until_something_is_chosen_and_counts_it(page):
+    page.goto("/entities/namespace:sales")
+    button = page.locator("#children-plan")
+    expect(button).to_be_disabled()
+    page.get_by_label("Choose dataset:sales.orders").check()
+    expect(button).to_have_text("Plan for the chosen: 1")
+    pressed(page, page.get_by_role("button", name="Choose all on this page"))
+    expect(button).to_have_text("Plan for the chosen: 4")
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Plan for 4 chosen entities")
+    page.go_back()
+    expect(page.locator("#children-plan")).to_be_visible()
