@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from django.contrib.auth.models import Group
 
 from authzconsole.web.found import MOST_FOUND, _names, found_by, wanted_of
 from entities.models import Entity
@@ -36,6 +37,7 @@ def inside(container: Entity | None):
 def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
     monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
+    monkeypatch.setattr("grants.holders.FEW_IDS", few)
     containers = [None, *Entity.objects.filter(kind__in=["instance", "namespace", "application"])]
     for user in User.objects.all():
         for generation in GENERATIONS.values():
@@ -50,6 +52,7 @@ def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
 def test_what_is_seen_in_a_container_is_counted_by_kind_and_state(tenant, few, monkeypatch):
     monkeypatch.setattr("grants.seen.FEW_GRANTS", few)
     monkeypatch.setattr("grants.seen.FEW_GRANTS_INSIDE", few)
+    monkeypatch.setattr("grants.holders.FEW_IDS", few)
     for user in User.objects.all():
         for generation in GENERATIONS.values():
             for container in Entity.objects.filter(kind__in=["namespace", "application"]):
@@ -65,6 +68,14 @@ def test_of_chosen_kinds_the_same_is_seen(tenant):
                 shown = visible_to(user, generation, kinds=[kind], row_by_row=True)
                 assert set(Entity.objects.filter(shown)) == {entity for entity in seen if entity.kind == kind}
             assert {entity for entity in Entity.objects.all() if may_see(user, entity, generation)} == seen
+
+
+def test_of_hundreds_of_groups_a_statement_has_one_parameter():
+    user = User.objects.create(username="joiner")
+    user.groups.set([Group.objects.create(name=f"g{n}") for n in range(300)])
+    seen = seen_by(user, GENERATIONS["final"])
+    _, parameters = Entity.objects.filter(seen.all_rows).query.sql_with_params()
+    assert len(parameters) < 300
 
 
 TEXTS = ("ns0", "DATASET1", "0.s", "st", "dataset:ns0", "nothing")

@@ -10,7 +10,7 @@ LIST = ("list",)
 
 
 def seen_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
-    """What `list` or `get` shows. At most two queries, and one for its counts."""
+    """What `list` or `get` shows. At most four queries, and one for its counts."""
     kept = request.__dict__.setdefault("seen_inside", {})
     key = entity.pk, generation.name
     if key not in kept:
