@@ -7,7 +7,7 @@ from entities.address import Address
 from entities.models import State
 from entities.selectors import entities_at
 from grants.facts import gather
-from grants.lacking import facts_in_short
+from grants.lacking import facts_in_short, facts_of_generations
 from grants.policies.explain import NOT_REGISTERED, Decision, decision
 from grants.policies.question import Question, QuestionError
 from grants.policies.wire import Told, answer_as_json, malformed_as_json
@@ -27,6 +27,12 @@ def check_in_short(question: Question, most: int) -> Decision:
     """The same answer, but of what a rule over all live entities lacks only the first `most` are named, the others counted. One
     query, and five for such a rule."""
     return decision(question, facts_in_short(question, most))
+
+
+def check_generations_in_short(questions: Sequence[Question], most: int) -> list[Decision]:
+    """The same for questions that differ in their generation alone, in order; at no more queries than one of them."""
+    return [decision(question, facts) for question, facts in
+            zip(questions, facts_of_generations(questions, most), strict=True)]
 
 
 def check_many(questions: Sequence[Question]) -> list[Decision]:

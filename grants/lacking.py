@@ -5,7 +5,7 @@ INVARIANT: what is counted and named here is what `grants.facts` gathers in full
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -58,8 +58,14 @@ class FactsInShort:
 
 def facts_in_short(question: Question, most: int) -> FactsInShort:
     """Explained, of what lacks a privilege the first `most`. One query, and five for a rule over all live entities."""
-    (facts,) = gather([question], explained=True, ranging=False)
-    return FactsInShort(question, facts, most)
+    return facts_of_generations([question], most)[0]
+
+
+def facts_of_generations(questions: Sequence[Question], most: int) -> list[FactsInShort]:
+    """The same for questions that differ in their generation alone: what a rule over all live entities looks up is looked up once
+    for all of them."""
+    every, found = gather(questions, explained=True, ranging=False), {}
+    return [FactsInShort(question, facts, most, found) for question, facts in zip(questions, every, strict=True)]
 
 
 def lacking_seen(question: Question, attempt: Attempt, seen: Seen, most: int) -> Lacking | None:

@@ -13,11 +13,11 @@ from authzconsole.web.meant import nobody_called, subject_written
 from authzconsole.web.paging import url_with
 from authzconsole.web.parameters import text_of
 from authzconsole.web.seen_inside import seen_inside
-from authzconsole.web.surveys import Glance, decisions_in_short, glances, is_operation
+from authzconsole.web.surveys import Glance, glances, is_operation
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
-from grants.engine import check_in_short
+from grants.engine import check_generations_in_short, check_in_short
 from grants.errors import PrincipalError
 from grants.names import principal_parts
 from grants.plans.making import MOST_ITEMS
@@ -129,7 +129,7 @@ def _answered(asked: Asked) -> dict:
 def _beside(asked: Asked) -> dict:
     """The question in every generation, and of the chosen one the answer."""
     asked.question()  # refuses what only the URL's own generation refuses
-    decisions = decisions_in_short([asked.question(generation=name) for name in GENERATIONS], MOST_GAPS)
+    decisions = check_generations_in_short([asked.question(generation=name) for name in GENERATIONS], MOST_GAPS)
     answers = dict(zip(GENERATIONS, answers_of(decisions, asked.request.user, asked.seen), strict=True))
     return {"answer": answers[asked.chosen], "beside": [
         Beside(name, answer, _open_url(asked, generation=name), name == asked.chosen) for name, answer in answers.items()]}

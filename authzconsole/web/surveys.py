@@ -7,9 +7,8 @@ from authzconsole.web.policies import row_url
 from entities.vocabulary import KINDS
 from grants.engine import check_many
 from grants.facts import gather
-from grants.lacking import FactsInShort
 from grants.policies.decide import is_permitted
-from grants.policies.explain import Decision, decision, nothing_to_weigh
+from grants.policies.explain import nothing_to_weigh
 from grants.policies.expressions import HasOnAllLive, leaves
 from grants.policies.policy import Source
 from grants.policies.question import Question
@@ -51,15 +50,6 @@ def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") ->
         source = question.policy.source if question.policy else None
         shown.append(Glance(name, allowed, sentence, source, url, row_url(question), name == current))
     return shown
-
-
-def decisions_in_short(questions: Sequence[Question], most: int) -> list[Decision]:
-    """Each as `check_in_short` gives it, of questions that differ in their generation alone. One query, and five for rules over
-    all live entities, however many generations have the same."""
-    lacking: dict = {}
-    every = gather(questions, explained=True, ranging=False)
-    return [decision(question, FactsInShort(question, facts, most, lacking))
-            for question, facts in zip(questions, every, strict=True)]
 
 
 def _ranges(question: Question) -> bool:
