@@ -29,7 +29,7 @@
   const show = (item) => {
     for (const other of tree().querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
     item.setAttribute("aria-current", "page");
-    htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML show:window:top" });
+    htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML" });
   };
 
   // before htmx sees the click: the mark that opens stands in the link
@@ -44,7 +44,7 @@
     } else if (!item.classList.contains("more")) {
       toggle(item, true);
       // where the tree stands alone its links lead to the pages themselves
-      if (document.getElementById("detail") === null) return;
+      if (!document.getElementById("detail")?.checkVisibility()) return;
       event.preventDefault();
       show(item);
     }
@@ -88,12 +88,18 @@
     place = -1;
     if (event.detail.target.matches("[role=group]")) event.detail.target.previousElementSibling.removeAttribute("aria-busy");
     if (event.detail.target.id === "explorer") arrive();
-    if (event.detail.target.id === "detail") document.querySelector("#explorer [name=at]").value =
-      decodeURIComponent(location.pathname.replace(/^.*?\/entities\//, ""));
+    if (event.detail.target.id === "detail") opened();
   });
 
+  const opened = () => {
+    document.querySelector("#explorer [name=at]").value = decodeURIComponent(location.pathname.replace(/^.*?\/entities\//, ""));
+    // the tree stays where it is under the pointer: the page moves only as far as the tree sticks
+    const { top } = document.getElementById("detail").getBoundingClientRect();
+    if (top < 0) scrollBy(0, top - 16);
+  };
+
   const arrive = () => {
-    const pane = document.querySelector(".explorer-beside"), current = tree()?.querySelector("[aria-current]");
+    const pane = document.querySelector(".explorer-stay"), current = tree()?.querySelector("[aria-current]");
     if (!tree()?.querySelector("[tabindex='0']")) tree()?.querySelector("[role=treeitem]")?.setAttribute("tabindex", "0");
     if (!pane || !current) return;
     const { top, bottom } = current.getBoundingClientRect(), frame = pane.getBoundingClientRect();

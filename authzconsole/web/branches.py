@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -63,15 +63,26 @@ class Narrowing:
     state: str = ""
 
     def leads_on(self, kind: str) -> bool:
-        """Whether what is wanted may lie in entities of that kind: these are shown in any state."""
+        """Whether what is wanted may lie in entities of that kind, which are then shown in any state."""
         return bool(child_kinds(kind)) and kind != self.kind
 
     def shows(self, kind: str) -> bool:
         return self.kind in ("", kind) or any(self.shows(below.name) for below in child_kinds(kind))
 
-    def rows(self, rows: QuerySet[Entity], kind: str) -> QuerySet[Entity]:
+    @property
+    def is_whole(self) -> bool:
+        return not (self.kind or self.state)
+
+    def rows(self, rows: QuerySet[Entity], kind: str, *, sees_all: bool) -> QuerySet[Entity]:
+        """sees_all: whether nothing of what lies in a container is kept from the account; then those in which nothing is wanted
+        are left out."""
         rows = rows.filter(kind=kind)
-        return rows.filter(state=self.state) if self.state and not self.leads_on(kind) else rows
+        if not self.leads_on(kind):
+            return rows.filter(state=self.state) if self.state else rows
+        if self.is_whole or not sees_all:
+            return rows
+        wanted = {name: value for name, value in (("kind", self.kind), ("state", self.state)) if value}
+        return rows.filter(Exists(Entity.objects.filter(**wanted, **{kind: OuterRef("pk")}).exclude(pk=OuterRef("pk"))))
 
     def count(self, totals: Counter[tuple[str, str]], kind: str) -> int:
         """totals: by kind and state."""
@@ -105,7 +116,7 @@ class Tree:
         if len(possible) == 1:
             return self.entities(container, *kinds) if kinds else Level()
         totals = self._totals(container)
-        counts = {kind: self.narrowing.count(totals, kind) for kind in kinds}
+        counts = {kind: self._count(container, totals, kind) for kind in kinds}
         return Level([self._of_kind(container, kind, count) for kind, count in counts.items() if count])
 
     def entities(self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = "") -> Level:
@@ -170,8 +181,13 @@ class Tree:
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
         return totals_inside(self.request, container, self.generation)
 
+    def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
+        total = self.narrowing.count(totals, kind)
+        is_counted = self.narrowing.is_whole or not self.narrowing.leads_on(kind) or not self.request.user.may_see_all
+        return total if is_counted or not total else self._rows(container, kind).count()
+
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:
-        rows = self.narrowing.rows(children_of(container), kind)
+        rows = self.narrowing.rows(children_of(container), kind, sees_all=self.request.user.may_see_all)
         if self.request.user.may_see_all:
             return rows
         seen = listed_inside(self.request, container, self.generation)

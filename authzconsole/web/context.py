@@ -10,8 +10,7 @@ from entities.address import instance_address
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One entry of the navigation. pages: the beginnings of the URL names that belong to it. url_name: empty for the root of
-    all entities."""
+    """One entry of the navigation. pages: the beginnings of the URL names that belong to it."""
 
     title: str
     url_name: str
@@ -22,8 +21,8 @@ class Room:
 
 OF_ENTITIES = ("entity", "explorer", "grant", "revoke", "lifecycle", "search", "forecast")
 ROOMS = (
-    Room("Overview", "home", "overview", ("home", *OF_ENTITIES)),
-    Room("Explorer", "", "namespace", OF_ENTITIES, is_for_everybody=False),
+    Room("Overview", "home", "overview", ("home",)),
+    Room("Explorer", "explorer", "namespace", OF_ENTITIES),
     Room("Ask", "ask", "ask", ("ask",)),
     Room("My access", "my-access", "securekey", ("my-access",)),
     Room("People", "people", "group", ("people", "person", "membership"), is_for_everybody=False),
@@ -40,11 +39,11 @@ def console(request):
         return {}
     rooms = [room for room in ROOMS if room.is_for_everybody or request.user.may_see_all]
     name = (request.resolver_match.url_name or "") if request.resolver_match else ""
-    # the last one: the pages of entities are the overview's for whom there is no explorer
-    current = next((room for room in reversed(rooms) if name.startswith(room.pages)), None)
-    return {"rooms": [_shown(room, room is current) for room in rooms]}
+    current = next((room for room in rooms if name.startswith(room.pages)), None)
+    return {"rooms": [{"title": room.title, "url": _url(room, request.user), "mark": room.mark, "is_current": room is current}
+                      for room in rooms]}
 
 
-def _shown(room: Room, is_current: bool) -> dict:
-    url = reverse(room.url_name) if room.url_name else entity_url(instance_address())
-    return {"title": room.title, "url": url, "mark": room.mark, "is_current": is_current}
+def _url(room: Room, user) -> str:
+    # an ordinary account does not see the instance itself
+    return entity_url(instance_address()) if room.url_name == "explorer" and user.may_see_all else reverse(room.url_name)

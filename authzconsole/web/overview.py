@@ -71,7 +71,8 @@ def _counted_picture(run: AnalysisRun | None) -> dict:
     if more:
         inside = f"{rest:,} live entities"
         items.append(Item(f"{more:,} more", rest, inside, f"{more:,} smaller namespaces, {inside}"))
-    return {"tiles": treemap(items), "more": more, "words": "live entities"}
+    return {"tiles": treemap(items), "more": more, "words": "live entities",
+            "has_unchecked": any(name not in reports for name, _ in rows)}
 
 
 def _reported_picture(run: AnalysisRun) -> dict:

@@ -208,7 +208,8 @@ def test_the_navigation_says_where_one_is(url, room, browse):
     assert [shown["title"] for shown in browse("aud").get(url).context["rooms"] if shown["is_current"]] == [room]
 
 
-def test_who_has_no_explorer_begins_at_the_overview(browse):
+def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
     rooms = browse("dee").get(f"/entities/{ORDERS}").context["rooms"]
-    assert [shown["title"] for shown in rooms] == ["Overview", "Ask", "My access", "Policies"]
-    assert [shown["title"] for shown in rooms if shown["is_current"]] == ["Overview"]
+    assert [shown["title"] for shown in rooms] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
+    assert [shown["title"] for shown in rooms if shown["is_current"]] == ["Explorer"]
+    assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in rooms)

@@ -95,11 +95,20 @@ def test_it_is_narrowed_to_a_kind_through_what_may_hold_it(browse):
     assert tree(client, "/explorer?kind=kerberosprincipal") == [(0, "cdap")]
 
 
-def test_it_is_narrowed_to_a_state_and_containers_stay_as_what_is_wanted_may_lie_in_them(browse):
+def test_it_is_narrowed_to_a_state_and_to_the_containers_in_which_something_is_in_it(browse):
     client = browse("ada")
+    assert tree(client, "/explorer?state=deleted") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+    level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
+    assert [(branch.of, branch.count) for branch in level.branches] == [("dataset", 1)]
+    assert inside(client, level.branches[0].load_url) == ["legacy"]
+    entities_ensure(states={at("program:sales.shop.spark.old"): "deleted"})
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("application", 1), ("dataset", 1)]
-    assert inside(client, level.branches[1].load_url) == ["legacy"]
+    assert inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
+
+
+def test_where_something_may_be_hidden_containers_stay(browse):
+    assert tree(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
 
 
 def test_an_ordinary_account_finds_only_what_it_sees(browse):
