@@ -18,9 +18,9 @@ from grants.active import active_generation
 def explorer(request: HttpRequest) -> HttpResponse:
     """Open as far as the entity that the URL names as `at`."""
     at, tree = _container(request, "at"), _tree_of(request)
-    is_beside = target_part(request) == "explorer"
-    return render_page(request, "explorer/_tree.html" if is_beside else "explorer/page.html", {
-        "tree": Level([tree.root(at)]), "at": at, "narrowing": tree.narrowing, "is_beside": is_beside,
+    is_part = target_part(request) == "explorer"
+    return render_page(request, "explorer/_tree.html" if is_part else "explorer/page.html", {
+        "tree": Level([tree.root(at)]), "at": at, "narrowing": tree.narrowing, "is_page": not is_part or _is_page(request),
         "kinds": [kind for kind in KINDS.values() if kind.parent], "states": State.values, "url": request.path,
     })
 
@@ -32,6 +32,11 @@ def explorer_inside(request: HttpRequest) -> HttpResponse:
     beyond = {name: name_of(request, name) for name in ("after", "before")}
     level = tree.entities(container, kind, **beyond) if kind else tree.inside(container)
     return render_page(request, "explorer/_level.html", {"level": level})
+
+
+def _is_page(request: HttpRequest) -> bool:
+    """Whether the tree that is asked for anew is the page itself, whose address then says what it is narrowed to."""
+    return (request.htmx.current_url_abs_path or "").partition("?")[0] == request.path
 
 
 def _tree_of(request: HttpRequest) -> Tree:

@@ -17,9 +17,9 @@ from analytics.arrow import arrow_schema
 from analytics.export import FORMS_FOR_PEOPLE, table_pieces
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.guard import overseers_only
+from authzconsole.web.lines import journal_line_shown
 from authzconsole.web.paging import Page, url_with
 from authzconsole.web.parameters import text_of
-from authzconsole.web.places import Place, place_of, principal_named
 from authzconsole.web.rendering import render_page, target_part
 from entities.address import AddressError, parse_address
 from grants.journal import LINES_AT_ONCE, current_revision, first_break
@@ -89,19 +89,6 @@ def journal_proof(request: HttpRequest) -> HttpResponse:
     """Follows the whole chain, which takes about a second for 100,000 lines."""
     found, revision = first_break(), current_revision()
     return render_page(request, "journal/proof.html", {"break": found, "revision": revision})
-
-
-def journal_line_shown(line: JournalLine) -> dict:
-    return {"line": line, "principal": principal_named(line.principal) if line.principal else None,
-            "place": _place(line.entity) if line.entity else None}
-
-
-def _place(address: str) -> Place:
-    try:
-        return place_of(parse_address(address))
-    except AddressError:
-        # of a kind that this console had when the line was written
-        return Place("entity", "", address)
 
 
 def _asked(request: HttpRequest) -> Asked:

@@ -13,7 +13,7 @@ from analytics.models import AnalysisRun
 from analytics.results import ResultPage, result_page, table_readable
 from analytics.storage import StorageError
 from authzconsole.web.attention import attention
-from authzconsole.web.journal import journal_line_shown
+from authzconsole.web.lines import journal_line_shown
 from authzconsole.web.reports import namespace_url, quoted_summaries
 from authzconsole.web.sizes import Size, size_of
 from authzconsole.web.treemap import Item, treemap

@@ -129,6 +129,14 @@ def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few
     assert (4, "s2") in few[0] and (4, "s3") not in few[0]
 
 
+def test_what_it_is_narrowed_to_stands_in_the_address_of_its_own_page_only(browse, htmx):
+    client = browse("ada")
+    for current, is_said in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
+        headers = htmx("explorer") | {"HX-Current-URL": f"http://testserver{current}"}
+        form = client.get("/explorer?kind=dataset", headers=headers).content.decode().split("</form>")[0]
+        assert ('hx-push-url="true"' in form) is is_said
+
+
 def test_for_htmx_it_is_only_the_tree_and_the_detail_beside_it(browse, htmx):
     client = browse("ada")
     beside = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()

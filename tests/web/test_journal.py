@@ -12,8 +12,10 @@ from authzconsole.web import journal
 from entities.services import entities_ensure
 from grants.journal import Author, current_revision
 from grants.models import JournalLine
+from grants.plans.applying import plan_apply
+from grants.plans.origins import plan_of_copy
 from grants.services import grants_change
-from tests.authors import at
+from tests.authors import administrator, at
 from tests.cast import SETUP
 
 
@@ -106,3 +108,16 @@ def test_the_journal_costs_the_same_queries_however_long_it_is(browse, django_as
     # PostgreSQL is told in a transaction of its own how to plan
     with django_assert_max_num_queries(5 if connection.vendor == "sqlite" else 8):
         client.get("/journal/?action=grant")
+
+
+def test_a_line_leads_to_its_plan_wherever_it_is_shown(browse):
+    author = administrator()
+    plan = plan_of_copy(author=author, source="user:ned", target="user:out")
+    plan_apply(author=author, plan_id=plan.pk)
+    for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders"):
+        assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in browse("ada").get(url).content.decode(), url
+
+
+def test_what_somebody_wrote_is_no_plan(browse):
+    browse("ada").post("/describe/dataset:sales.orders", {"description": "plan 1: all orders"})
+    assert "/plans/1/" not in browse("ada").get("/journal/").content.decode()
