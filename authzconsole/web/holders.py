@@ -8,6 +8,7 @@ from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import principal_of
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants.leaving import admins_of
 from grants.policies.policy import Generation
 from grants.selectors import Holder, holders_of
 
@@ -18,6 +19,7 @@ FEW = 10
 
 
 def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    """admins: of a live entity, how many active users administer it: 0, 1 or, for all beyond, 2."""
     if not request.user.may_see_all:
         return {"own": _own(request.user, entity)}
     find, order = text_of(request, "holder", most_characters=150), choice_of(request, "order", ORDERS)
@@ -25,7 +27,7 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     page = page_of_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
     rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
-    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+    return {"page": page, "rows": rows, "admins": admins_of(entity) if entity.is_live else None, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
             "is_filtered": bool(find) or page.total > FEW,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}

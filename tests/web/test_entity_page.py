@@ -111,6 +111,17 @@ def test_a_deleted_entity_warns_of_the_grants_that_outlived_it(browse):
                          "again at once.")
 
 
+def test_what_hardly_anybody_administers_says_so(browse):
+    client, url = browse("ada"), "/entities/dataset:hr.salaries"
+    assert "No active user administers this dataset" in client.get(url).content.decode()
+    client.post("/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
+    assert "No active user administers this dataset" in client.get(url).content.decode()
+    for name, said in (("ned", True), ("dee", False)):
+        client.post("/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"})
+        assert ("A single active user administers this dataset" in client.get(url).content.decode()) is said
+    assert "administers this" not in browse("dee").get(url).content.decode()
+
+
 def test_an_inactive_holder_is_marked(browse):
     rows = browse("ada").get(ORDERS).context["holders"]["rows"]
     assert {row["principal"].name: row["principal"].inactive for row in rows} == {"dee": False, "ina": True, "ned": False}

@@ -16,7 +16,7 @@ from tests.cast import SETUP
 PAGES = {
     "/": 23,
     "/entities/namespace:sales": 27,
-    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 32,
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 34,
     "/entities/dataset:sales.orders": 19,
     "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 20,
     "/ask?subject=user:dee&operation=delete&entity=namespace:sales": 10,
