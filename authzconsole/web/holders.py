@@ -27,7 +27,8 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     page = page_of_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
     rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
-    return {"page": page, "rows": rows, "admins": admins_of(entity) if entity.is_live else None, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+            "admins": admins_of(entity) if entity.is_live else None,
             "is_filtered": bool(find) or page.total > FEW,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}
