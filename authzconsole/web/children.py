@@ -20,6 +20,9 @@ from grants.policies.policy import Generation
 from grants.seen import Seen
 
 ROWS_A_PAGE = 25
+# of the instance one comes for the namespaces, which would stand last by the order of the kinds' names
+USUAL_KIND = {"instance": "namespace"}
+ALL_KINDS = "all"
 EVERYTHING = Seen(ALL, ALL)
 PARAMETERS = ("kind", "state", "find", "after", "before")
 
@@ -35,13 +38,15 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
         seen = listed_inside(request, entity, generation)
         # kinds of which nothing is shown are not looked through for the first row that is
         rows = rows.filter(kind__in={kind for kind, _ in counts})
-    kind, state = choice_of(request, "kind", KINDS), choice_of(request, "state", State.values)
+    usual = USUAL_KIND.get(entity.kind, "")
+    kind = choice_of(request, "kind", KINDS) if "kind" in request.GET else usual
+    state = choice_of(request, "state", State.values)
     find = text_of(request, "find", most_characters=200)
     page = _page(request, entity, rows, seen, totals, kind, state, find)
     return {
         "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
-        "kind": kind, "state": state, "kinds": _kind_chips(request, totals, kind, state), "states": _states(totals, kind),
-        "is_filtered": bool(kind or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
+        "kind": kind or (ALL_KINDS if usual else ""), "state": state, "kinds": _kind_chips(request, totals, kind, state, usual), "states": _states(totals, kind),
+        "is_filtered": bool(kind != usual or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
 
 
@@ -91,16 +96,17 @@ def _rows(request, entities: list[Entity]) -> list[dict]:
     return [{"place": place_of(e), "entity": e, "cells": held_cells(held[e.pk], e.state)} for e in entities]
 
 
-def _kind_chips(request, totals: list, kind: str, state: str) -> list[dict]:
+def _kind_chips(request, totals: list, kind: str, state: str, usual: str) -> list[dict]:
+    """asked: the parameter that leads there. usual: the kind that is shown where none is asked for."""
     by_kind: dict[str, int] = {}
     for name, of, total in totals:
         if state in ("", of):
             by_kind[name] = by_kind.get(name, 0) + total
-    fresh = {"after": None, "before": None}
-    chips = [{"kind": "", "title": "All", "total": sum(by_kind.values()), "url": url_with(request, kind=None, **fresh)}]
-    chips += [{"kind": name, "title": KINDS[name].plural, "total": by_kind[name], "url": url_with(request, kind=name, **fresh)}
+    chips = [{"kind": "", "asked": ALL_KINDS if usual else "", "title": "All", "total": sum(by_kind.values())}]
+    chips += [{"kind": name, "asked": name, "title": KINDS[name].plural, "total": by_kind[name]}
               for name in KINDS if name in by_kind]
-    return [{**chip, "is_current": chip["kind"] == kind} for chip in chips]
+    return [{**chip, "url": url_with(request, kind=chip["asked"], after=None, before=None), "is_current": chip["kind"] == kind}
+            for chip in chips]
 
 
 def _states(totals: list, kind: str) -> list[tuple[str, int]]:

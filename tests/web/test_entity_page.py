@@ -26,6 +26,15 @@ def test_children_are_filtered_by_kind_state_and_name(browse):
     assert "Nothing matches" in client.get(f"{SALES}?kind=stream").content.decode()
 
 
+def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(browse):
+    entities_ensure(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
+    children = browse("ada").get("/entities/instance:cdap").context["children"]
+    assert [str(row["entity"]) for row in children["rows"]] == ["namespace:hr", "namespace:sales"]
+    assert not children["is_filtered"] and [chip["title"] for chip in children["kinds"] if chip["is_current"]] == ["namespaces"]
+    everything = browse("ada").get(children["kinds"][0]["url"]).context["children"]
+    assert len(everything["rows"]) == 3 and everything["kinds"][0]["is_current"]
+
+
 def test_children_are_paged_forth_and_back_without_a_gap(browse):
     entities_ensure(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, seen, url = browse("ada"), [], SALES
