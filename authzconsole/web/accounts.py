@@ -77,7 +77,7 @@ class SignIn(TellsToWait, views.LoginView):
 
 class OwnPassword(GuessedAt, PasswordChangeForm):
     error_messages = PasswordChangeForm.error_messages | {
-        "password_incorrect": "This is not the password that you have now. Enter it again.",
+        "password_incorrect": "This is not your password of today. Enter it again.",
         "password_mismatch": "The two new passwords differ. Enter the same in both fields.",
     }
 

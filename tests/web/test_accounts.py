@@ -89,7 +89,7 @@ def test_healthz_answers_everybody(client):
 def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
     client, url = browse("dee"), "/password"
     for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
-                         ("This is not the password that you have now.", "The two new passwords differ.")),):
+                         ("This is not your password of today.", "The two new passwords differ.")),):
         text = client.post(url, sent).content.decode()
         assert all(said in text for said in words) and "Please" not in text
     assert "Please" not in browse().post("/sign-in", {"username": "dee", "password": "wrong"}).content.decode()
