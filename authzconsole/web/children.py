@@ -45,7 +45,8 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     page = _page(request, entity, rows, seen, totals, kind, state, find)
     return {
         "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
-        "kind": kind or (ALL_KINDS if usual else ""), "state": state, "kinds": _kind_chips(request, totals, kind, state, usual), "states": _states(totals, kind),
+        "kind": kind or (ALL_KINDS if usual else ""), "state": state,
+        "kinds": _kind_chips(request, totals, kind, state, usual), "states": _states(totals, kind),
         "is_filtered": bool(kind != usual or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
 
