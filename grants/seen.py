@@ -15,7 +15,7 @@ from entities.models import Entity
 from entities.selectors import children_of, subtree_of
 from entities.vocabulary import CONTAINERS
 from grants.holders import GrantTable, tables_of, tables_of_principal
-from grants.listing import NONE, SHOWING, Rules, rules_of, shown_by
+from grants.listing import ALL, NONE, SHOWING, Rules, rules_of, shown_by
 from grants.models import User
 from grants.policies.expressions import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
 from grants.policies.policy import Generation
@@ -55,6 +55,10 @@ class Seen:
         for kind, state, total in _union(counted):
             found[kind, state] += total
         return found
+
+
+# what an account sees that sees all
+EVERYTHING = Seen(ALL, ALL)
 
 
 def seen_by(principal: User | Group, generation: Generation, *, inside: Entity | None = None,

@@ -11,11 +11,10 @@ from django.urls import reverse
 from authzconsole.web.children import totals_inside
 from authzconsole.web.places import entity_url
 from authzconsole.web.seen_inside import listed_inside
-from entities.address import Address
+from authzconsole.web.trail import shown_among
 from entities.models import Entity
 from entities.selectors import children_of, entities_at
 from entities.vocabulary import KINDS, child_kinds
-from grants.listing import visible_to
 from grants.policies.policy import Generation
 
 MOST_ROWS = 50
@@ -102,7 +101,7 @@ class Tree:
         """The instance, open down to `at`, and `at` itself."""
         first, *rest = [*at.address.ancestors, at.address]
         rows = entities_at((first, *rest))
-        shown = self._shown(rows)
+        shown = shown_among(rows, self.request.user, self.generation)
         path = [rows[address] for address in rest if address in shown]
         branch = Branch(first.name, first.kind, str(first), entity_url(first) if first in shown else "",
                         load_url=self._url(str(first)), is_current=not rest)
@@ -170,13 +169,6 @@ class Tree:
     def _url(self, address: str, of: str = "", **beyond: str) -> str:
         asked = {"in": address, "of": of, "kind": self.narrowing.kind, "state": self.narrowing.state, **beyond}
         return f"{reverse('explorer-inside')}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
-
-    def _shown(self, rows: dict[Address, Entity]) -> set[Address]:
-        user = self.request.user
-        if user.may_see_all:
-            return set(rows)
-        seen = visible_to(user, self.generation, kinds={address.kind for address in rows}, row_by_row=True)
-        return {row.address for row in Entity.objects.filter(seen, pk__in=[row.pk for row in rows.values()])}
 
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
         return totals_inside(self.request, container, self.generation)

@@ -15,15 +15,13 @@ from authzconsole.web.seen_inside import listed_inside
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
-from grants.listing import ALL
 from grants.policies.policy import Generation
-from grants.seen import Seen
+from grants.seen import EVERYTHING, Seen
 
 ROWS_A_PAGE = 25
 # of the instance one comes for the namespaces, which would stand last by the order of the kinds' names
 USUAL_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
-EVERYTHING = Seen(ALL, ALL)
 PARAMETERS = ("kind", "state", "find", "after", "before")
 
 

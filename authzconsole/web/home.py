@@ -20,9 +20,8 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active import active_generation
 from grants.journal import changes_after
-from grants.listing import ALL
 from grants.policies.policy import Generation
-from grants.seen import Seen, seen_by
+from grants.seen import EVERYTHING, seen_by
 
 ROWS_A_PAGE = 25
 
@@ -46,7 +45,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
     sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
-    seen = Seen(ALL, ALL) if sees_all else seen_by(request.user, generation, operations=("list",))
+    seen = EVERYTHING if sees_all else seen_by(request.user, generation, operations=("list",))
     shown = seen.all_rows
     # of namespaces there are few beside what is granted in them
     rows = sorted_by_address(Entity.objects.filter(seen.first_rows, kind="namespace"))

@@ -1,6 +1,9 @@
 """Where a page is: the containers of an entity, each a link where this account may look."""
 
+from collections.abc import Mapping
+
 from authzconsole.web.places import entity_url
+from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
 from grants.listing import visible_to
@@ -9,12 +12,14 @@ from grants.policies.policy import Generation
 
 def trail_of(entity: Entity, user, generation: Generation) -> list[dict]:
     """From the instance down to the parent. At most two queries."""
-    containers = entities_at(entity.address.ancestors)
-    shown = {row.pk for row in containers.values()}
-    if not user.may_see_all:
-        seen = visible_to(user, generation, kinds={address.kind for address in containers}, row_by_row=True)
-        shown = set(Entity.objects.filter(seen, pk__in=shown).values_list("pk", flat=True))
-    return [
-        {"title": address.name, "url": entity_url(address) if address in containers and containers[address].pk in shown else ""}
-        for address in entity.address.ancestors
-    ]
+    shown = shown_among(entities_at(entity.address.ancestors), user, generation)
+    return [{"title": address.name, "url": entity_url(address) if address in shown else ""}
+            for address in entity.address.ancestors]
+
+
+def shown_among(rows: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
+    """Of these registered addresses those at which this account may look. At most one query."""
+    if user.may_see_all:
+        return set(rows)
+    seen = visible_to(user, generation, kinds={address.kind for address in rows}, row_by_row=True)
+    return {row.address for row in Entity.objects.filter(seen, pk__in=[row.pk for row in rows.values()])}
