@@ -1,6 +1,5 @@
 """A question from anywhere, and its whole answer: who, what, where, and by which generation."""
 
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -8,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.asking import FIELDS, ask_section
 from authzconsole.web.found import Found, found_by
-from authzconsole.web.paging import url_with
+from authzconsole.web.paging import asking_url, url_with
 from authzconsole.web.parameters import text_of
 from authzconsole.web.places import place_of
 from authzconsole.web.rendering import render_page, see_other, target_part
@@ -84,5 +83,4 @@ def _operation_fault(kind: str, operation: str) -> str:
 
 def _about(request: HttpRequest, entity: Entity) -> str:
     """The same question about that entity."""
-    asked = {name: text_of(request, name) for name in FIELDS} | {"entity": str(entity)}
-    return f"{reverse('ask')}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
+    return asking_url("ask", {name: text_of(request, name) for name in FIELDS} | {"entity": entity})

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from authzconsole.web.answers import MOST_GAPS, Answer, answer_of, answers_of
 from authzconsole.web.meant import nobody_called, subject_written
-from authzconsole.web.paging import url_with
+from authzconsole.web.paging import asking_url, url_with
 from authzconsole.web.parameters import text_of
 from authzconsole.web.seen_inside import seen_inside
 from authzconsole.web.surveys import Glance, glances, is_operation
@@ -147,7 +147,7 @@ def _open_url(asked: Asked, generation: str = "") -> str:
     """The question by itself, which says its generation also where it is the active one now."""
     query = asked.given | {"subject": subject_written(asked.given["subject"]), "entity": asked.entity,
                            "generation": generation or asked.chosen}
-    return f"{reverse('ask')}?{urlencode({name: value for name, value in query.items() if value}, safe=':')}"
+    return asking_url("ask", query)
 
 
 def _others(request: HttpRequest) -> Iterable[tuple[str, str]]:

@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 
 from authzconsole.web.children import totals_inside
+from authzconsole.web.paging import asking_url
 from authzconsole.web.places import entity_url
 from authzconsole.web.seen_inside import listed_inside
 from authzconsole.web.trail import shown_among
@@ -168,7 +168,7 @@ class Tree:
 
     def _url(self, address: str, of: str = "", **beyond: str) -> str:
         asked = {"in": address, "of": of, "kind": self.narrowing.kind, "state": self.narrowing.state, **beyond}
-        return f"{reverse('explorer-inside')}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
+        return asking_url("explorer-inside", asked)
 
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
         return totals_inside(self.request, container, self.generation)

@@ -1,10 +1,12 @@
 """Pages of long lists: by cursor where the list may be very long, by number where it is a slice of a sequence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
 from authzconsole.web.parameters import name_of
@@ -35,6 +37,11 @@ def url_with(request: HttpRequest, **changes: str | int | None) -> str:
     # the path comes decoded: a `?` or `%` of a name would end or change it
     path = escape_uri_path(request.path)
     return f"{path}?{parameters.urlencode(safe=':')}" if parameters else path
+
+
+def asking_url(url_name: str, asked: Mapping[str, object]) -> str:
+    """The page of that name with these parameters; what is empty is left out."""
+    return f"{reverse(url_name)}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
 
 
 def page_of_entities(request: HttpRequest, rows: QuerySet[Entity], *, most_rows: int, total_rows: int, prefix: str = "") -> Page:
