@@ -28,7 +28,7 @@ from authzconsole.rest.fields import (
 from authzconsole.rest.problems import Problem, field_errors
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.errors import ChangeRefused
+from grants.errors import ChangeRefused, GrantError
 from grants.journal import current_revision, journal_lock
 from grants.models import GroupGrant, User, UserGrant
 from grants.names import principal_parts
@@ -194,12 +194,19 @@ class ChangeSet:
         except ChangeRefused as refused:
             for index, name, message in refused.errors:
                 self.fault(name, self.triples[name][index][0], message)
+        except GrantError:
+            # what can be read may be nothing, or already so, because the rest cannot
+            self._check()
+            raise
+        self._check()
+        return outcome
+
+    def _check(self) -> None:
         if self.errors:
             errors = sorted(self.errors, key=lambda error: (error["list"], error["index"]))
             first = errors[0]
             raise Problem(400, f"{len(errors):,} of the items cannot be done, so nothing was changed; the first is "
                                f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
-        return outcome
 
     def _add(self, name: str, index: int, raw: object, seen: dict) -> None:
         if not isinstance(raw, dict):
