@@ -83,6 +83,16 @@ def result_page(
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in found], total_rows)
 
 
+def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilter = EVERYTHING) -> dict[str, int]:
+    """How many rows each value of the text column `by` has; values without a row are left out. Raises as `result_page` does."""
+    table = table_readable(run, table_name)
+    column = _column(table, by, ColumnType.TEXT)
+    condition, values = _condition(table, where)
+    with _open(table, run.result_folder) as database:
+        counted = database.execute(f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values)
+        return dict(counted.fetchall())
+
+
 def _matching(database: duckdb.DuckDBPyConnection, table: Table, folder: str, condition: str, values: list) -> int:
     if not condition:
         # the files say it themselves, where DuckDB would read through them

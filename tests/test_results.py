@@ -19,6 +19,7 @@ from analytics.results import (
     result_batches,
     result_page,
     result_stream,
+    row_counts,
 )
 from analytics.snapshot import arrow_schema
 from analytics.storage import StorageError
@@ -65,6 +66,14 @@ def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, most_rows
 def test_any_column_sorts_in_both_directions_and_the_key_breaks_ties(run):
     assert users(result_page(run, sort="missing")) == [users_of(1), users_of(3), users_of(0), users_of(2)]
     assert users(result_page(run, sort="missing", descending=True)) == [users_of(2), users_of(0), users_of(1), users_of(3)]
+
+
+def test_rows_are_counted_by_the_values_of_a_column(run):
+    assert row_counts(run, "rows", by="user") == {"Zoe": 1, "ada, the first": 2, 'q"o': 1}
+    assert row_counts(run, "rows", by="namespace", where=ResultFilter(equal={"ready": True})) == {"eng": 1, "sales": 1}
+    assert row_counts(run, "rows", by="namespace", where=ResultFilter(among={"namespace": ["hr"]})) == {}
+    with pytest.raises(AnalysisError, match="missing"):
+        row_counts(run, "rows", by="missing")
 
 
 def users_of(number):

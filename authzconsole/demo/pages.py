@@ -12,6 +12,7 @@ from django.urls import URLPattern, get_resolver, resolve
 # what stands in braces is one of the EXAMPLES of a tenant, or a number that authzconsole/demo/staging.py makes
 PAGES = {
     "overview": "/",
+    "overview-exposure": "/?colour=exposure",
     "search": "/search?q={word}",
     "ask": "/ask",
     "ask-answered": "/ask?subject=user:{user}&operation=delete&entity={namespace}",

@@ -8,9 +8,10 @@ from analytics.models import AnalysisRun
 from analytics.selectors import latest_run
 from authzconsole.web.cells import held_by, held_cells
 from authzconsole.web.counts import kinds_inside, principals_by
+from authzconsole.web.namespaces_picture import COLOURS, namespaces_picture
 from authzconsole.web.overview import overview_sections, size_of_tenant
-from authzconsole.web.paging import page_of_entities
-from authzconsole.web.parameters import text_of
+from authzconsole.web.paging import page_of_entities, url_with
+from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import place_of
 from authzconsole.web.readiness import ANALYSIS
 from authzconsole.web.rendering import render_page, target_part
@@ -24,6 +25,7 @@ from grants.policies.policy import Generation
 from grants.seen import EVERYTHING, seen_by
 
 ROWS_A_PAGE = 25
+USUAL_COLOUR = "readiness"
 
 
 @require_safe
@@ -33,11 +35,17 @@ def home(request: HttpRequest) -> HttpResponse:
     entities = size_of_tenant()
     run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
+    colour = choice_of(request, "colour", COLOURS)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
-               "sees_all": sees_all, "instance": instance_address(), "url": request.path}
+               "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
     if part == "namespaces":
         return render_page(request, "home/_namespaces.html", context)
     if sees_all and not section["is_empty"]:
+        context["picture"] = namespaces_picture(COLOURS[colour or USUAL_COLOUR], generation, run, is_large=entities.is_large)
+        context["colours"] = [(other, url_with(request, colour=None if name == USUAL_COLOUR else name))
+                              for name, other in COLOURS.items()]
+        if part == "picture":
+            return render_page(request, "home/_picture.html", context)
         context["overview"] = overview_sections(generation, entities, run)
     return render_page(request, "home/page.html", context)
 

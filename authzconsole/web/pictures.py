@@ -5,16 +5,16 @@ Each mark leads to its rows; the same numbers stand in the tables below.
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import ceil, sqrt
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.results import ResultFilter, result_page
 from analytics.storage import StorageError, storage_path
-from authzconsole.web.overview import largest_namespaces, readiness_words
+from authzconsole.web.namespaces_picture import largest_namespaces, readiness_words
 from authzconsole.web.places import entity_url
 from authzconsole.web.report_links import rows_url
 from authzconsole.web.report_parameters import exactly
+from authzconsole.web.scale import step_of
 from authzconsole.web.treemap import Item, treemap
 from entities.address import Address
 from entities.vocabulary import KINDS
@@ -24,7 +24,6 @@ MOST_PEOPLE, MOST_NAMESPACES = 30, 16
 MOST_BARS = 20
 # of all reports, kept by a process
 MOST_PICTURES = 32
-STEPS = 5
 
 _NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
 # of a hundred, to either side of the middle: room for the figure at the end of the longest
@@ -102,14 +101,10 @@ def _in_blocks(users: list[str], namespaces: list[str], seen: dict[tuple[str, st
 
 def _heat_cell(run: AnalysisRun, user: str, namespace: str, visible: int, most: int, column: int) -> dict:
     entities = "live entity" if visible == 1 else "live entities"
-    return {"x": _NAMES + _COLUMN * column, "text_x": _NAMES + _COLUMN * column + _COLUMN // 2 - 1, "step": _step(visible, most),
+    x = _NAMES + _COLUMN * column
+    return {"x": x, "text_x": x + _COLUMN // 2 - 1, "step": step_of(visible, most),
             "title": f"{user} sees {visible:,} {entities} in namespace:{namespace}", "label": _short(visible) if visible else "",
             "url": rows_url(run, user=exactly(user), namespace=exactly(namespace)) if visible else ""}
-
-
-def _step(visible: int, most: int) -> int:
-    """From 0 to STEPS, by the root: one large namespace leaves the others their differences."""
-    return ceil(STEPS * sqrt(visible / most))
 
 
 def _short(figure: int) -> str:

@@ -26,8 +26,8 @@ def overview(client) -> dict:
     return client.get("/").context["overview"]
 
 
-def tiles(client) -> list[tuple]:
-    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in overview(client)["picture"]["tiles"]]
+def tiles(client, url: str = "/") -> list[tuple]:
+    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in client.get(url).context["picture"]["tiles"]]
 
 
 def words(client) -> list[str]:
@@ -55,8 +55,46 @@ def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_
     assert 'href="/entities/namespace:hr"' in text
 
 
+def test_a_namespace_is_coloured_by_how_many_people_see_something_in_it(browse, place):
+    client, url = browse("aud"), "/?colour=exposure"
+    assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
+    text = client.get(url).content.decode()
+    assert "How many people see which namespace?" in text and "No report says it yet" in text
+    seen = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
+    done_run(place, {"namespaces": seen}, analysis="visibility", revision=3,
+             finished_at=timezone.now())
+    assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
+    text = client.get(url).content.decode()
+    assert "namespace:sales: 6 live entities; 3 people see something in it" in text
+    assert "namespace:hr: 2 live entities; 1 person sees something in it" in text
+    assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
+
+
+def test_a_namespace_that_nobody_sees_is_drawn_so_and_not_as_unknown(browse, place):
+    done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    page = browse("aud").get("/?colour=exposure")
+    assert "namespace:hr: 2 live entities; nobody sees anything in it" in page.content.decode()
+    assert not page.context["picture"]["has_unchecked"]
+
+
+def test_the_colour_is_kept_by_the_filter_of_the_table_and_changed_alone(browse):
+    client = browse("aud")
+    alone = client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "picture"}).content.decode()
+    assert 'href="/?find=sa"' in alone and "Needs attention" not in alone
+    table = client.get("/?colour=exposure", headers={"HX-Request": "true", "HX-Target": "namespaces"}).content.decode()
+    assert '<input type="hidden" name="colour" value="exposure">' in table
+
+
+def test_a_visibility_report_that_is_gone_leaves_the_areas(browse, place):
+    run = done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    page = browse("aud").get("/?colour=exposure")
+    assert [tile.item.name for tile in page.context["picture"]["tiles"]] == ["sales", "hr"]
+    assert f"The report of run {run.pk} cannot be read" in page.content.decode()
+
+
 def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.overview.MOST_TILES", 3)
+    monkeypatch.setattr("authzconsole.web.namespaces_picture.MOST_TILES", 3)
     entities_ensure(states={at(f"namespace:n{number}"): "live" for number in range(5)})
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 
@@ -64,7 +102,7 @@ def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
 def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_by_one(browse, place, monkeypatch):
     monkeypatch.setattr(sizes, "MOST_COUNTED", 3)
     page = browse("aud").get("/")
-    assert page.context["overview"]["picture"] == {"tiles": [], "more": 0, "is_unknown": True}
+    assert page.context["picture"]["is_unknown"] and not page.context["picture"]["tiles"]
     assert "Too many entities to count" in page.content.decode() and "Hold something in it" not in page.content.decode()
     done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authzconsole.web import pictures
-from authzconsole.web.overview import largest_namespaces
+from authzconsole.web.namespaces_picture import largest_namespaces
 from authzconsole.web.treemap import LYING, UPRIGHT, Item, treemap
 from tests.reports import done_run
 

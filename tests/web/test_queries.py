@@ -15,6 +15,7 @@ from tests.cast import SETUP
 
 PAGES = {
     "/": 23,
+    "/?colour=exposure": 24,
     "/entities/namespace:sales": 27,
     "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 34,
     "/entities/dataset:sales.orders": 19,
