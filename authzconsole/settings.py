@@ -170,6 +170,9 @@ if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
 CACHES = {
     # of each process for itself
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+    # of each process, too: grants/remembered.py
+    "counts": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "counts", "TIMEOUT": 3_600,
+               "OPTIONS": {"MAX_ENTRIES": 1_000}},
     # of all processes; a list, because in text a `,` of a password would begin another address
     "shared": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [REDIS_URL], "KEY_PREFIX": "authzconsole",

@@ -21,6 +21,7 @@ from grants.models import permission_ids
 from grants.policies.decide import Facts, Held, Lacking
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
+from grants.remembered import counted_once
 from grants.seen import Seen
 
 # a key in a container is the container's, a dot, and more; keys sort by bytes (entities.migrations.0002_byte_order)
@@ -87,7 +88,7 @@ def _lacking(question: Question, place: Address, privilege: Privilege, kind: str
     wanted = _Wanted.of(question, place, privilege, kind)
     if wanted is None:
         return Lacking(is_empty=True)
-    live = _by_kind(wanted.live)
+    live = counted_once(f"live-{wanted.entity.pk}-{kind or ''}", lambda: _by_kind(wanted.live))
     counts = live - _by_kind(wanted.held)
     return _listed(wanted.first(counts, most), counts, live.total())
 

@@ -19,6 +19,7 @@ from grants.listing import ALL, NONE, SHOWING, Rules, rules_of, shown_by
 from grants.models import User
 from grants.policies.expressions import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
 from grants.policies.policy import Generation
+from grants.remembered import counted_once
 
 # to look at so many entities one by one takes milliseconds; of a million, who holds more meets the first page soon
 FEW_GRANTS = 5_000
@@ -32,13 +33,14 @@ MANY_ROWS = 1_000
 class Seen:
     """Conditions on entities, with the same answer. all_rows: finds all of them soonest; first_rows: the first few. inside: what
     contains every row that is asked about and is none of them. apart: conditions that no row meets two of, and that together
-    have the same answer; soonest to count."""
+    have the same answer; soonest to count. name: tells its counts from any others, where they are worth keeping."""
 
     all_rows: Q
     first_rows: Q
     inside: Entity | None = None
     is_few: bool = True
     apart: tuple[Q, ...] = ()
+    name: str = ""
 
     def soonest(self, total: int) -> Q:
         """What finds the first rows soonest where `total` of those asked about are shown: few may be far from the first."""
@@ -46,7 +48,11 @@ class Seen:
 
     @cached_property
     def counts(self) -> Counter[tuple[str, str]]:
-        """How many there are inside, by kind and state: at every depth, but of the instance only directly. One query, once."""
+        """How many there are inside, by kind and state: at every depth, but of the instance only directly. At most two queries,
+        once."""
+        return counted_once(self.name, self._counted) if self.name else self._counted()
+
+    def _counted(self) -> Counter[tuple[str, str]]:
         whole = children_of(self.inside) if self.inside.kind == "instance" else subtree_of(self.inside)
         rows = whole.exclude(kind=self.inside.kind).order_by()
         counted = [rows.filter(part).values_list("kind", "state").annotate(total=Count("*"))
@@ -71,14 +77,18 @@ def seen_by(principal: User | Group, generation: Generation, *, inside: Entity |
         return Seen(NONE, NONE, inside)
     first = shown_by(tables, rules, row_by_row=True)
     around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
-    if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
+    most = FEW_GRANTS_INSIDE if around else FEW_GRANTS
+    held = [_held_up_to(max(most, 0) + 1, table, around) for table in tables]
+    if sum(held) <= most and all(_begins(part) for requirements in rules for part in requirements):
         few = Q(pk__in=_reached(tables, around)) & first
         return Seen(few, few, inside)
+    name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
     if not around:
-        return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False)
+        return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, name=name)
     # mostly it is all held through groups: then no row need be looked for among what the user holds alone
-    holding = tuple(table for table in tables if table.rows(**around).exists())
-    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, apart=_apart(holding, rules, inside, around))
+    holding = tuple(table for table, total in zip(tables, held, strict=True) if total)
+    apart = _apart(holding, rules, inside, around)
+    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, apart=apart, name=name)
 
 
 def shows_the_same(generation: Generation, one: Sequence[str], other: Sequence[str]) -> bool:
@@ -101,10 +111,10 @@ def _begins(expression: Expression) -> bool:
             return False
 
 
-def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
-    few = FEW_GRANTS_INSIDE if around else FEW_GRANTS
-    grants = _union([table.rows(**around).order_by().values_list("pk") for table in tables])
-    return grants[: few + 1].count() <= few
+def _held_up_to(most: int, table: GrantTable, around: dict) -> int:
+    """How many grants the table has there, as far as that matters. Asked only whether there is one, PostgreSQL would walk through
+    the table itself where it expects many, and they may all stand at its end."""
+    return table.rows(**around).order_by().values("pk")[:most].count()
 
 
 def _apart(tables: tuple[GrantTable, ...], rules: Rules, inside: Entity, around: dict) -> tuple[Q, ...]:

@@ -16,6 +16,7 @@ from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
 from grants.policies.policy import Generation
+from grants.remembered import counted_once
 from grants.seen import EVERYTHING, Seen
 
 ROWS_A_PAGE = 25
@@ -50,13 +51,17 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 
 
 def totals_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
-    """How many this account sees directly in an entity, by kind and state. At most three queries."""
+    """How many this account sees directly in an entity, by kind and state. At most four queries."""
     if request.user.may_see_all:
-        return Counter({(kind, state): total for kind, state, total in
-                        _counted(entity).values_list("kind", "state").annotate(total=Count("*"))})
+        return counted_once(f"children-{entity.pk}", lambda: _totals(entity))
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     seen = listed_inside(request, entity, generation)
     return Counter({of: total for of, total in seen.counts.items() if of[0] in kinds})
+
+
+def _totals(entity: Entity) -> Counter[tuple[str, str]]:
+    counted = _counted(entity).values_list("kind", "state").annotate(total=Count("*"))
+    return Counter({(kind, state): total for kind, state, total in counted})
 
 
 def _counted(entity: Entity) -> QuerySet[Entity]:
