@@ -1,19 +1,18 @@
 """The namespaces as a picture: as large as what lies in each, coloured by who can delete it or by how many people see it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
-from django.conf import settings
 from django.db.models import Count
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results import ResultFilter, ResultPage, result_page, row_counts, table_readable
+from analytics.results import ResultFilter, ResultPage, result_page, row_counts
 from analytics.selectors import latest_run
 from analytics.storage import StorageError
 from authzconsole.web.readiness import ANALYSIS as READINESS
-from authzconsole.web.reports import namespace_summaries, namespace_url, unreadable
+from authzconsole.web.reports import Written, namespace_summaries, namespace_url, unreadable, written
 from authzconsole.web.scale import step_of
 from authzconsole.web.treemap import Item, treemap
 from entities.models import Entity, State
@@ -108,40 +107,26 @@ def _paints(colour: Colour, run: AnalysisRun | None, names: list[str]) -> tuple[
         return {}, unreadable(run, error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """Where a report lies, by which it is told apart: it never changes."""
-
-    place: str
-    folder: str
-    run: AnalysisRun = field(compare=False)
-
-
-def _report(run: AnalysisRun, table: str) -> _Report:
-    table_readable(run, table)
-    return _Report(settings.SNAPSHOT_URI, run.result_folder, run)
-
-
 def largest_namespaces(run: AnalysisRun) -> ResultPage:
     """The rows of a report on readiness that a picture has room for. Raises AnalysisError, StorageError.
 
     Kept for the next look: reading it takes longer than the rest of the page.
     """
-    return _largest(_report(run, "namespaces"))
+    return _largest(written(run, "namespaces"))
 
 
 @lru_cache(maxsize=8)
-def _largest(report: _Report) -> ResultPage:
+def _largest(report: Written) -> ResultPage:
     return result_page(report.run, "namespaces", sort="required", descending=True, most_rows=MOST_TILES)
 
 
 def people_seeing(run: AnalysisRun, namespaces: Iterable[str]) -> Mapping[str, int]:
     """How many users see anything in each of these namespaces by a report on visibility. Kept as `largest_namespaces` is."""
-    return _seeing(_report(run, "namespaces"), tuple(namespaces))
+    return _seeing(written(run, "namespaces"), tuple(namespaces))
 
 
 @lru_cache(maxsize=8)
-def _seeing(report: _Report, namespaces: tuple[str, ...]) -> Mapping[str, int]:
+def _seeing(report: Written, namespaces: tuple[str, ...]) -> Mapping[str, int]:
     return row_counts(report.run, "namespaces", by="namespace", where=ResultFilter(among={"namespace": namespaces}))
 
 

@@ -1,13 +1,16 @@
 """Reading finished delete-readiness reports: figures, namespaces, and one row per namespace and user."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results import ResultFilter, ResultPage, ResultsGone, result_page
+from analytics.results import ResultFilter, ResultPage, ResultsGone, result_page, table_readable
 from analytics.storage import StorageError
 from authzconsole.web.paging import numbered_page, page_number, url_with
 from authzconsole.web.parameters import text_of
@@ -25,16 +28,34 @@ COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"
            ("ready", "Can delete it"))
 
 
-def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> dict[str, dict]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a report lies, by which what was read of it is kept for the next look: it never changes."""
+
+    place: str
+    folder: str
+    run: AnalysisRun = field(compare=False)
+
+
+def written(run: AnalysisRun, table: str) -> Written:
+    """Raises as `result_page` does where the table is not there any more, whatever was read of it before."""
+    table_readable(run, table)
+    return Written(settings.SNAPSHOT_URI, run.result_folder, run)
+
+
+def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:
     """The row of each of these namespaces; those that the report does not name are left out."""
-    names = list(names)
-    if run is None or not names:
-        return {}
-    page = result_page(run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
+    names = tuple(names)
+    return _summaries(written(run, "namespaces"), names) if run and names else {}
+
+
+@lru_cache(maxsize=64)
+def _summaries(report: Written, names: tuple[str, ...]) -> Mapping[str, dict]:
+    page = result_page(report.run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
     return {row["namespace"]: row for row in page.rows}
 
 
-def quoted_summaries(run: AnalysisRun | None, names: Iterable[str]) -> tuple[dict[str, dict], str]:
+def quoted_summaries(run: AnalysisRun | None, names: Iterable[str]) -> tuple[Mapping[str, dict], str]:
     """The same for a page that has more to show than the report: none and a notice where it cannot be read."""
     try:
         return namespace_summaries(run, names), ""
