@@ -1,3 +1,4 @@
+// The search field, copying, the dialog, and what htmx asks for.
 "use strict";
 
 (() => {
@@ -49,50 +50,6 @@
     }
   });
 
-  // what was focused goes with the part that it stood in: the same in the new part is focused, or else what the part is headed by
-  const written = (field) => `${field.name} ${["checkbox", "radio"].includes(field.type) ? field.value : ""}`;
-  const said = (element) => element.getAttribute("aria-label")
-    ?? (element.matches("input, select, textarea") ? written(element) : element.textContent).trim();
-  const isAlike = (one) => (other) => other.localName === one.localName && !other.disabled && other.type === one.type;
-  const heirIn = (part, lost) => {
-    const named = [...part.querySelectorAll(lost.localName)].filter(isAlike(lost)).filter((other) => said(other) === said(lost));
-    const same = named.find((other) => other.getAttribute("href") === lost.getAttribute("href"));
-    return said(lost) === "" ? null : same ?? (named.length === 1 ? named[0] : null);
-  };
-  const focusHeading = (part) => {
-    const heading = part.querySelector("h1, h2, h3") ?? part;
-    if (!heading.hasAttribute("tabindex")) heading.tabIndex = -1;
-    heading.focus();
-  };
-  let left = null;
-  document.addEventListener("htmx:beforeSwap", ({ detail: { target, shouldSwap } }) => {
-    const focused = document.activeElement;
-    left = shouldSwap && target.id && focused !== target && target.contains(focused) ? { part: target.id, focused } : null;
-  });
-  document.addEventListener("htmx:afterSettle", () => {
-    if (left === null || left.focused.isConnected) return;
-    const { part, focused } = left, now = document.getElementById(part);
-    left = null;
-    if (document.activeElement !== document.body || now === null) return;
-    const heir = heirIn(now, focused);
-    if (heir === null) focusHeading(now);
-    else heir.focus({ preventScroll: true });
-  });
-
-  let unfolded = [], typedIn = "";
-  document.addEventListener("htmx:beforeSwap", (event) => {
-    unfolded = [...event.detail.target.querySelectorAll("details[id][open]")].map((details) => details.id);
-    typedIn = document.activeElement.id;
-  });
-  document.addEventListener("htmx:afterSwap", () => {
-    // what was unfolded stays so when it comes anew: whoever empties the last field in it is still there
-    for (const details of unfolded.splice(0).map((id) => document.getElementById(id))) {
-      if (details === null || details.open) continue;
-      details.open = true;
-      if (typedIn) details.querySelector(`#${CSS.escape(typedIn)}`)?.focus();
-    }
-  });
-
   const reading = new Map();
   document.addEventListener("htmx:beforeRequest", (event) => {
     const { xhr, target, requestConfig } = event.detail;
@@ -114,87 +71,4 @@
     dialog().showModal();
   });
   document.addEventListener("dialog-done", () => dialog().close());
-
-  // notices float over the page: each can be closed, and none lies on what is focused
-  const notices = document.getElementById("notices");
-  let cameFrom = null;
-  const closable = (notice) => {
-    const closer = document.createElement("button");
-    closer.type = "button";
-    closer.className = "button plain close";
-    closer.textContent = "×";
-    closer.setAttribute("aria-label", "Close this notice");
-    notice.append(closer);
-  };
-  const uncover = () => {
-    const focused = document.activeElement, isFloating = getComputedStyle(notices).position === "fixed";
-    if (!isFloating || notices.childElementCount === 0 || focused.tabIndex < 0 || dialog()?.open) return;
-    if (focused === document.body || notices.contains(focused)) return;
-    const field = focused.getBoundingClientRect(), over = notices.getBoundingClientRect();
-    if (field.bottom <= over.top || field.top >= over.bottom || field.right <= over.left || field.left >= over.right) return;
-    // what is higher than the rest of the window cannot be shown whole
-    if (field.height < over.top) scrollBy(0, field.bottom - over.top + 8);
-  };
-  const noticed = () => {
-    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))")) closable(notice);
-    uncover();
-  };
-  if (notices !== null) {
-    new MutationObserver(noticed).observe(notices, { childList: true });
-    document.addEventListener("focusin", uncover);
-    notices.addEventListener("focusin", ({ relatedTarget }) => {
-      if (relatedTarget !== null && !notices.contains(relatedTarget)) cameFrom = relatedTarget;
-    });
-    notices.addEventListener("click", ({ target }) => {
-      if (target.closest(".close") === null) return;
-      target.closest(".notice").remove();
-      const next = notices.querySelector(".close") ?? (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
-      next?.focus({ preventScroll: true });
-    });
-    noticed();
-  }
-
-  const failure = (text) => {
-    const notice = document.getElementById("failure").content.firstElementChild.cloneNode(true);
-    notice.querySelector("p").textContent = text;
-    notices.replaceChildren(notice);
-    if (dialog().open) dialog().close();
-  };
-
-  // how many of the list are chosen, on this page of it and on others
-  const chooser = () => document.getElementById("children-plan");
-  const boxes = () => [...document.querySelectorAll("input[form=children-form][name=address]")];
-  const isBox = (box) => box.type === "checkbox" && !box.disabled;
-  const chosenCounted = () => {
-    if (chooser() === null) return;
-    const total = boxes().filter((box) => box.type === "hidden" || box.checked).length;
-    chooser().disabled = total === 0;
-    chooser().querySelector("[data-chosen]").textContent = total === 0 ? "" : `: ${total}`;
-    const free = boxes().filter(isBox), all = document.getElementById("children-all");
-    all.hidden = free.length === 0;
-    all.disabled = free.every((box) => box.checked);
-  };
-  document.addEventListener("change", (event) => event.target.name === "address" && chosenCounted());
-  document.addEventListener("htmx:afterSettle", chosenCounted);
-  document.addEventListener("click", (event) => {
-    if (event.target.closest("#children-all") === null) return;
-    for (const box of boxes().filter(isBox)) box.checked = true;
-    chosenCounted();
-    chooser().focus();
-    document.getElementById("announce").textContent = chooser().textContent;
-  });
-  addEventListener("pageshow", chosenCounted);
-  chosenCounted();
-
-  const MEANINGS = {
-    403: "Your account may look at this, but not change it.",
-    404: "There is nothing at this address any more. Reload the page.",
-    500: "The console failed while it answered. Reload the page; the cause is in the console's log.",
-    503: "The database is busy with another write, such as an import: nothing was changed. Send it again in a moment.",
-  };
-  document.addEventListener("htmx:responseError", (event) => {
-    const status = event.detail.xhr.status;
-    failure(MEANINGS[status] ?? `The console answered ${status}. Reload the page.`);
-  });
-  document.addEventListener("htmx:sendError", () => failure("The console did not answer. Check the connection, then try again."));
 })();

@@ -147,7 +147,7 @@ def _aim(found: Plan) -> dict | None:
     match made_for.origin:
         case "readiness":
             namespace = parse_address(recipe["namespace"])
-            return {"words": f"Look whether {recipe['user']} can delete {namespace} now", "namespace": namespace.key,
+            return {"words": f"Look whether {recipe['user']} can delete {namespace} now", "is_readiness": True,
                     "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
                     "generation": recipe["generation"]}
         case "policy-impact" if made_for is found:

@@ -1,0 +1,62 @@
+// Notices float over the page: each can be closed, and none lies on what is focused. A request that failed is one.
+"use strict";
+
+(() => {
+  const dialog = () => document.getElementById("dialog");
+  const notices = document.getElementById("notices");
+  let cameFrom = null;
+  const closable = (notice) => {
+    const closer = document.createElement("button");
+    closer.type = "button";
+    closer.className = "button plain close";
+    closer.textContent = "×";
+    closer.setAttribute("aria-label", "Close this notice");
+    notice.append(closer);
+  };
+  const uncover = () => {
+    const focused = document.activeElement, isFloating = getComputedStyle(notices).position === "fixed";
+    if (!isFloating || notices.childElementCount === 0 || focused.tabIndex < 0 || dialog()?.open) return;
+    if (focused === document.body || notices.contains(focused)) return;
+    const field = focused.getBoundingClientRect(), over = notices.getBoundingClientRect();
+    if (field.bottom <= over.top || field.top >= over.bottom || field.right <= over.left || field.left >= over.right) return;
+    // what is higher than the rest of the window cannot be shown whole
+    if (field.height < over.top) scrollBy(0, field.bottom - over.top + 8);
+  };
+  const noticed = () => {
+    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))")) closable(notice);
+    uncover();
+  };
+  if (notices !== null) {
+    new MutationObserver(noticed).observe(notices, { childList: true });
+    document.addEventListener("focusin", uncover);
+    notices.addEventListener("focusin", ({ relatedTarget }) => {
+      if (relatedTarget !== null && !notices.contains(relatedTarget)) cameFrom = relatedTarget;
+    });
+    notices.addEventListener("click", ({ target }) => {
+      if (target.closest(".close") === null) return;
+      target.closest(".notice").remove();
+      const next = notices.querySelector(".close") ?? (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
+      next?.focus({ preventScroll: true });
+    });
+    noticed();
+  }
+
+  const failure = (text) => {
+    const notice = document.getElementById("failure").content.firstElementChild.cloneNode(true);
+    notice.querySelector("p").textContent = text;
+    notices.replaceChildren(notice);
+    if (dialog().open) dialog().close();
+  };
+
+  const MEANINGS = {
+    403: "Your account may look at this, but not change it.",
+    404: "There is nothing at this address any more. Reload the page.",
+    500: "The console failed while it answered. Reload the page; the cause is in the console's log.",
+    503: "The database is busy with another write, such as an import: nothing was changed. Send it again in a moment.",
+  };
+  document.addEventListener("htmx:responseError", (event) => {
+    const status = event.detail.xhr.status;
+    failure(MEANINGS[status] ?? `The console answered ${status}. Reload the page.`);
+  });
+  document.addEventListener("htmx:sendError", () => failure("The console did not answer. Check the connection, then try again."));
+})();
