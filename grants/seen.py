@@ -77,16 +77,14 @@ def seen_by(principal: User | Group, generation: Generation, *, inside: Entity |
         return Seen(NONE, NONE, inside)
     first = shown_by(tables, rules, row_by_row=True)
     around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
-    most = FEW_GRANTS_INSIDE if around else FEW_GRANTS
-    held = [_held_up_to(max(most, 0) + 1, table, around) for table in tables]
-    if sum(held) <= most and all(_begins(part) for requirements in rules for part in requirements):
+    if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
         few = Q(pk__in=_reached(tables, around)) & first
         return Seen(few, few, inside)
     name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
     if not around:
         return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, name=name)
     # mostly it is all held through groups: then no row need be looked for among what the user holds alone
-    holding = tuple(table for table, total in zip(tables, held, strict=True) if total)
+    holding = tuple(table for table in tables if _holds_any(table, around))
     apart = _apart(holding, rules, inside, around)
     return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, apart=apart, name=name)
 
@@ -111,10 +109,15 @@ def _begins(expression: Expression) -> bool:
             return False
 
 
-def _held_up_to(most: int, table: GrantTable, around: dict) -> int:
-    """How many grants the table has there, as far as that matters. Asked only whether there is one, PostgreSQL would walk through
-    the table itself where it expects many, and they may all stand at its end."""
-    return table.rows(**around).order_by().values("pk")[:most].count()
+def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
+    few = FEW_GRANTS_INSIDE if around else FEW_GRANTS
+    grants = _union([table.rows(**around).order_by().values_list("pk") for table in tables])
+    return grants[: few + 1].count() <= few
+
+
+def _holds_any(table: GrantTable, around: dict) -> bool:
+    # asked for one grant, PostgreSQL would walk through the table itself where it expects many: they may all stand at its end
+    return table.rows(**around).order_by().values("pk")[:MANY_ROWS].count() > 0
 
 
 def _apart(tables: tuple[GrantTable, ...], rules: Rules, inside: Entity, around: dict) -> tuple[Q, ...]:
