@@ -27,6 +27,8 @@ FEW_GRANTS = 5_000
 FEW_GRANTS_INSIDE = 1_000
 # where more of them are shown, a page of them is met before all are gathered
 MANY_ROWS = 1_000
+# so many are worth an index to PostgreSQL
+WORTH_AN_INDEX = 1_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
 
 def _holds_any(table: GrantTable, around: dict) -> bool:
     # asked for one grant, PostgreSQL would walk through the table itself where it expects many: they may all stand at its end
-    return _in_index(table.rows(**around))[:MANY_ROWS].count() > 0
+    return _in_index(table.rows(**around))[:WORTH_AN_INDEX].count() > 0
 
 
 def _in_index(grants: QuerySet) -> QuerySet:
