@@ -64,6 +64,7 @@ PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+CSRF_FAILURE_VIEW = "authzconsole.web.errors.form_expired"
 
 INSTALLED_APPS = [
     "django.contrib.auth",

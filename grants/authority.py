@@ -12,13 +12,13 @@ from django.db import transaction
 from grants.errors import GrantError, NotAdministrator
 from grants.journal import Author, journal_lock
 from grants.models import JournalHead, Role, User
-from grants.names import text_fault
+from grants.names import LONGEST_REASON_CHARACTERS, kept_fault
 
 
 @contextmanager
 def administering(author: Author) -> Iterator[JournalHead]:
     """One transaction under the journal's lock. Raises NotAdministrator; a command (no `user_id`) may write."""
-    if fault := text_fault(author.reason):
+    if fault := kept_fault(author.reason, LONGEST_REASON_CHARACTERS):
         raise GrantError(f"the reason cannot be kept: {fault}")
     with transaction.atomic():
         head = journal_lock()

@@ -19,7 +19,7 @@ from grants.errors import LifecycleError
 from grants.forecast import Forecast, generation_of, grants_on, lifecycle_forecast, live_in
 from grants.journal import LINES_AT_ONCE, Author, Change, journal_append
 from grants.models import JournalHead, User, UserGrant, privilege_of
-from grants.names import principal_parts, principal_written, text_fault
+from grants.names import LONGEST_DESCRIPTION_CHARACTERS, kept_fault, principal_parts, principal_written
 from grants.outcomes import Outcome
 from grants.policies.policy import Generation
 from grants.selectors import principals_named
@@ -183,5 +183,5 @@ def _description_line(address: Address, description: str) -> Change:
 
 
 def _check_description(description: str) -> None:
-    if fault := text_fault(description):
+    if fault := kept_fault(description, LONGEST_DESCRIPTION_CHARACTERS):
         raise LifecycleError(f"the description cannot be kept: {fault}")

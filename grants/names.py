@@ -9,6 +9,8 @@ from grants.errors import PrincipalError
 from grants.models import User
 
 LONGEST_NAME_CHARACTERS = 150
+LONGEST_REASON_CHARACTERS = 2_000
+LONGEST_DESCRIPTION_CHARACTERS = 10_000
 PRINCIPAL_TYPES = ("user", "group")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -39,6 +41,13 @@ def text_fault(text: str) -> str:
     except UnicodeEncodeError:
         return "it holds half of a surrogate pair, which is no character"
     return ""
+
+
+def kept_fault(text: str, most_characters: int) -> str:
+    """Why this text is not kept, by no database or not at this length; empty where it is."""
+    if len(text) > most_characters:
+        return f"it has {len(text):,} characters; {most_characters:,} are allowed"
+    return text_fault(text)
 
 
 def principal_written(principal: str | User | Group) -> str:

@@ -167,8 +167,8 @@ def test_a_description_is_changed_once_and_journaled(sales):
     assert current_revision() == 1
 
 
-@pytest.mark.parametrize("text", ["\0", "\ud800"])
-def test_a_description_that_no_database_keeps_is_refused(sales, text):
+@pytest.mark.parametrize("text", ["\0", "\ud800", "d" * 10_001])
+def test_a_description_that_no_database_keeps_or_that_is_too_long_is_refused(sales, text):
     for change in (entity_describe, entity_register):
         with pytest.raises(LifecycleError, match="the description cannot be kept"):
             change(author=COMMAND, address=ORDERS, description=text)

@@ -130,8 +130,8 @@ def test_a_bad_grant_is_refused_and_nothing_is_written(orders, principal, privil
     assert everything() == before
 
 
-@pytest.mark.parametrize("reason", ["\0", "\ud800"])
-def test_a_reason_that_no_database_keeps_is_refused(orders, reason):
+@pytest.mark.parametrize("reason", ["\0", "\ud800", "r" * 2_001])
+def test_a_reason_that_no_database_keeps_or_that_is_too_long_is_refused(orders, reason):
     with pytest.raises(GrantError, match="the reason cannot be kept"):
         grant_add(author=Author("x", reason=reason), principal="user:alice", address=ORDERS, privilege=READ)
     assert held() == set()

@@ -11,7 +11,6 @@ from authzconsole.rest.describing import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCA
 from authzconsole.rest.endpoint import Endpoint, created
 from authzconsole.rest.etags import check_match, etag_of
 from authzconsole.rest.fields import (
-    LONGEST_DESCRIPTION_CHARACTERS,
     AddressText,
     Flag,
     KindText,
@@ -31,6 +30,7 @@ from entities.vocabulary import Privilege
 from grants.forecast import Forecast, lifecycle_forecast
 from grants.journal import current_revision, journal_lock
 from grants.lifecycle import entity_delete, entity_describe, entity_recreate, entity_register
+from grants.names import LONGEST_DESCRIPTION_CHARACTERS
 from grants.outcomes import Outcome
 
 TAG = "Entities"

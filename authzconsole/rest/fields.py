@@ -6,12 +6,10 @@ from rest_framework import serializers
 from entities.address import AddressError, parse_address
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
-from grants.names import LONGEST_NAME_CHARACTERS, name_fault, principal_parts, text_fault
+from grants.names import LONGEST_NAME_CHARACTERS, LONGEST_REASON_CHARACTERS, name_fault, principal_parts, text_fault
 
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_ADDRESS_CHARACTERS = 600
-LONGEST_REASON_CHARACTERS = 2_000
-LONGEST_DESCRIPTION_CHARACTERS = 10_000
 
 
 class Worded:

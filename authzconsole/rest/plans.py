@@ -18,7 +18,6 @@ from authzconsole.rest.endpoint import Endpoint, created
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.fields import (
     LARGEST_NUMBER,
-    LONGEST_REASON_CHARACTERS,
     AddressText,
     NameText,
     PrincipalText,
@@ -33,6 +32,7 @@ from authzconsole.rest.grants import LISTS, MOST_ITEMS, PRIVILEGES, ChangeItemSe
 from authzconsole.rest.locations import plan_location
 from authzconsole.rest.problems import Problem
 from grants.models import Plan, PlanItem, PlanState, PlanVerb
+from grants.names import LONGEST_REASON_CHARACTERS
 from grants.plans.applying import plan_apply, plan_discard, plan_invert
 from grants.plans.concern import first_concerning, line_in_words
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_by

@@ -57,7 +57,12 @@
     // what was asked for last is what is shown, also when an earlier answer comes late
     reading.get(target.id)?.abort();
     reading.set(target.id, xhr);
-    xhr.addEventListener("loadend", () => reading.get(target.id) === xhr && reading.delete(target.id));
+    target.setAttribute("aria-busy", "true");
+    xhr.addEventListener("loadend", () => {
+      if (reading.get(target.id) !== xhr) return;
+      reading.delete(target.id);
+      target.removeAttribute("aria-busy");
+    });
   });
 
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {

@@ -27,9 +27,17 @@
   };
 
   const show = (item) => {
+    const before = tree().querySelector("[aria-current]");
+    markCurrent(item);
+    // what does not come is not shown: the one before it still is. Why it did not come is said by notices.js
+    htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML" }).catch(() => {
+      if (item.hasAttribute("aria-current")) markCurrent(before);
+    });
+  };
+
+  const markCurrent = (item) => {
     for (const other of tree().querySelectorAll("[aria-current]")) other.removeAttribute("aria-current");
-    item.setAttribute("aria-current", "page");
-    htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML" });
+    item?.setAttribute("aria-current", "page");
   };
 
   // before htmx sees the click: the mark that opens stands in the link
@@ -90,6 +98,14 @@
     if (event.detail.target.id === "explorer") arrive();
     if (event.detail.target.id === "detail") opened();
   });
+
+  // a branch that did not come is closed, so that opening it asks again
+  const notCome = ({ detail: { target } }) => {
+    if (!target?.matches("#explorer [role=group]")) return;
+    target.previousElementSibling.removeAttribute("aria-busy");
+    toggle(target.previousElementSibling, false);
+  };
+  for (const failed of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(failed, notCome);
 
   const opened = () => {
     document.querySelector("#explorer [name=at]").value = decodeURIComponent(location.pathname.replace(/^.*?\/entities\//, ""));

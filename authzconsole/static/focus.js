@@ -17,19 +17,29 @@
     if (!heading.hasAttribute("tabindex")) heading.tabIndex = -1;
     heading.focus();
   };
+  const isInSight = (element) => {
+    const { top, bottom } = element.getBoundingClientRect();
+    return bottom <= innerHeight && top >= 0;
+  };
   let left = null;
   document.addEventListener("htmx:beforeSwap", ({ detail: { target, shouldSwap } }) => {
     const focused = document.activeElement;
-    left = shouldSwap && target.id && focused !== target && target.contains(focused) ? { part: target.id, focused } : null;
+    left = shouldSwap && target.id && focused !== target && target.contains(focused)
+      ? { part: target.id, focused, wasInSight: isInSight(focused) } : null;
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (left === null || left.focused.isConnected) return;
-    const { part, focused } = left, now = document.getElementById(part);
+    const { part, wasInSight } = left, lost = left.focused, now = document.getElementById(part);
     left = null;
-    if (document.activeElement !== document.body || now === null) return;
-    const heir = heirIn(now, focused);
-    if (heir === null) focusHeading(now);
-    else heir.focus({ preventScroll: true });
+    if (now === null) return;
+    if (document.activeElement === document.body) {
+      const heir = heirIn(now, lost);
+      if (heir === null) return focusHeading(now);
+      heir.focus({ preventScroll: true });
+    }
+    // a fault that is said above the field moves it down; whoever had scrolled away from it stays where they are
+    const focused = document.activeElement;
+    if (now.contains(focused) && wasInSight && !isInSight(focused)) focused.scrollIntoView({ block: "nearest" });
   });
 
   let unfolded = [], typedIn = "";

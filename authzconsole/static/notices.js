@@ -44,19 +44,23 @@
   const failure = (text) => {
     const notice = document.getElementById("failure").content.firstElementChild.cloneNode(true);
     notice.querySelector("p").textContent = text;
-    notices.replaceChildren(notice);
-    if (dialog().open) dialog().close();
+    if (!dialog().open) return notices.replaceChildren(notice);
+    // over the page it would lie under the dialog, which keeps what was typed in it
+    notice.setAttribute("role", "alert");
+    dialog().querySelector("[role=alert]")?.remove();
+    dialog().querySelector("h2").after(notice);
   };
 
   const MEANINGS = {
-    403: "Your account may look at this, but not change it.",
     404: "There is nothing at this address any more. Reload the page.",
     500: "The console failed while it answered. Reload the page; the cause is in the console's log.",
     503: "The database is busy with another write, such as an import: nothing was changed. Send it again in a moment.",
   };
+  // a refusal has more than one cause: its page says which
+  const saidIn = (html) => new DOMParser().parseFromString(html, "text/html").querySelector("h1 + p")?.textContent;
   document.addEventListener("htmx:responseError", (event) => {
-    const status = event.detail.xhr.status;
-    failure(MEANINGS[status] ?? `The console answered ${status}. Reload the page.`);
+    const { status, responseText } = event.detail.xhr;
+    failure((status === 403 ? saidIn(responseText) : MEANINGS[status]) ?? `The console answered ${status}. Reload the page.`);
   });
   document.addEventListener("htmx:sendError", () => failure("The console did not answer. Check the connection, then try again."));
 })();

@@ -1,6 +1,6 @@
 """The accounts of the console: who signs in, with which role, and what administrators change of one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from django.contrib import messages
 from django.db.models import OuterRef
@@ -61,10 +61,14 @@ def _account_or_404(principal: str) -> User:
     return found
 
 
-def _page(request: HttpRequest, user: User, *, fault: str = "", password: str = "", status: int = 200) -> HttpResponse:
+def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None, password: str = "",
+          status: int = 200) -> HttpResponse:
+    """email: what its form sent, where that was refused."""
+    given = email or {"email": user.email, "reason": ""}
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MOST_TOKENS + 1])
     return render_page(request, "accounts/account.html", {
         "account": user, "principal": principal_shown(user), "url": principal_url("account", str(user)), "fault": fault,
+        "email": given.get("email", ""), "email_reason": given.get("reason", ""),
         "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
         "can_sign_in": user.has_usable_password(),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
@@ -109,7 +113,7 @@ def account_change(request: HttpRequest, principal: str) -> HttpResponse:
     try:
         outcome = CHANGES[name](author_of(request, sent.get("reason", "").strip()), user.username, sent)
     except GrantError as error:
-        return _page(request, user, fault=f"{error}.", status=400)
+        return _page(request, user, fault=f"{error}.", email=sent if name == "email" else None, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(principal_url("account", principal))
 

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.asking import FIELDS, ask_section
+from authzconsole.web.asking import ask_section, question_given
 from authzconsole.web.found import Found, found_by
 from authzconsole.web.paging import asking_url, url_with
 from authzconsole.web.parameters import text_of
@@ -32,8 +32,10 @@ def ask(request: HttpRequest) -> HttpResponse:
         return see_other(url_with(request, entity=meant))
     operation_fault = _operation_fault(entity.kind, text_of(request, "operation")) if entity else ""
     section = ask_section(request, entity, generation, whole=True) if entity and not operation_fault else None
-    return render_page(request, "ask/_ask.html" if target_part(request) == "ask" else "ask/page.html", {
-        "ask": section or _unanswered(request, generation, fault or operation_fault), "asked": text, "entity": entity,
+    is_part = target_part(request) == "ask"
+    return render_page(request, "ask/_ask.html" if is_part else "ask/page.html", {
+        "ask": section or _unanswered(request, generation, fault, operation_fault),
+        "is_part": is_part, "asked": text, "entity": entity,
         "place": place_of(entity, linked=True) if entity else None, "can_change": request.user.may_administer,
         "operations": KINDS[entity.kind].operations if entity else _all_operations(),
         "offered": [(row, _about(request, row)) for row in found.rows] if found else [],
@@ -41,12 +43,13 @@ def ask(request: HttpRequest) -> HttpResponse:
     })
 
 
-def _unanswered(request: HttpRequest, generation: Generation, fault: str) -> dict:
+def _unanswered(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
     """The form alone, as it was filled in."""
-    given = {name: text_of(request, name) for name in FIELDS}
+    given = question_given(request)
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
     return {"subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
-            "privileges": list(Privilege), "generation": chosen, "active": generation.name, "fault": fault}
+            "privileges": list(Privilege), "generation": chosen, "active": generation.name,
+            "fault": entity_fault or operation_fault, "faulty": "entity" if entity_fault else operation_fault and "operation"}
 
 
 def _all_operations() -> list[str]:
@@ -83,4 +86,4 @@ def _operation_fault(kind: str, operation: str) -> str:
 
 def _about(request: HttpRequest, entity: Entity) -> str:
     """The same question about that entity."""
-    return asking_url("ask", {name: text_of(request, name) for name in FIELDS} | {"entity": entity})
+    return asking_url("ask", question_given(request) | {"entity": entity})

@@ -9,9 +9,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.web.answers import MOST_GAPS, Answer, answer_of, answers_of
-from authzconsole.web.meant import nobody_called, subject_written
+from authzconsole.web.meant import nobody_called, principal_meant, subject_written
 from authzconsole.web.paging import asking_url, url_with
-from authzconsole.web.parameters import text_of
+from authzconsole.web.parameters import MOST_CHARACTERS, name_of, text_of
 from authzconsole.web.seen_inside import seen_inside
 from authzconsole.web.surveys import Glance, glances, is_operation
 from entities.address import Address
@@ -83,7 +83,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
 
     whole: for a page that is nothing else, with the answers of all generations in full.
     """
-    given = {name: text_of(request, name) for name in FIELDS}
+    given = question_given(request)
     if not request.user.may_see_all:
         given["subject"] = f"user:{request.user.username}"
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
@@ -91,20 +91,28 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     try:
         found = _found(asked, whole)
     except (QuestionError, PrincipalError) as error:
-        found = {"fault": str(error)}
+        found = {"fault": str(error), "faulty": "subject" if isinstance(error, PrincipalError) else ""}
     answer = found.get("answer")
     return {
-        "answer": None, "each": [], "elsewhere": [], "beside": [], "nobody": None, "fault": "", **found,
+        "answer": None, "each": [], "elsewhere": [], "beside": [], "nobody": None, "fault": "", "faulty": "", **found,
         "subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
         "members": _members(chosen, entity.kind, given), "others": list(_others(request)),
-        "permitted": sum(glance.allowed for glance in found.get("each", ())),
+        "permitted": sum(glance.allowed for glance in found.get("each", ())), "said": _said(found),
         "plan_fields": [(name, given[name]) for name in FIELDS if given[name]] if answer and answer.missing else [],
         "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "most_items": MOST_ITEMS,
         "open_url": _open_url(asked),
         "asked_url": settings.PUBLIC_URL + (_open_url(asked) if whole else request.get_full_path()) if answer else "",
     }
+
+
+def _said(found: dict) -> str:
+    """What whoever does not see the page is told when its answer comes."""
+    if found.get("answer"):
+        return found["answer"].decision.sentence
+    each = found.get("each", ())
+    return f"{sum(glance.allowed for glance in each)} of {len(each)} operations are allowed." if each else ""
 
 
 def _found(asked: Asked, whole: bool) -> dict:
@@ -169,6 +177,12 @@ def _elsewhere(asked: Asked) -> list[Glance]:
         return []
     return glances([(name, asked.question(generation=name), url_with(asked.request, generation=name)) for name in GENERATIONS],
                    current=asked.chosen)
+
+
+def question_given(request: HttpRequest) -> dict[str, str]:
+    """The question as the URL writes it, by field."""
+    subject = principal_meant(name_of(request, "subject"))[:MOST_CHARACTERS]
+    return {name: text_of(request, name) for name in FIELDS} | {"subject": subject}
 
 
 def question_of(address: Address, given: dict, generation: Generation) -> Question:

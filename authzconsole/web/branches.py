@@ -116,7 +116,8 @@ class Tree:
             return self.entities(container, *kinds) if kinds else Level()
         totals = self._totals(container)
         counts = {kind: self._count(container, totals, kind) for kind in kinds}
-        return Level([self._of_kind(container, kind, count) for kind, count in counts.items() if count])
+        page = entity_url(container) if self._may_look_at(container) else ""
+        return Level([self._of_kind(container, kind, count, page) for kind, count in counts.items() if count])
 
     def entities(self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = "") -> Level:
         """Those of a kind in it by their keys: the first of them, those after or before a key, or those around one."""
@@ -140,8 +141,9 @@ class Tree:
             level = lines = self.entities(container, child_kinds(container.kind)[0].name, around=below.key if below else "")
         else:
             level = self.inside(container)
-            # nobody comes for the line that says namespaces
-            kind = below.kind if below else "namespace"
+            # nobody comes for the line that says namespaces, nor for one that stands alone
+            usual = level.branches[0].of if len(level.branches) == 1 else "namespace"
+            kind = below.kind if below else usual
             lines = next((branch for branch in level.branches if branch.of == kind), None)
             if lines is not None:
                 lines.inside = lines = self.entities(container, kind, around=below.key if below else "")
@@ -158,9 +160,14 @@ class Tree:
         if child_kinds(below.kind):
             branch.inside = self._opened(below, rest)
 
-    def _of_kind(self, container: Entity, kind: str, count: int) -> Branch:
-        return Branch(KINDS[kind].plural, kind, str(container), f"{entity_url(container)}?{urlencode({'kind': kind})}", of=kind,
+    def _of_kind(self, container: Entity, kind: str, count: int, page: str) -> Branch:
+        return Branch(KINDS[kind].plural, kind, str(container), page and f"{page}?{urlencode({'kind': kind})}", of=kind,
                       load_url=self._url(str(container), kind), count=count)
+
+    def _may_look_at(self, container: Entity) -> bool:
+        # the tree stands on the instance also for whoever sees only something in it; all else was seen to be opened
+        return container.kind != "instance" or container.address in shown_among(
+            {container.address: container}, self.request.user, self.generation)
 
     def _of_entity(self, entity: Entity) -> Branch:
         load_url = self._url(str(entity)) if child_kinds(entity.kind) else ""

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.guard import administered_address, author_of
+from authzconsole.web.meant import principal_meant
 from authzconsole.web.places import address_url, entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.stranding import revoking_shown
@@ -41,7 +42,7 @@ def _changed(request: HttpRequest, place: Address, verb: str) -> HttpResponse:
     try:
         outcome = _write(request, place, verb, given)
     except (GrantError, VocabularyError) as error:
-        return _form(request, verb, place, given | {"fault": _sentences(error)}, status=400)
+        return _form(request, verb, place, given | {"fault": _sentences(error), "faulty": _faulty(given, error)}, status=400)
     for sentence, level in _said(outcome):
         messages.add_message(request, level, sentence)
     return _after(request, place)
@@ -57,8 +58,15 @@ def _write(request: HttpRequest, place: Address, verb: str, given: dict) -> Chan
 
 
 def _given(data) -> dict:
-    return {"principal": data.get("principal", "").strip(), "privileges": list(dict.fromkeys(data.getlist("privilege"))),
+    return {"principal": principal_meant(data.get("principal", "")), "privileges": list(dict.fromkeys(data.getlist("privilege"))),
             "reason": data.get("reason", "").strip(), "fault": ""}
+
+
+def _faulty(given: dict, error: Exception) -> str:
+    """The field that the fault is about; of what makes a change all else comes from the page."""
+    if not given["privileges"]:
+        return "privilege"
+    return "principal" if not given["principal"] or isinstance(error, ChangeRefused) else ""
 
 
 def _sentences(error: Exception) -> str:

@@ -6,6 +6,7 @@ from django.views.decorators.http import require_POST
 
 from authzconsole.web.asking import FIELDS, question_of
 from authzconsole.web.guard import address_or_404, administrators_only, author_of
+from authzconsole.web.meant import principal_meant
 from authzconsole.web.places import entity_url
 from authzconsole.web.plans import plan_url
 from authzconsole.web.rendering import see_other
@@ -21,6 +22,7 @@ def new_from_answer(request: HttpRequest) -> HttpResponse:
     """The fewest grants that turn the denial into a permit; the question is asked again, and not read from the form."""
     place = address_or_404(request.POST.get("address", ""))
     given = {name: request.POST.get(name, "").strip() for name in FIELDS}
+    given["subject"] = principal_meant(request.POST.get("subject", ""))
     try:
         made = plan_of_answer(author=author_of(request), question=question_of(place, given, active_generation()))
     except (GrantError, QuestionError) as error:

@@ -6,8 +6,9 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.cells import held_by, held_cells
 from authzconsole.web.guard import overseers_only
+from authzconsole.web.meant import name_meant
 from authzconsole.web.paging import page_of_entities
-from authzconsole.web.parameters import text_of
+from authzconsole.web.parameters import name_of
 from authzconsole.web.person import principal_or_404
 from authzconsole.web.places import place_of, principal_named, principal_shown, principal_url
 from authzconsole.web.rendering import render_page, target_part
@@ -25,7 +26,7 @@ FIELDS = ("one", "other")
 @require_safe
 @overseers_only
 def compare(request: HttpRequest) -> HttpResponse:
-    given = {name: text_of(request, name).removeprefix("user:") for name in FIELDS}
+    given = {name: name_meant(name_of(request, name), "user") for name in FIELDS}
     context = {"given": given, "url": request.path, "most": MOST_COUNTED, "can_change": request.user.may_administer}
     if all(given.values()):
         users = {name: None if text_fault(text) else User.objects.filter(username=text).first() for name, text in given.items()}

@@ -1,5 +1,9 @@
 """The pages of what cannot be answered."""
 
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
 from django.urls import reverse
@@ -7,6 +11,7 @@ from django.utils.cache import patch_cache_control
 
 from authzconsole.web.context import console
 from authzconsole.web.guard import BrokenAddress
+from authzconsole.web.rendering import see_other
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -24,3 +29,12 @@ def not_taken(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResp
     refusal["Content-Type"], refusal.content = page["Content-Type"], page.content
     patch_cache_control(refusal, private=True, no_store=True)
     return refusal
+
+
+def form_expired(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """For a form whose token is of an earlier sign-in. Who signs in on two pages has nothing left to do on the second."""
+    if request.path == reverse("sign-in") and request.user.is_authenticated:
+        messages.info(request, f"You are signed in already, as {request.user.username}.")
+        back = urlencode({REDIRECT_FIELD_NAME: request.POST.get(REDIRECT_FIELD_NAME, "")})
+        return see_other(f"{request.path}?{back}")
+    return render(request, "403_csrf.html", status=403)

@@ -6,8 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.guard import entity_or_404, overseers_only
+from authzconsole.web.meant import name_meant
 from authzconsole.web.paging import page_of_entities
-from authzconsole.web.parameters import choice_of, text_of
+from authzconsole.web.parameters import choice_of, name_of
 from authzconsole.web.places import address_url, entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, target_part
 from entities.models import Entity
@@ -28,7 +29,7 @@ PART = "lacking"
 @overseers_only
 def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     entity = entity_or_404(request, address)
-    name = text_of(request, "deleter").removeprefix("user:")
+    name = name_meant(name_of(request, "deleter"), "user")
     chosen = choice_of(request, "generation", GENERATIONS)
     generation = GENERATIONS[chosen] if chosen else active_generation()
     context = {

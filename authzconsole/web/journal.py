@@ -18,8 +18,9 @@ from analytics.export import FORMS_FOR_PEOPLE, table_pieces
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.guard import overseers_only
 from authzconsole.web.lines import journal_line_shown
+from authzconsole.web.meant import name_meant, principal_meant
 from authzconsole.web.paging import Page, url_with
-from authzconsole.web.parameters import text_of
+from authzconsole.web.parameters import name_of, text_of
 from authzconsole.web.rendering import render_page, target_part
 from entities.address import AddressError, parse_address
 from grants.journal import LINES_AT_ONCE, current_revision, first_break
@@ -93,6 +94,7 @@ def journal_proof(request: HttpRequest) -> HttpResponse:
 
 def _asked(request: HttpRequest) -> Asked:
     given = {name: text_of(request, name) for name in (*TEXTS, *TIMES)}
+    given |= {"principal": principal_meant(name_of(request, "principal")), "actor": name_meant(name_of(request, "actor"), "user")}
     read, faults = {name: given[name] for name in TEXTS}, {}
     if given["entity"]:
         try:

@@ -1,22 +1,29 @@
 """Registering, describing, deleting and recreating: each is foretold in numbers before it is done."""
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.guard import administered_address, administrators_only, author_of
+from authzconsole.web.meant import principal_meant
+from authzconsole.web.opened import seal
 from authzconsole.web.places import address_url, entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other
 from entities.address import Address, AddressError, address_of, parse_address, written
+from entities.models import Entity
 from entities.selectors import entity_at
 from entities.services import EntityError
 from entities.vocabulary import KINDS, child_kinds
 from grants.errors import GrantError
 from grants.forecast import Forecast, lifecycle_forecast
+from grants.journal import journal_lock
 from grants.leaving import admins_of
 from grants.lifecycle import entity_delete, entity_describe, entity_recreate, entity_register
+from grants.outcomes import Outcome
 
 MOST_HOLDERS = 12
+FORETOLD_ANEW = "What it would do was changed since this page was opened: nothing was done. Look at what will happen now."
 TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
 
 
@@ -26,18 +33,37 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     if verb not in TITLES:
         raise Http404("there is no such page")
     place = administered_address(request, address)
-    given = {name: request.POST.get(name, "").strip() for name in ("reason", "description", "creator")}
+    given = {name: request.POST.get(name, "").strip() for name in ("reason", "description")}
+    given["creator"] = principal_meant(request.POST.get("creator", ""))
     if request.method != "POST":
         return _forecast_page(request, verb, place, given)
     try:
-        outcome = _do(request, verb, place, given)
+        outcome = _done(request, verb, place, given)
     except (GrantError, EntityError) as error:
         return _forecast_page(request, verb, place, given, fault=str(error), status=400)
+    if outcome is None:
+        return _forecast_page(request, verb, place, given, fault=FORETOLD_ANEW, status=409)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(entity_url(place))
 
 
-def _do(request: HttpRequest, verb: str, place: Address, given: dict):
+def _done(request: HttpRequest, verb: str, place: Address, given: dict) -> Outcome | None:
+    """None where it would do something else than the form foretold."""
+    with transaction.atomic():
+        journal_lock()
+        forecast = lifecycle_forecast(place, verb)
+        # what is refused now says why by itself
+        if not forecast.refusal and request.POST.get("foretold", _seal(forecast)) != _seal(forecast):
+            return None
+        return _do(request, verb, place, given)
+
+
+def _seal(forecast: Forecast) -> str:
+    return seal(forecast.generation.name, forecast.entities, forecast.planned_inside, forecast.grants_removed,
+                forecast.grants_kept, forecast.applying, forecast.creator_receives)
+
+
+def _do(request: HttpRequest, verb: str, place: Address, given: dict) -> Outcome:
     author = author_of(request, given["reason"])
     if verb == "delete":
         return entity_delete(author=author, address=place)
@@ -58,7 +84,8 @@ def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: st
                   for kind, total in forecast.entities.items()],
         "applying": _applying(forecast), "applying_more": max(0, len(forecast.applying) - MOST_HOLDERS),
         "admins": _admins(verb, place, forecast), "action": address_url("lifecycle", place, verb), "back": entity_url(place),
-        "fault": fault, **given,
+        # the reason why it cannot be done stands on the page already
+        "fault": fault if fault != forecast.refusal else "", "foretold": _seal(forecast), **given,
     }, status=status)
 
 
@@ -124,19 +151,33 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
     if entity is None:
         raise Http404("there is no such entity")
     if request.method != "POST":
-        return _describe_page(request, place, entity.description)
-    description = request.POST.get("description", "").strip()
+        return _describe_page(request, entity, {"description": entity.description, "reason": ""})
+    given = {name: request.POST.get(name, "").strip() for name in ("description", "reason")}
     try:
-        outcome = entity_describe(author=author_of(request, request.POST.get("reason", "").strip()), address=place,
-                                  description=description)
+        outcome = _described(request, place, given)
     except GrantError as error:
-        return _describe_page(request, place, description, fault=str(error), status=400)
+        return _describe_page(request, entity, given, fault=str(error), status=400)
+    if outcome is None:
+        return _describe_page(request, entity_at(place), given, is_described_anew=True, status=409)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(entity_url(place))
 
 
-def _describe_page(request, place: Address, description: str, *, fault: str = "", status: int = 200) -> HttpResponse:
+def _described(request: HttpRequest, place: Address, given: dict) -> Outcome | None:
+    """None where it was described anew after the form was opened: one description would take the place of the other unread."""
+    with transaction.atomic():
+        journal_lock()
+        now = seal(entity_at(place).description)
+        if request.POST.get("was", now) != now:
+            return None
+        return entity_describe(author=author_of(request, given["reason"]), address=place, description=given["description"])
+
+
+def _describe_page(request: HttpRequest, entity: Entity, given: dict, *, fault: str = "", is_described_anew: bool = False,
+                   status: int = 200) -> HttpResponse:
+    place = entity.address
     return render_page(request, "entities/describe.html", {
-        "place": place_of(place), "title_place": place_of(place, linked=False), "description": description,
+        "place": place_of(place), "title_place": place_of(place, linked=False), "was": seal(entity.description),
         "action": address_url("lifecycle-describe", place), "back": entity_url(place), "fault": fault,
+        "is_described_anew": is_described_anew, "described": entity.description, **given,
     }, status=status)

@@ -1,4 +1,4 @@
-"""Whom somebody meant who wrote a name that nobody has."""
+"""Whom somebody meant: by a name with spaces around it, and by a name that nobody has."""
 
 import heapq
 import re
@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from authzconsole.web.paging import url_with
 from grants.models import User
-from grants.names import principal_parts
+from grants.names import PRINCIPAL_TYPES, principal_parts, text_fault
 
 MOST_NEAREST = 3
 MOST_LOOKED_AT = 500
@@ -35,6 +35,31 @@ def subject_written(text: str) -> str:
     return text if not text or ":" in text else f"user:{text}"
 
 
+def principal_meant(text: str) -> str:
+    """What a field for users and groups holds, without the spaces around it that are of no name."""
+    type_, colon, name = text.lstrip().partition(":")
+    if colon and type_ in PRINCIPAL_TYPES:
+        return f"{type_}:{_exactly_or_without(name, name.strip(), type_)}"
+    return _exactly_or_without(text, text.strip(), "user")
+
+
+def name_meant(text: str, type_: str) -> str:
+    """What a field for users alone, or groups alone, holds: it takes `user:NAME` too, as everything else writes it."""
+    return _exactly_or_without(text, text.strip().removeprefix(f"{type_}:"), type_)
+
+
+def _exactly_or_without(text: str, usual: str, type_: str) -> str:
+    """A name may hold what is otherwise a slip, and the one who has the name without it is somebody else."""
+    if text == usual or text_fault(text):
+        return usual
+    return text if _is_called(type_, text) else usual
+
+
+def _is_called(type_: str, name: str) -> bool:
+    model, column = (User, "username") if type_ == "user" else (Group, "name")
+    return model.objects.filter(**{column: name}).exists()
+
+
 def nobody_called(request: HttpRequest, subject: str) -> Nobody | None:
     """None where there is such a user or group, or where the account is not told names. At most three queries.
 
@@ -43,8 +68,7 @@ def nobody_called(request: HttpRequest, subject: str) -> Nobody | None:
     if not request.user.may_see_all:
         return None
     type_, name = principal_parts(subject_written(subject))
-    model, column = (User, "username") if type_ == "user" else (Group, "name")
-    if model.objects.filter(**{column: name}).exists():
+    if _is_called(type_, name):
         return None
     return Nobody(type_, name, [(found, url_with(request, subject=found)) for found in _nearest(name)])
 

@@ -5,6 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.guard import administrators_only, author_of
+from authzconsole.web.meant import name_meant
 from authzconsole.web.places import principal_named, principal_url
 from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.stranding import member_leaving_shown
@@ -26,17 +27,12 @@ def membership(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, verb, given)
     try:
-        outcome = VERBS[verb](author=author_of(request, given["reason"].strip()), user=_bare(given["user"], "user"),
-                              group=_bare(given["group"], "group"))
+        outcome = VERBS[verb](author=author_of(request, given["reason"].strip()), user=name_meant(given["user"], "user"),
+                              group=name_meant(given["group"], "group"))
     except GrantError as error:
         return _form(request, verb, given, fault=f"{error}.", status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(_page_url(given))
-
-
-def _bare(text: str, of: str) -> str:
-    """The fields take `user:NAME` too, as suggestions write it."""
-    return text.strip().removeprefix(f"{of}:")
 
 
 def _page_url(given: dict) -> str:
@@ -45,12 +41,12 @@ def _page_url(given: dict) -> str:
 
 
 def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    group = _bare(given["group"], "group")
+    group = name_meant(given["group"], "group")
     template = "people/_member_form.html" if target_part(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
-        **given, "verb": verb, "fault": fault, "user": _bare(given["user"], "user"), "group": group, "most": MOST_COUNTED,
-        "member": principal_named(f"user:{_bare(given['user'], 'user')}"), "joined": principal_named(f"group:{group}"),
+        **given, "verb": verb, "fault": fault, "user": name_meant(given["user"], "user"), "group": group, "most": MOST_COUNTED,
+        "member": principal_named(f"user:{name_meant(given['user'], 'user')}"), "joined": principal_named(f"group:{group}"),
         "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
-        "stranding": member_leaving_shown(_bare(given["user"], "user"), group) if verb == "remove" else None,
+        "stranding": member_leaving_shown(name_meant(given["user"], "user"), group) if verb == "remove" else None,
         "title": "Put into a group" if verb == "add" else "Take out of the group",
     }, status=status)

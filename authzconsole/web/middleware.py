@@ -1,6 +1,6 @@
 import re
 import uuid
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
@@ -33,13 +33,27 @@ class RequestIdMiddleware:
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
-    """Leads to the sign-in, and from there back to what was to be seen; what was to be done is not done by coming back."""
+    """Leads to the sign-in, and from there back to what was to be seen; what was to be done is not done by coming back.
+
+    Whoever asked for a file comes back to the page that offers it: a file comes without a page, and the sign-in would stay.
+    """
 
     def handle_no_permission(self, request, view_func):
-        if request.method in SAFE_METHODS:
+        back, is_file = _page_before(request), "extension" in request.resolver_match.kwargs
+        if request.method not in SAFE_METHODS:
+            messages.info(request, "Your session had ended; sign in and repeat what you did.")
+        elif not (is_file and back):
             return super().handle_no_permission(request, view_func)
-        messages.info(request, "Your session had ended; sign in and repeat what you did.")
-        return see_other(reverse("sign-in"))
+        return see_other(f"{reverse('sign-in')}?{urlencode({REDIRECT_FIELD_NAME: back})}" if back else reverse("sign-in"))
+
+
+def _page_before(request) -> str:
+    """The path of the page that this was asked from; empty where that is another host's, or the browser does not say it."""
+    try:
+        came_from = urlsplit(request.headers.get("Referer", ""))
+    except ValueError:
+        return ""
+    return urlunsplit(("", "", came_from.path, came_from.query, "")) if came_from.netloc == request.get_host() else ""
 
 
 class PasswordFirstMiddleware:

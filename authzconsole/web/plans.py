@@ -12,8 +12,9 @@ from analytics.analyses import AnalysisError
 from analytics.regrants import plan_of_impact
 from analytics.storage import StorageError
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
+from authzconsole.web.meant import name_meant, principal_meant
 from authzconsole.web.paging import Rows, page_of_sequence
-from authzconsole.web.parameters import choice_of
+from authzconsole.web.parameters import choice_of, text_of
 from authzconsole.web.places import entity_url, place_of, principal_named
 from authzconsole.web.rendering import render_page, see_other, target_part
 from authzconsole.web.runs import run_or_404
@@ -111,7 +112,7 @@ PARTS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "i
 @require_safe
 @overseers_only
 def plan(request: HttpRequest, pk: int) -> HttpResponse:
-    return _plan_page(request, _plan_or_404(pk))
+    return _plan_page(request, _plan_or_404(pk), reason=text_of(request, "reason"))
 
 
 def _plan_or_404(pk: int) -> Plan:
@@ -215,28 +216,31 @@ def undo(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @administrators_only
 def renew(request: HttpRequest, pk: int) -> HttpResponse:
+    """The reason that was written for the stale plan is the new one's, until somebody writes another."""
     return _followed(request, pk, lambda author: plan_renew(author=author, plan_id=pk),
-                     "This plan was made anew from what is so now. Look at it, and apply it.")
+                     "This plan was made anew from what is so now. Look at it, and apply it.",
+                     reason=request.POST.get("reason", "").strip())
 
 
-def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str) -> HttpResponse:
+def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str, *, reason: str = "") -> HttpResponse:
     found = _plan_or_404(pk)
     try:
         decided = decide(author_of(request))
     except (GrantError, AddressError) as error:
-        return _plan_page(request, found, fault=f"{error}.", status=400)
+        return _plan_page(request, found, fault=f"{error}.", reason=reason, status=400)
     messages.success(request, sentence.format(decided))
-    return see_other(plan_url(decided))
+    return see_other(f"{plan_url(decided)}?{urlencode({'reason': reason})}" if reason else plan_url(decided))
 
 
 @require_POST
 @administrators_only
 def new_from_readiness(request: HttpRequest) -> HttpResponse:
     """Close the gap between what somebody holds and what deleting a namespace asks for."""
-    given = {name: request.POST.get(name, "").strip() for name in ("namespace", "user", "principal", "generation")}
+    given = {name: request.POST.get(name, "").strip() for name in ("namespace", "generation")}
+    user, principal = name_meant(request.POST.get("user", ""), "user"), principal_meant(request.POST.get("principal", ""))
     try:
-        made = plan_of_readiness(author=author_of(request), namespace=parse_address(given["namespace"]), user=given["user"],
-                                 generation=given["generation"] or None, principal=given["principal"])
+        made = plan_of_readiness(author=author_of(request), namespace=parse_address(given["namespace"]), user=user,
+                                 generation=given["generation"] or None, principal=principal)
     except (GrantError, AddressError, UnknownGeneration) as error:
         messages.error(request, f"{error}.")
         return see_other(reverse("plans"))
@@ -248,7 +252,8 @@ def new_from_readiness(request: HttpRequest) -> HttpResponse:
 def new_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
     """Keep what people have, as the report of a policy impact says it."""
     run = run_or_404(pk)
-    scope = {name: request.POST.get(name, "").strip() for name in ("user", "group", "namespace")}
+    scope = {name: name_meant(request.POST.get(name, ""), name) for name in ("user", "group")}
+    scope["namespace"] = request.POST.get("namespace", "").strip()
     try:
         made = plan_of_impact(author=author_of(request), run=run, **scope)
     except (GrantError, AnalysisError, StorageError) as error:
@@ -260,7 +265,8 @@ def new_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @administrators_only
 def new_from_copy(request: HttpRequest) -> HttpResponse:
-    given = {name: request.POST.get(name, "").strip() for name in FIELDS}
+    given = {name: principal_meant(request.POST.get(name, "")) for name in ("source", "target")}
+    given["within"] = request.POST.get("within", "").strip()
     try:
         within = parse_address(given["within"]) if given["within"] else None
         made = plan_of_copy(author=author_of(request), source=given["source"], target=given["target"], within=within)

@@ -6,7 +6,8 @@ from django.http import HttpRequest
 
 from analytics.selectors import latest_run
 from authzconsole.web.answers import MOST_GAPS, shown_gap
-from authzconsole.web.parameters import text_of
+from authzconsole.web.meant import name_meant
+from authzconsole.web.parameters import name_of
 from authzconsole.web.places import address_url
 from authzconsole.web.reports import quoted_summaries
 from entities.models import Entity
@@ -22,7 +23,7 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
     """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
     if entity.kind != "namespace" or not entity.is_live or not request.user.may_see_all:
         return None
-    name = text_of(request, "deleter").removeprefix("user:")
+    name = name_meant(name_of(request, "deleter"), "user")
     user = User.objects.filter(username=name).first() if name else None
     latest = latest_of(entity.key, generation)
     return {

@@ -13,8 +13,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.tokens import LONGEST_LIFE_DAYS, TokenError, token_create, token_revoke
 from authzconsole.web.guard import administrators_only, author_of, overseers_only
+from authzconsole.web.meant import name_meant
 from authzconsole.web.paging import Rows, page_of_sequence
-from authzconsole.web.parameters import choice_of, text_of
+from authzconsole.web.parameters import choice_of, name_of, text_of
 from authzconsole.web.places import ShownPrincipal, principal_shown, principal_url
 from authzconsole.web.rendering import render_page, see_other, target_part
 from grants.errors import GrantError
@@ -79,11 +80,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def token_new(request: HttpRequest) -> HttpResponse:
     """The secret stands on the answer to the form, and nowhere afterwards."""
     if request.method != "POST":
-        return _new_page(request, {"owner": text_of(request, "owner", most_characters=150)})
-    given = {name: request.POST.get(name, "").strip() for name in ("owner", "name", "days", "reason")}
+        return _new_page(request, {"owner": name_meant(name_of(request, "owner"), "user")})
+    given = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
+    given["owner"] = name_meant(request.POST.get("owner", ""), "user")
     given["chosen"] = request.POST.getlist("scope")
     try:
-        issued = token_create(author=author_of(request, given["reason"]), owner=given["owner"].removeprefix("user:"),
+        issued = token_create(author=author_of(request, given["reason"]), owner=given["owner"],
                               name=given["name"], scopes=given["chosen"], days=_days(given["days"]))
     except (TokenError, GrantError) as error:
         return _new_page(request, given, fault=f"{error}.", status=400)

@@ -55,6 +55,7 @@ def test_the_tree_is_walked_through_with_the_keyboard(page_of):
     assert focused(page) == "shop"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("application:sales.shop")
+    expect(page.locator("#announce")).to_have_text("application:sales.shop")
     assert focused(page) == "shop"
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")

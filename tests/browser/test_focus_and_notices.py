@@ -38,6 +38,42 @@ def test_after_a_question_the_same_button_is_focused(page):
     expect(page.locator("#ask").get_by_role("button", name="Ask")).to_be_focused()
 
 
+def test_a_question_answered_in_place_is_said_and_names_the_page(page):
+    page.goto("/ask")
+    page.get_by_label("May this person or group").fill("user:dee")
+    page.get_by_label("do this").fill("read")
+    page.get_by_label("on this entity").fill("dataset:sales.orders")
+    pressed(page, page.get_by_role("button", name="Ask"))
+    expect(page.locator("#announce")).to_have_text("Allowed: user:dee holds READ on dataset:sales.orders.")
+    expect(page).to_have_title("May user:dee read dataset:sales.orders? · Authorization console")
+
+
+def test_a_fault_is_said_tied_to_its_field_and_leaves_the_focused_field_in_sight(page):
+    page.set_viewport_size({"width": 1280, "height": 420})
+    page.goto(ORDERS)
+    page.locator("#grant-form-principal").fill("user:stranger")
+    page.locator("#grant-form").get_by_label("READ").check()
+    reason = page.locator("#grant-form-reason")
+    reason.evaluate("field => { field.scrollIntoView({ block: 'end' }); scrollBy(0, 8); }")
+    pressed(page, reason)
+    expect(page.locator("#grant-form").get_by_role("alert")).to_contain_text("user:stranger is not known here")
+    principal = page.locator("#grant-form-principal")
+    expect(principal).to_have_attribute("aria-invalid", "true")
+    expect(principal).to_have_accessible_description(re.compile("user:stranger is not known here"))
+    expect(reason).to_be_focused()
+    expect(reason).to_be_in_viewport(ratio=0.9)
+
+
+def test_a_dialog_is_named_by_its_heading(page):
+    page.goto(ORDERS)
+    pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
+    expect(page.get_by_role("dialog", name="Revoke ADMIN")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.goto("/accounts/user:ned")
+    pressed(page, page.locator("#activity-ask"))
+    expect(page.get_by_role("dialog", name="Deactivate user:ned")).to_be_visible()
+
+
 def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
     entities_ensure(states={at(f"dataset:sales.more_{number}"): "live" for number in range(30)})
     page.goto("/entities/namespace:sales")

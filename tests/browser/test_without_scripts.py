@@ -5,9 +5,13 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from entities.address import LONGEST_KEY_CHARACTERS
 from entities.services import entities_ensure
+from grants.names import LONGEST_NAME_CHARACTERS
+from grants.principals import user_add
+from grants.services import grants_change
 from tests.authors import at
-from tests.cast import house
+from tests.cast import SETUP, house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -184,11 +188,28 @@ def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
     expect(page.locator("#ask .verdict")).to_contain_text("Allowed: user:dee holds READ")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [320, 390, 1280])
 def test_no_page_is_wider_than_its_window(width, page_of):
     house()
     page = page_of("ada", width=width)
     for url in PAGES:
+        page.goto(url)
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
+    house()
+    namespace, person, other = "N" * 100, "p" * LONGEST_NAME_CHARACTERS, "q" * LONGEST_NAME_CHARACTERS
+    dataset = f"dataset:{namespace}.{'d' * (LONGEST_KEY_CHARACTERS - 101)}"
+    entities_ensure(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
+    for name in (person, other):
+        user_add(author=SETUP, name=name)
+    grants_change(author=SETUP, grant=[(f"user:{person}", at(dataset), "ADMIN")])
+    page = page_of("ada", width=width)
+    for url in (f"/entities/{dataset}", f"/people/compare?one={person}&other={other}", f"/people/leaving/user:{person}",
+                f"/forecast/namespace:{namespace}?deleter={other}", f"/plans/many?within=namespace:{namespace}",
+                f"/lifecycle/delete/namespace:{namespace}", f"/people/user:{person}?in=namespace:{namespace}"):
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
 

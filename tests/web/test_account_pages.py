@@ -203,6 +203,12 @@ def test_the_dialog_shows_the_same_as_the_page(browse, htmx):
     assert page.context["forecast"] == dialog.context["forecast"]
 
 
+def test_a_refused_email_and_its_reason_stay_in_the_form(browse):
+    response = browse("ada").post("/accounts/change/user:dee", {"change": "email", "email": "dee@", "reason": "she moved"})
+    assert response.status_code == 400
+    assert 'value="dee@"' in response.content.decode() and 'value="she moved"' in response.content.decode()
+
+
 @pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
 def test_what_is_no_email_address_is_refused_with_an_example(email, browse):
     before = everything()

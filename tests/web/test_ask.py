@@ -213,3 +213,24 @@ def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
     assert [shown["title"] for shown in rooms] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
     assert [shown["title"] for shown in rooms if shown["is_current"]] == ["Explorer"]
     assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in rooms)
+
+
+@pytest.mark.parametrize(("changed", "field"), [
+    ({"subject": "robot:x"}, "subject"), ({"operation": "fly"}, "operation"), ({"entity": "dataset:no.such"}, "entity"),
+])
+def test_a_fault_is_tied_to_the_field_that_it_is_about(changed, field, browse):
+    text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | changed).content.decode()
+    inputs = [tag.partition(">")[0] for tag in text.split("<input ")]
+    assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
+    assert 'id="ask-fault" role="alert"' in text
+
+
+@pytest.mark.parametrize("url", ["/ask", f"/entities/{ORDERS}"])
+def test_an_answer_in_place_is_said_aloud(url, browse, htmx):
+    client = browse("ada")
+    each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
+    ask = each.context["ask"]
+    assert ask["said"] == f"{ask['permitted']} of {len(ask['each'])} operations are allowed."
+    assert f'hx-swap-oob="innerHTML">{ask["said"]}</div>' in each.content.decode()
+    one = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
+    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in one.content.decode()

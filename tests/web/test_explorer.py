@@ -143,3 +143,17 @@ def test_for_htmx_it_is_only_the_tree_and_the_detail_beside_it(browse, htmx):
     assert beside.lstrip().startswith('<div id="explorer">') and "<html" not in beside
     detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
     assert detail.startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
+
+
+def test_no_line_leads_to_the_page_of_an_instance_that_the_account_does_not_see(cast, browse):
+    client = browse("dee")
+    assert client.get("/entities/instance:cdap").status_code == 404
+    for url in ("/explorer", "/explorer/inside?in=instance:cdap", "/explorer?at=dataset:sales.orders"):
+        assert 'href="/entities/instance:cdap' not in client.get(url).content.decode()
+    assert 'href="/entities/instance:cdap?kind=namespace"' in browse("ada").get("/explorer").content.decode()
+
+
+def test_the_only_kind_of_a_tree_is_open(cast, browse):
+    entities_ensure(states={at("kerberosprincipal:etl/host@REALM"): "live"})
+    assert tree(browse("ada"), "/explorer?kind=kerberosprincipal") == [
+        (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]

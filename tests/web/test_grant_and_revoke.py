@@ -159,3 +159,13 @@ def test_what_comes_to_life_without_administrators_is_foretold(browse):
         client.post("/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
     text = client.get("/lifecycle/delete/namespace:sales").content.decode()
     assert "No entity that stays is left with fewer than two administrators by it" in text
+
+
+@pytest.mark.parametrize(("sent", "field"), [
+    ({"principal": "user:stranger", "privilege": "READ"}, '<input type="text" id="grant-form-principal"'),
+    ({"principal": "user:out"}, "<fieldset"),
+])
+def test_a_fault_of_a_grant_is_tied_to_the_field_that_it_is_about(sent, field, browse, htmx):
+    text = browse("ada").post(URL, sent, headers=htmx("grant-form")).content.decode()
+    tied = [tag.partition(">")[0] for tag in text.split("<") if 'aria-describedby="grant-form-fault"' in tag.partition(">")[0]]
+    assert len(tied) == 1 and field.lstrip("<") in tied[0] and 'id="grant-form-fault" role="alert"' in text

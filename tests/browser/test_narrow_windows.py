@@ -1,0 +1,60 @@
+"""The narrowest window that a page is read in: 320 px, which is 400 % of a usual one."""
+
+import pytest
+from playwright.sync_api import expect
+
+from grants.models import User
+from grants.services import grants_change
+from tests.authors import at
+from tests.cast import SETUP, house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_of):
+    house()
+    one, other = "bartholomew.featherstonehaugh", "maximiliana.oberhauser-kleinschmidt"
+    for name in (one, other):
+        User.objects.create_user(name)
+    grants_change(author=SETUP, grant=[(f"user:{one}", at("dataset:sales.orders"), "READ")])
+    page = page_of("ada", width=width)
+    page.goto(f"/people/compare?one={one}&other={other}")
+    block, button = page.locator("[aria-labelledby=copy-title]"), page.get_by_role("button", name=f"Copy from {one} to {other}")
+    inside, whole = button.bounding_box(), block.bounding_box()
+    assert inside["x"] + inside["width"] < whole["x"] + whole["width"] <= width
+
+
+def test_counts_of_every_kind_stay_within_their_cell(page_of):
+    house()
+    page = page_of("ada", width=320)
+    page.goto("/")
+    cell = page.locator("td:has(> .kinds)").first
+    # a namespace that holds every kind
+    cell.evaluate("({ firstChild: kinds }) => { for (const _ of Array(12)) kinds.append(kinds.firstChild.cloneNode(true)); }")
+    assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
+def test_the_file_of_a_plan_stays_within_its_block(page_of):
+    house()
+    page = page_of("ada", width=320)
+    page.goto("/plans/import")
+    field, block = page.locator("#import-file").bounding_box(), page.locator("[aria-labelledby=give-title]").bounding_box()
+    assert field["x"] + field["width"] <= block["x"] + block["width"]
+
+
+def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
+    house()
+    User.objects.create_user("bartholomew.featherstonehaugh")
+    grants_change(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", at("dataset:sales.orders"), "READ")])
+    page = page_of("ada", width=320)
+    page.goto("/entities/dataset:sales.orders")
+    cells = page.locator("#holders tbody tr", has_text="bartholomew").locator("a.privilege")
+    cells.last.focus()
+    for _ in range(cells.count() - 1):
+        page.keyboard.press("Shift+Tab")
+    expect(cells.first).to_be_focused()
+    assert cells.first.evaluate("""cell => {
+        const { left, right, top, bottom } = cell.getBoundingClientRect();
+        return document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === cell;
+    }""")

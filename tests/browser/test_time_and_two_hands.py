@@ -1,0 +1,106 @@
+"""Clicks that come twice, answers that come late or not at all, and the address after steps in several parts of a page."""
+
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from grants.models import Plan
+from tests.cast import house
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+ORDERS = "/entities/dataset:sales.orders"
+
+
+@pytest.fixture
+def page(page_of, request):
+    house()
+    return page_of("ada")
+
+
+def test_a_form_that_is_sent_twice_before_the_answer_makes_one_plan(page):
+    page.goto("/plans/")
+    form = page.locator("form[action='/plans/copy']")
+    form.locator("[name=source]").fill("user:ned")
+    form.locator("[name=target]").fill("user:out")
+    # both before anything can come back
+    form.evaluate("form => { form.requestSubmit(); setTimeout(() => form.requestSubmit(), 1); }")
+    page.wait_for_url("**/plans/*/")
+    time.sleep(0.3)
+    assert Plan.objects.count() == 1
+
+
+def test_a_second_submit_is_held_back_until_the_page_is_shown_anew(page):
+    page.goto("/plans/")
+    held_back = """() => {
+      const form = document.querySelector("form[action='/plans/copy']");
+      const sent = () => form.dispatchEvent(new SubmitEvent("submit", {bubbles: true, cancelable: true}));
+      const first = sent(), second = sent();
+      dispatchEvent(new PageTransitionEvent("pageshow"));
+      return [first, second, sent()];
+    }"""
+    assert page.evaluate(held_back) == [True, False, True]
+
+
+def test_each_part_of_a_page_keeps_in_the_address_what_the_others_were_asked(page):
+    page.goto("/entities/namespace:sales")
+    page.locator("#children .chips a[href*='kind=dataset']").click()
+    page.wait_for_url("**/namespace:sales?kind=dataset")
+    page.locator("#ask-subject").fill("user:dee")
+    page.locator("#ask-operation").select_option("delete")
+    page.wait_for_url(lambda url: "operation=delete" in url)
+    assert "kind=dataset" in page.url and "subject=user:dee" in page.url
+    page.locator("#children .chips a").first.click()
+    page.wait_for_url(lambda url: "kind=" not in url)
+    assert "subject=user:dee" in page.url and "operation=delete" in page.url
+    page.reload()
+    expect(page.locator("#answer")).to_contain_text("user:dee")
+
+
+def test_the_filter_of_the_overview_keeps_the_colour_of_its_picture(page):
+    page.goto("/")
+    page.get_by_role("link", name="Who sees it").click()
+    page.wait_for_url("**/?colour=exposure")
+    page.locator("#find").press_sequentially("sa")
+    page.wait_for_url("**/?colour=exposure&find=sa")
+    expect(page.get_by_role("heading", name="Namespaces", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Who can delete it").click()
+    page.wait_for_url("**/?find=sa")
+
+
+def test_a_dialog_whose_form_does_not_arrive_keeps_what_was_typed_and_says_so(page):
+    page.goto(ORDERS)
+    page.locator("#holders [hx-target='#dialog']").first.click()
+    page.locator("dialog [name=reason]").fill("no longer needed")
+    page.route("**/revoke/**", lambda route: route.abort())
+    page.route("**/grant/**", lambda route: route.abort())
+    page.locator("dialog button[type=submit]").click()
+    expect(page.locator("dialog [role=alert]")).to_contain_text("The console did not answer.")
+    assert page.locator("dialog [name=reason]").input_value() == "no longer needed"
+
+
+def test_a_dialog_of_before_another_sign_in_says_that_the_form_has_expired(page):
+    page.goto(ORDERS)
+    page.locator("#holders [hx-target='#dialog']").first.click()
+    page.locator("dialog [name=csrfmiddlewaretoken]").evaluate("field => { field.value = 'x'; }")
+    page.locator("dialog button[type=submit]").click()
+    expect(page.locator("dialog [role=alert]")).to_contain_text("This form was opened before you signed in")
+
+
+def test_a_branch_and_a_page_that_do_not_come_can_be_asked_for_again(page):
+    page.goto("/entities/namespace:sales")
+    shut = page.locator("#explorer [role=treeitem][aria-expanded=false]").first
+    expect(shut).to_be_visible()
+    shut = page.locator(f"#explorer [id='{shut.get_attribute('id')}']") if shut.get_attribute("id") else shut
+    name = shut.get_attribute("href")
+    page.route("**/explorer/inside**", lambda route: route.abort())
+    page.route("**/entities/**", lambda route: route.abort())
+    branch = page.locator(f"#explorer [role=treeitem][href='{name}']")
+    branch.locator(".twisty").click()
+    expect(page.locator("#notices")).to_contain_text("The console did not answer.")
+    expect(branch).to_have_attribute("aria-expanded", "false")
+    assert branch.get_attribute("aria-busy") is None
+    current = page.locator("#explorer [aria-current]").get_attribute("href")
+    branch.locator(".branch-name").click()
+    expect(page.locator(f"#explorer [role=treeitem][href='{current}']")).to_have_attribute("aria-current", "page")
