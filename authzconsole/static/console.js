@@ -1,4 +1,4 @@
-// The search field, copying, the dialog, and what htmx asks for.
+// The search field, the folded menu, copying, the dialog, and what htmx asks for.
 "use strict";
 
 (() => {
@@ -12,6 +12,13 @@
     event.preventDefault();
     field.focus();
     field.select();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const menu = event.target.closest(".menu[open]");
+    if (event.key !== "Escape" || menu === null) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
   });
 
   const copyText = async (text) => {

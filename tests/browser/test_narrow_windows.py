@@ -58,3 +58,17 @@ def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
         const { left, right, top, bottom } = cell.getBoundingClientRect();
         return document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === cell;
     }""")
+
+
+def test_escape_folds_the_menu_and_goes_back_to_what_opened_it(page_of):
+    house()
+    page = page_of("ada", width=360)
+    page.goto("/")
+    menu, summary = page.locator("details.menu"), page.locator("details.menu > summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(menu.get_by_role("link").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+    expect(summary).to_be_focused()

@@ -43,6 +43,12 @@ def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
                               if one.policy("dataset", operation).requires != other.policy("dataset", operation).requires}
 
 
+@pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
+                                              ("generation=final&with=core", "Policies: final beside core")])
+def test_the_title_of_the_page_says_which_generations_stand_there(query, title, browse):
+    assert f"<title>{title} · Authorization console</title>" in browse("dee").get(f"/policies/?{query}").content.decode()
+
+
 def test_the_differences_can_stand_alone(browse):
     page = browse("dee").get("/policies/?generation=final&with=core&only=differences")
     assert all(row["differs"] for row in rows(page).values()) and len(rows(page)) == page.context["differences"]
