@@ -27,6 +27,21 @@ def test_what_is_left_of_a_session_ends_even_if_it_refuses_to():
         assert gone(first.pid)
 
 
+@pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGTERM])
+def test_a_child_dies_with_its_parent_although_a_shell_had_the_signal_ignored(signum):
+    parent = ("import subprocess, time\nfrom authzconsole.ops.processes import dies_with_parent\n"
+              "child = subprocess.Popen(['sleep', '60'], start_new_session=True, "
+              f"preexec_fn=dies_with_parent({int(signum)}))\nprint(child.pid, flush=True); time.sleep(60)")
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True,
+                          preexec_fn=lambda: signal.signal(signum, signal.SIG_IGN)) as running:
+        child = int(running.stdout.readline())
+        running.kill()
+    try:
+        assert gone(child)
+    finally:
+        session_end(child)
+
+
 def test_a_command_leaves_no_process_behind(tmp_path):
     assert command_run(["sh", "-c", f"sleep 60 & echo $$ > {tmp_path}/session; exit 4"]) == 4
     assert gone(int((tmp_path / "session").read_text()))

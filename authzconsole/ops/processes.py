@@ -23,6 +23,8 @@ def dies_with_parent(signum: int, parent: int | None = None) -> Callable[[], Non
     def ask_the_kernel():
         if _libc is None:
             return
+        # a shell has SIGINT and SIGQUIT ignored in what it starts in the background, and a program that begins would miss them
+        signal.signal(signum, signal.SIG_DFL)
         _libc.prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signum)
