@@ -36,7 +36,9 @@ def report_write(place: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tu
 def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",
              options: dict | None = None, **facts) -> AnalysisRun:
     """A finished run whose report lies in a folder of its own."""
-    options = FINAL if options is None else options
+    if options is None:
+        # of what no analysis asks nothing stands in the options of a real run
+        options = {name: FINAL[name] for name in analysis_named(analysis).options if name in FINAL}
     run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **facts)
     run.result_folder = f"results/by-hand-{run.pk}"
     run.save(update_fields=["result_folder"])

@@ -55,7 +55,7 @@ def namespaces_picture(colour: Colour, generation: Generation, readiness: Analys
 
     readiness: the newest report on it; past `sizes.MOST_COUNTED` entities the areas are what it says. At most five queries.
     """
-    run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, namespace="", generation=generation.name)
+    run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, generation=generation.name)
     picture = {"colour": colour, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
                "changes_since": changes_after(run.revision) if run else 0}
     if not is_large:

@@ -2,7 +2,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from authzconsole.ops import machine
-from tests.cast import PASSWORD
+from tests.cast import PASSWORD, house
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
            "--no-first-run"]
@@ -44,3 +44,10 @@ def page_of(chromium, live_server):
     for context in contexts:
         context.close()
     assert faults == []
+
+
+@pytest.fixture
+def page(page_of):
+    """An administrator's, in the house of the cast."""
+    house()
+    return page_of("ada")

@@ -8,17 +8,11 @@ from playwright.sync_api import expect
 from entities.services import entities_ensure
 from grants.services import grants_change
 from tests.authors import at
-from tests.cast import SETUP, house
+from tests.cast import SETUP
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 ORDERS = "/entities/dataset:sales.orders"
-
-
-@pytest.fixture
-def page(page_of, request):
-    house()
-    return page_of("ada")
 
 
 def pressed(page, element, key="Enter"):

@@ -6,17 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from grants.models import Plan
-from tests.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 ORDERS = "/entities/dataset:sales.orders"
-
-
-@pytest.fixture
-def page(page_of, request):
-    house()
-    return page_of("ada")
 
 
 def test_a_form_that_is_sent_twice_before_the_answer_makes_one_plan(page):
