@@ -83,7 +83,7 @@ def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monke
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(line(page, "s5")).to_be_visible()
-    page.wait_for_function("document.activeElement.querySelector('.branch-name')?.textContent === 's3'")
+    expect(page.locator(":focus .branch-name")).to_have_text("s3")
 
 
 def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page_of):

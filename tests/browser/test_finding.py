@@ -92,7 +92,7 @@ def test_a_late_answer_opens_nothing_in_a_field_that_was_left(field_of):
     with page.expect_response(re.compile("/search")):
         field.fill("sales")
         page.keyboard.press("Tab")
-    page.wait_for_function("document.querySelector('.htmx-request') === null")
+    expect(page.locator(".htmx-request")).to_have_count(0)
     expect(found).to_be_hidden()
 
 
