@@ -41,12 +41,12 @@ def _page_url(given: dict) -> str:
 
 
 def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    group = name_meant(given["group"], "group")
+    user, group = (name_meant(given[name], name) for name in ("user", "group"))
     template = "people/_member_form.html" if target_part(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
-        **given, "verb": verb, "fault": fault, "user": name_meant(given["user"], "user"), "group": group, "most": MOST_COUNTED,
-        "member": principal_named(f"user:{name_meant(given['user'], 'user')}"), "joined": principal_named(f"group:{group}"),
+        **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MOST_COUNTED,
+        "member": principal_named(f"user:{user}"), "joined": principal_named(f"group:{group}"),
         "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
-        "stranding": member_leaving_shown(name_meant(given["user"], "user"), group) if verb == "remove" else None,
+        "stranding": member_leaving_shown(user, group) if verb == "remove" else None,
         "title": "Put into a group" if verb == "add" else "Take out of the group",
     }, status=status)

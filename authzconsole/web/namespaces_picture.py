@@ -57,7 +57,8 @@ def namespaces_picture(colour: Colour, generation: Generation, readiness: Analys
     """
     run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, generation=generation.name)
     picture = {"colour": colour, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
-               "changes_since": changes_after(run.revision) if run else 0}
+               # of readiness the head of the page says it
+               "changes_since": changes_after(run.revision) if run and run is not readiness else 0}
     if not is_large:
         return picture | _counted(colour, run)
     try:
