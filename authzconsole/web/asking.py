@@ -92,14 +92,14 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         found = _found(asked, whole)
     except (QuestionError, PrincipalError) as error:
         found = {"fault": str(error), "faulty": "subject" if isinstance(error, PrincipalError) else ""}
-    answer = found.get("answer")
+    answer, permitted = found.get("answer"), sum(glance.allowed for glance in found.get("each", ()))
     return {
         "answer": None, "each": [], "elsewhere": [], "beside": [], "nobody": None, "fault": "", "faulty": "", **found,
         "subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
         "members": _members(chosen, entity.kind, given), "others": list(_others(request)),
-        "permitted": sum(glance.allowed for glance in found.get("each", ())), "said": _said(found),
+        "permitted": permitted, "said": _said(found, permitted),
         "plan_fields": [(name, given[name]) for name in FIELDS if given[name]] if answer and answer.missing else [],
         "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "most_items": MOST_ITEMS,
         "open_url": _open_url(asked),
@@ -107,12 +107,12 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     }
 
 
-def _said(found: dict) -> str:
+def _said(found: dict, permitted: int) -> str:
     """What whoever does not see the page is told when its answer comes."""
     if found.get("answer"):
         return found["answer"].decision.sentence
     each = found.get("each", ())
-    return f"{sum(glance.allowed for glance in each)} of {len(each)} operations are allowed." if each else ""
+    return f"{permitted} of {len(each)} operations are allowed." if each else ""
 
 
 def _found(asked: Asked, whole: bool) -> dict:
