@@ -1,4 +1,4 @@
-"""Ghost grants: grants on addresses where nothing lives, before an entity is made there or after it is gone."""
+"""The `ghost-grants` analysis: grants on addresses that are not live (planned, or deleted)."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -8,20 +8,24 @@ from analytics.spark.schemas import Tables
 
 
 def rows(recipe: Recipe) -> DataFrame:
-    """tables.GHOSTS: one row per grant of a group or of an active user on an address that is not live."""
+    """Return tables.GHOSTS: one row per grant of a group or of an active user on an address that is not live.
+
+    The number of addresses that are not live grows with the tenant, so they are joined by sorting, which can spill to disk.
+    They are never broadcast. Only users and groups may be.
+    """
     tables = recipe.tables
-    ghosts = tables.entities.where(F.col("state") != "live").select(
+    addresses = tables.entities.where(F.col("state") != "live").select(
         F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity"), "state"
     )
     return (
-        tables.grants.join(F.broadcast(ghosts), on="entity_id", how="inner")
+        tables.grants.join(addresses.hint("merge"), on="entity_id", how="inner")
         .join(_principals(tables), on=["principal_type", "principal_id"], how="inner")
         .select("principal", "entity", "privilege", "state", "reason")
     )
 
 
 def kinds(recipe: Recipe) -> DataFrame:
-    """tables.GHOST_KINDS: how many of these grants, on how many addresses, by state and kind."""
+    """Return tables.GHOST_KINDS: the number of these grants, of their addresses and of their principals, by state and kind."""
     kind = F.substring_index("entity", ":", 1).alias("kind")
     return recipe.earlier["rows"].groupBy("state", kind).agg(
         F.count("*").alias("grants"), F.count_distinct("entity").alias("entities"),
@@ -29,10 +33,10 @@ def kinds(recipe: Recipe) -> DataFrame:
 
 
 def _principals(tables: Tables) -> DataFrame:
-    """principal_type, principal_id, principal: as it is written."""
+    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every principal."""
 
-    def written(frame: DataFrame, principal_type: str) -> DataFrame:
+    def principals_of(frame: DataFrame, principal_type: str) -> DataFrame:
         return frame.select(F.lit(principal_type).alias("principal_type"), F.col("id").alias("principal_id"),
                             F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"))
 
-    return written(tables.users, "user").unionByName(written(tables.groups, "group"))
+    return principals_of(tables.users, "user").unionByName(principals_of(tables.groups, "group"))

@@ -1,7 +1,7 @@
-"""Stranded entities: live ones that fewer than two active users administer.
+"""The `stranded` analysis: live entities with fewer than two active administrators.
 
-Nobody counts the holders of an entity that has many: of each principal it is enough to know the first and the last user that
-it reaches, and an entity has fewer than two holders exactly where the first of all is the last of all.
+The administrators of an entity are not counted. For each principal, the first and the last user that it reaches are enough: an
+entity has fewer than two administrators exactly if the first user over all its grants of ADMIN is also the last.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -14,7 +14,7 @@ from entities.vocabulary import Privilege
 
 
 def rows(recipe: Recipe) -> DataFrame:
-    """tables.STRANDED: one row per live entity with no active user who holds ADMIN, or with one."""
+    """Return tables.STRANDED: one row per live entity with no active administrator, or with one."""
     return (
         _live_with_admins(recipe.tables).where(_is_stranded())
         .join(users_named(recipe.tables), on=F.col("first_user") == F.col("user_id"), how="left")
@@ -23,10 +23,11 @@ def rows(recipe: Recipe) -> DataFrame:
 
 
 def kinds(recipe: Recipe) -> DataFrame:
-    """tables.STRANDED_KINDS: of each kind how many are live, and how many of them nobody or one user administers."""
-    nobody = F.col("first_user").isNull()
+    """Return tables.STRANDED_KINDS: the number of live entities of each kind, and of those with no or one administrator."""
+    has_no_admin = F.col("first_user").isNull()
     return _live_with_admins(recipe.tables).groupBy("kind").agg(
-        F.count("*").alias("live"), F.count_if(nobody).alias("nobody"), F.count_if(_is_stranded() & ~nobody).alias("one")
+        F.count("*").alias("live"), F.count_if(has_no_admin).alias("nobody"),
+        F.count_if(_is_stranded() & ~has_no_admin).alias("one")
     )
 
 
@@ -35,8 +36,11 @@ def _is_stranded() -> Column:
 
 
 def _live_with_admins(tables: Tables) -> DataFrame:
-    """kind, entity, first_user, last_user: of every live entity; the users are null where nobody holds ADMIN on it."""
-    held = (
+    """Return kind, entity, first_user and last_user of every live entity. The users are null where there is no administrator.
+
+    The administered entities grow with the tenant, so they are joined by sorting and never broadcast.
+    """
+    administered = (
         tables.grants.where(F.col("privilege") == Privilege.ADMIN.value)
         .join(first_and_last_users(tables), on=["principal_type", "principal_id"], how="inner")
         .groupBy(F.col("entity_id").alias("id"))
@@ -44,6 +48,6 @@ def _live_with_admins(tables: Tables) -> DataFrame:
     )
     return (
         tables.entities.where(F.col("state") == "live").select("id", "kind", F.concat_ws(":", "kind", "key").alias("entity"))
-        .join(held, on="id", how="left")
+        .join(administered.hint("merge"), on="id", how="left")
         .select("kind", "entity", "first_user", "last_user")
     )
