@@ -29,9 +29,10 @@ class AnalysisRun(models.Model):
     options: the options that the analysis takes, each with a text; an empty namespace is all of them.
     is_scheduled: nobody asked for it but its schedule.
     claim: known only to the process that executes the run; what carries another one changes nothing.
-    process: which one that is, as `analytics.processes` writes it; empty where it cannot be told.
+    process: which one that is, as `analytics.runs.processes` writes it; empty where it cannot be told.
     attempt: how often it was started. sent_at: when the worker was last told; null when nobody could be told.
-    summary: small figures for the head of the report, and `changes` since the run before, as `analytics.comparison` counts them.
+    summary: small figures for the head of the report, and `changes` since the run before, as `analytics.results.compare` counts
+        them.
     result_folder: below SNAPSHOT_URI; empty once its files are gone. Both of a run that is done.
     results_removed_at: from when on its report is not read any longer, whether or not its files are gone yet.
     """

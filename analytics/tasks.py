@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from analytics import presence, retention, schedules, services
+from analytics.runs import presence, retention, schedules, services
 
 __all__ = ["presence", "results_clean", "run_execute", "runs_sweep", "schedule_run"]
 
@@ -13,7 +13,10 @@ KILLED_AFTER_SECONDS = 120
 # a process that does not even end its run in time is killed, and the run found by the sweep
 @shared_task(name="analytics.run_execute", ignore_result=True, time_limit=settings.RUN_TIMEOUT_SECONDS + KILLED_AFTER_SECONDS)
 def run_execute(run_id):
-    services.run_execute(run_id=run_id)
+    # imported here because it loads PySpark, which only the worker needs
+    from analytics.runs.execution import run_execute as execute
+
+    execute(run_id=run_id)
 
 
 @shared_task(name="analytics.runs_sweep", ignore_result=True)

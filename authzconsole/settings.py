@@ -64,7 +64,7 @@ PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
-CSRF_FAILURE_VIEW = "authzconsole.web.errors.form_expired"
+CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.form_expired"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -87,7 +87,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     # first, so that what the others refuse carries the id too
-    "authzconsole.web.middleware.RequestIdMiddleware",
+    "authzconsole.common.request_id.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -100,9 +100,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "authzconsole.web.seeing.SeeAsMiddleware",
-    "authzconsole.web.planning.PagePlansMiddleware",
-    "authzconsole.web.middleware.BusyDatabaseMiddleware",
+    "authzconsole.web.people.impersonation.SeeAsMiddleware",
+    "authzconsole.web.query_plan_middleware.PagePlansMiddleware",
+    "authzconsole.web.middleware.DatabaseBusyMiddleware",
     "authzconsole.web.middleware.WrongMethodMiddleware",
 ]
 
@@ -119,7 +119,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "authzconsole.web.context.console",
+                "authzconsole.web.context_processors.console",
             ],
         },
     },
@@ -171,7 +171,7 @@ if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
 CACHES = {
     # of each process for itself
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
-    # of each process, too: grants/remembered.py
+    # of each process, too: grants/evaluation/count_cache.py
     "counts": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "counts", "TIMEOUT": 3_600,
                "OPTIONS": {"MAX_ENTRIES": 1_000}},
     # of all processes; a list, because in text a `,` of a password would begin another address
@@ -190,7 +190,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "visibility_timeout": 43_200}
 
-CELERY_BEAT_SCHEDULER = "analytics.beat:Scheduler"
+CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     # a sweep that waited behind a long run is worth nothing: the next one sees the same
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
@@ -252,12 +252,12 @@ if PUBLIC_URL.startswith("https://"):
     SECURE_HSTS_SECONDS = 31_536_000
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["authzconsole.rest.callers.Authentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["authzconsole.rest.framework.callers.Authentication"],
     "DEFAULT_PERMISSION_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "authzconsole.rest.problems.exception_answer",
+    "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_answer",
     # so many proxies in front, of which each adds to X-Forwarded-For; what stands before that anybody may have written
     "NUM_PROXIES": env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://"))),
     # `?format=` would be a second way to say what Accept says
@@ -275,8 +275,8 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.document.with_exactness",
-        "authzconsole.rest.document.with_authzen",
+        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.with_exactness",
+        "authzconsole.rest.openapi.document.with_authzen",
     ],
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

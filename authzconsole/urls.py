@@ -2,33 +2,43 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from authzconsole.web.account_pages import account, account_change, account_password, accounts
-from authzconsole.web.accounts import Password, SignIn, healthz
-from authzconsole.web.analyses import analyses, analysis, analysis_cancel, analysis_start
-from authzconsole.web.ask import ask
-from authzconsole.web.changes import grant, revoke
-from authzconsole.web.closing import new_from_answer
-from authzconsole.web.compared import compare, leaving
-from authzconsole.web.downloads import table_file
-from authzconsole.web.entity import entity_page
-from authzconsole.web.explorer import explorer, explorer_inside
-from authzconsole.web.finding import search_page, suggest_principals
-from authzconsole.web.forecast import forecast_page
-from authzconsole.web.home import home
-from authzconsole.web.journal import journal, journal_file, journal_proof
-from authzconsole.web.lifecycle import describe, lifecycle, lifecycle_new
-from authzconsole.web.memberships import membership
-from authzconsole.web.people import people, person_add
-from authzconsole.web.person import my_access, person
-from authzconsole.web.plan_import import new_from_file, sample_file
-from authzconsole.web.plan_makers import new_for_ghosts, new_for_many
-from authzconsole.web.plans import apply, discard, new_from_copy, new_from_impact, new_from_readiness, plan, plans, renew, undo
-from authzconsole.web.policies import generation_change, policies
-from authzconsole.web.report_pages import missing
-from authzconsole.web.report_table import report_table
-from authzconsole.web.schedules import schedule
-from authzconsole.web.seeing import see_as
-from authzconsole.web.tokens import token_end, token_new, tokens
+from authzconsole.web.accounts.pages import account, account_change, account_password, accounts
+from authzconsole.web.accounts.sign_in import Password, SignIn, healthz
+from authzconsole.web.accounts.tokens import token_end, token_new, tokens
+from authzconsole.web.ask.page import ask
+from authzconsole.web.entities.grant_views import grant, revoke
+from authzconsole.web.entities.lifecycle import describe, lifecycle, lifecycle_new
+from authzconsole.web.entities.namespace_deletion import forecast_page
+from authzconsole.web.entities.page import entity_page
+from authzconsole.web.explorer.page import explorer, explorer_inside
+from authzconsole.web.explorer.search import search_page, suggest_principals
+from authzconsole.web.journal.page import journal, journal_file, journal_proof
+from authzconsole.web.overview.page import home
+from authzconsole.web.people.comparison import compare, leaving
+from authzconsole.web.people.impersonation import see_as
+from authzconsole.web.people.lists import people, person_add
+from authzconsole.web.people.memberships import membership
+from authzconsole.web.people.page import my_access, person
+from authzconsole.web.plans.bulk_change import new_for_ghosts, new_for_many
+from authzconsole.web.plans.import_changes import new_from_file, sample_file
+from authzconsole.web.plans.page import (
+    apply,
+    discard,
+    new_from_copy,
+    new_from_impact,
+    new_from_readiness,
+    plan,
+    plans,
+    renew,
+    undo,
+)
+from authzconsole.web.plans.plan_from_answer import new_from_answer
+from authzconsole.web.policies.page import generation_change, policies
+from authzconsole.web.reports.analyses import analyses, analysis, analysis_cancel, analysis_start
+from authzconsole.web.reports.downloads import table_file
+from authzconsole.web.reports.missing_page import missing
+from authzconsole.web.reports.schedules import schedule
+from authzconsole.web.reports.table import report_table
 
 # an address comes last: the name of a kerberos principal may hold slashes
 urlpatterns = [
@@ -95,4 +105,4 @@ urlpatterns = [
     path("analyses/<int:pk>/missing", missing, name="analysis-missing"),
 ]
 
-handler404 = "authzconsole.web.errors.not_found"
+handler404 = "authzconsole.web.error_pages.not_found"

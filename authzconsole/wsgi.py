@@ -7,6 +7,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 console = get_wsgi_application()
 
 # Django's applications are there from here on only
-from authzconsole.api.lane import TokenLane  # noqa: E402
+from authzconsole.api.token_fast_path import TokenFastPath  # noqa: E402
 
-application = TokenLane(console)
+application = TokenFastPath(console)

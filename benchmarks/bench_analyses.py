@@ -178,7 +178,7 @@ def _copied(url: str, folder: Path) -> None:
 def _taken() -> None:
     from django.conf import settings
 
-    from analytics.snapshot import snapshot_in_use
+    from analytics.snapshots.snapshot import snapshot_in_use
 
     shutil.rmtree(settings.SNAPSHOT_URI, ignore_errors=True)
     with snapshot_in_use() as taken:

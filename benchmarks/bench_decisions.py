@@ -62,7 +62,7 @@ def guardian_way(pairs: list):
 
 
 def one_by_one(questions: list) -> list[bool]:
-    from grants.facts import gather
+    from grants.evaluation.facts import gather
     from grants.policies.decide import is_permitted
 
     return [is_permitted(question, gather([question])[0]) for question in questions]
@@ -82,7 +82,7 @@ def single(pairs: list, guardian) -> bool:
 
 def batch(dice: random.Random, guardian) -> bool:
     from benchmarks.ratios import Way, compare
-    from grants.engine import answers
+    from grants.evaluation.engine import answers
 
     questions = mixed_questions(dice, 1_000)
     assert [answer["decision"] for answer in answers(questions)] == one_by_one(questions)
@@ -149,8 +149,8 @@ def first_page(who: str, user) -> bool:
 
     from benchmarks.ratios import Way, compare
     from entities.models import Entity
+    from grants.evaluation.authzen_search import entities_found
     from grants.policies.question import Question
-    from grants.searching import entities_found
 
     question = Question("user", user.username, "read", Address("dataset", ""), "final")
 
@@ -185,14 +185,14 @@ def over_http(pairs: list) -> bool:
 
 
 def token_secret() -> str:
+    from authzconsole.common.tokens import create_token
     from authzconsole.models import TokenScope
-    from authzconsole.tokens import token_create
     from grants.journal import Author
     from grants.models import Role, User
 
     owner = User.objects.create(username="benchmark", role=Role.ADMINISTRATOR, is_principal=False)
     author = Author(owner.username, user_id=owner.pk)
-    return token_create(author=author, owner=owner.username, name="benchmark", scopes=[TokenScope.DECIDE], days=1).secret
+    return create_token(author=author, owner=owner.username, name="benchmark", scopes=[TokenScope.DECIDE], days=1).secret
 
 
 if __name__ == "__main__":

@@ -85,38 +85,38 @@ def made_callers(dice: random.Random) -> list[Caller]:
 def few_grants_write(dice: random.Random):
     from entities.models import Entity
     from entities.vocabulary import Privilege
+    from grants.changes.services import change_grants
     from grants.journal import Author
     from grants.models import User
-    from grants.services import grants_change
 
     user = User.objects.create(username="few")
     places = [Entity.objects.filter(kind=kind)[dice.randrange(10_000)] for kind in ("dataset", "program", "stream")]
-    grants_change(author=Author("benchmark"), grant=[("user:few", place.address, Privilege.READ) for place in places])
+    change_grants(author=Author("benchmark"), grant=[("user:few", place.address, Privilege.READ) for place in places])
     return user
 
 
 def staged_numbers(administrator) -> dict[str, str]:
     """A report of each analysis, a plan and a token; and some addresses that are not live."""
     from analytics.spark.session import spark_stop
+    from authzconsole.common.tokens import create_token
     from authzconsole.demo.staging import reports_staged
     from authzconsole.models import TokenScope
-    from authzconsole.tokens import token_create
     from entities.models import Entity
     from grants.journal import Author
-    from grants.plans.origins import plan_of_copy
+    from grants.plans.sources.origins import create_plan_from_copy
 
     author = Author("benchmark")
     for state, rest in (("planned", 0), ("deleted", 1)):
         Entity.objects.extra(where=[f"id %% 1000 = {rest}"]).filter(kind="dataset").update(state=state)
     reports = reports_staged(administrator, report_made)
     spark_stop()
-    plan = plan_of_copy(author=author, source="user:user1", target="user:user2")
-    token = token_create(author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1).token
+    plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
+    token = create_token(author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1).token
     return reports | {"plan": str(plan.pk), "token": str(token.pk)}
 
 
 def report_made(run) -> None:
-    from analytics.services import run_execute
+    from analytics.runs.execution import run_execute
 
     run_execute(run_id=run.pk)
     run.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Making rows and moving their state. Nothing here knows of grants: `grants.lifecycle` is what people call.
+"""Making rows and moving their state. Nothing here knows of grants: `grants.lifecycle.services` is what people call.
 
 INVARIANT: `parent` is the row of the address's parent; `namespace` and `application` are the rows of the containers of that
 kind which the address is or lies in. Whoever calls holds the lock of the console's writes, or two of them could make the
@@ -31,13 +31,13 @@ class Ensured:
     created: tuple[Address, ...]
 
 
-def entity_ensure(*, address: Address, state: str) -> tuple[Entity, bool]:
+def ensure_entity(*, address: Address, state: str) -> tuple[Entity, bool]:
     """The row of `address`, and whether it was made now; a row that exists keeps its state. Raises EntityError."""
-    ensured = entities_ensure(states={address: state})
+    ensured = ensure_entities(states={address: state})
     return ensured.rows[address], address in ensured.created
 
 
-def entities_ensure(*, states: Mapping[Address, str]) -> Ensured:
+def ensure_entities(*, states: Mapping[Address, str]) -> Ensured:
     """A row for each address, in that state where it is new. Raises EntityError.
 
     A missing container is made too: live where a new address in it is live, else planned. A fixed number of statements for
@@ -98,19 +98,19 @@ def _point_at_itself(containers: list[Entity], column: str) -> None:
         setattr(row, column, row.pk)
 
 
-def entity_state_set(*, entity: Entity, state: str) -> bool:
+def set_entity_state(*, entity: Entity, state: str) -> bool:
     """Returns whether that changed anything."""
     return _column_set(entity, "state", state)
 
 
-def entity_forget(*, entity: Entity) -> None:
+def remove_entity(*, entity: Entity) -> None:
     """Take the row of a planned address away. Raises ProtectedError where something hangs on it."""
     assert entity.state == State.PLANNED, "what existed stays registered"
     Entity.objects.filter(pk=entity.pk).update(namespace=None, application=None)
     entity.delete()
 
 
-def entity_description_set(*, entity: Entity, description: str) -> bool:
+def set_entity_description(*, entity: Entity, description: str) -> bool:
     """Returns whether that changed anything."""
     return _column_set(entity, "description", description)
 

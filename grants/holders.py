@@ -1,103 +1,143 @@
-"""Whose grants count for a subject: a user's own and those of its groups; a group's own."""
+"""Who holds what on an entity, and what a principal holds.
 
-from dataclasses import dataclass
+The two lists are made of rows with up to four grants each, and are cut into pages by slicing: a page costs the same few
+statements whatever its size, and counting one more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from django.contrib.auth.models import Group
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Count, F, IntegerField, Max, QuerySet, Value
+from django.db.models.functions import Collate
 
-from grants.models import GroupGrant, User, UserGrant
-from grants.policies.question import is_storable
+from entities.models import Entity
+from entities.selectors import sorted_by_address
+from entities.vocabulary import Privilege
+from grants.bulk_rows import chunks
+from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant
 
-LONGEST_LIST_OF_GROUPS = 500
-FEW_IDS = 20
-_OF_MEMBERSHIPS = "group__user"
-
-# written out, as every search begins with it: Django takes three times as long to word it as a database to answer it
-_USER_WITH_GROUPS = f"""
-SELECT u.id, m.group_id FROM {User._meta.db_table} u LEFT JOIN {User.groups.through._meta.db_table} m ON m.user_id = u.id
-WHERE u.username = %s AND u.is_active AND u.is_principal"""
+Grants = dict[Privilege, UserGrant | GroupGrant]
 
 
 @dataclass(frozen=True, slots=True)
-class GrantTable:
-    """The rows of one table of grants that count: those in which `column` is one of `ids`.
+class Holder:
+    """One principal on an entity. members: of a group, how many users; is_active: a group always is."""
 
-    relation: what an entity calls the table.
+    principal: User | Group
+    kind: str
+    name: str
+    is_active: bool
+    members: int | None
+    grants: Grants = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One entity on which a principal holds something."""
+
+    entity: Entity
+    grants: Grants = field(default_factory=dict)
+
+
+def holders_of(entity: Entity, *, find: str = "", is_latest_first: bool = False) -> "Holders":
+    """Everybody who holds a privilege on exactly this entity: users first, then groups, by name.
+
+    find: only those with this in their name. is_latest_first: whoever was granted something last comes first.
     """
-
-    model: type[UserGrant | GroupGrant]
-    relation: str
-    column: str
-    ids: tuple[int, ...]
-
-    @property
-    def who(self) -> dict:
-        """The condition on a row."""
-        if len(self.ids) <= FEW_IDS:
-            return {f"{self.column}__in": self.ids}
-        # of each of hundreds of parameters Django takes as long as the database of its row
-        return {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
-
-    def rows(self, **where) -> QuerySet:
-        return self.model.objects.filter(**self.who, **where)
-
-    def joined(self, **where) -> dict:
-        """The same, as the keywords of one `filter` of entities."""
-        return {f"{self.relation}__{name}": value for name, value in (self.who | where).items()}
+    return Holders(entity, find, is_latest_first)
 
 
-def tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
-    """None for a user whose grants count for nothing. No query."""
-    if isinstance(principal, Group):
-        return tuple(_table_of_groups([principal.pk]))
-    return tables_of_user(principal) if principal.is_active and principal.is_principal else None
+class Holders(Sequence):
+    """The `Holder`s of one entity; a slice is a list. Fits a Paginator."""
+
+    def __init__(self, entity: Entity, find: str = "", is_latest_first: bool = False):
+        self.entity, self._find = entity, find
+        self._order = ("-latest", "place", "name") if is_latest_first else ("place", "name")
+
+    def __len__(self) -> int:
+        return self._principals().count()
+
+    def __getitem__(self, place: slice | int) -> list[Holder] | Holder:
+        if isinstance(place, slice):
+            return self._page(list(self._principals()[place]))
+        return self._page([self._principals()[place]])[0]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    def _principals(self) -> QuerySet:
+        """(order of the type, name, primary key, time of the last grant) of each holder."""
+        users = self._of_type(UserGrant, 0, "user__username", "user_id")
+        return users.union(self._of_type(GroupGrant, 1, "group__name", "group_id")).order_by(*self._order)
+
+    def _of_type(self, model: type[UserGrant | GroupGrant], place: int, name: str, principal: str) -> QuerySet:
+        grants = model.objects.filter(content_object=self.entity)
+        if self._find:
+            grants = grants.filter(**{f"{name}__icontains": self._find})
+        return _distinct(grants, place, name, principal).annotate(latest=Max("granted_at"))
+
+    def _page(self, rows: list[dict]) -> list[Holder]:
+        users = User.objects.in_bulk([row["principal"] for row in rows if row["place"] == 0])
+        groups = Group.objects.annotate(members=Count("user")).in_bulk([row["principal"] for row in rows if row["place"] == 1])
+        page = {("user", pk): Holder(user, "user", user.username, user.is_active, None) for pk, user in users.items()}
+        page |= {("group", pk): Holder(group, "group", group.name, True, group.members) for pk, group in groups.items()}
+        for kind, (model, column) in GRANT_TABLES.items():
+            for chunk in chunks(pk for of, pk in page if of == kind):
+                for grant in _with_facts(model).filter(content_object=self.entity, **{f"{column}__in": chunk}):
+                    page[kind, getattr(grant, column)].grants[grant.privilege] = grant
+        return [page["group" if row["place"] else "user", row["principal"]] for row in rows]
 
 
-def tables_of_user(user: User) -> tuple[GrantTable, ...]:
-    """For an active user. No query."""
-    return _table_of_user(user.pk), _table_of_memberships(user.pk)
+def grants_of(principal: User | Group) -> "Holdings":
+    """Every entity on which the principal itself holds something, whatever its state, by address."""
+    return Holdings(principal)
 
 
-def tables_of(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
-    """None for an unknown or inactive subject. One query."""
-    if not is_storable(name):
-        return None
-    if subject_type == "group":
-        group_ids = Group.objects.filter(name=name).values_list("pk", flat=True)
-        return tuple(_table_of_groups(list(group_ids))) or None
-    with connection.cursor() as cursor:
-        cursor.execute(_USER_WITH_GROUPS, [name])
-        rows = cursor.fetchall()
-    if not rows:
-        return None
-    user_id, group_ids = rows[0][0], [group_id for _, group_id in rows if group_id is not None]
-    if len(group_ids) > LONGEST_LIST_OF_GROUPS:
-        return _table_of_user(user_id), _table_of_memberships(user_id)
-    return _table_of_user(user_id), *_table_of_groups(group_ids)
+class Holdings(Sequence):
+    """The `Holding`s of one principal; a slice is a list. Fits a Paginator."""
+
+    def __init__(self, principal: User | Group):
+        self.principal = principal
+        model, column = GRANT_TABLES["group" if isinstance(principal, Group) else "user"]
+        self._grants = _with_facts(model).filter(**{column: principal.pk})
+
+    def __len__(self) -> int:
+        return self._entities().count()
+
+    def __getitem__(self, place: slice | int) -> list[Holding] | Holding:
+        if isinstance(place, slice):
+            return self._page(list(self._entities()[place]))
+        return self._page([self._entities()[place]])[0]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    def _entities(self) -> QuerySet[Entity]:
+        return sorted_by_address(Entity.objects.filter(pk__in=self._grants.values("content_object_id")))
+
+    def _page(self, entities: list[Entity]) -> list[Holding]:
+        page = {entity.pk: Holding(entity) for entity in entities}
+        for chunk in chunks(page):
+            for grant in self._grants.filter(content_object_id__in=chunk):
+                page[grant.content_object_id].grants[grant.privilege] = grant
+        return list(page.values())
 
 
-def hold_at_most(most: int, tables: tuple[GrantTable, ...]) -> bool:
-    """Whether these are so few grants. One query, or none where the memberships are too many to list."""
-    if any(table.column == _OF_MEMBERSHIPS for table in tables):
-        return False
-    selects = [f"SELECT 1 FROM {table.model._meta.db_table} WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))})"
-               for table in tables]
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {most + 1}) held",
-                       [principal_id for table in tables for principal_id in table.ids])
-        return cursor.fetchone()[0] <= most
+def _distinct(grants: QuerySet, place: int, name: str, principal: str) -> QuerySet:
+    return grants.order_by().values(place=Value(place, IntegerField()), name=Collate(F(name), _byte_order()),
+                                    principal=F(principal))
 
 
-def _table_of_user(user_id: int) -> GrantTable:
-    return GrantTable(UserGrant, "user_grants", "user_id", (user_id,))
+def _byte_order() -> str:
+    """Names sort by their bytes, as addresses do; the collation's name differs."""
+    return "C" if connection.vendor == "postgresql" else "BINARY"
 
 
-def _table_of_memberships(user_id: int) -> GrantTable:
-    return GrantTable(GroupGrant, "group_grants", _OF_MEMBERSHIPS, (user_id,))
-
-
-def _table_of_groups(group_ids: list[int]):
-    # the database plans better for numbers than for a join
-    if group_ids:
-        yield GrantTable(GroupGrant, "group_grants", "group_id", tuple(group_ids))
+def _with_facts(model: type[UserGrant | GroupGrant]) -> QuerySet:
+    """With who granted it, in the order of the privileges."""
+    return model.objects.select_related("granted_by").order_by("permission_id")

@@ -11,7 +11,7 @@ from itertools import islice
 from django.db import transaction
 from django.utils import timezone
 
-from grants.bulk import as_stored, insert_rows
+from grants.bulk_rows import as_stored, insert_rows
 from grants.models import JournalHead, JournalLine
 
 ACTIONS = (
@@ -57,13 +57,13 @@ class Break:
     sentence: str
 
 
-def journal_lock() -> JournalHead:
+def lock_journal() -> JournalHead:
     """The head row, locked until the transaction ends. Take it before reading what a change depends on."""
     head, _ = JournalHead.objects.get_or_create(pk=1)
     return JournalHead.objects.select_for_update().get(pk=head.pk)
 
 
-def journal_append(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
+def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
     """Append one line per change under the locked `head`. Returns the newest revision."""
     assert transaction.get_connection().in_atomic_block, "a journal line is written in the transaction of its change"
     # the clocks of two servers differ, and a clock may be set back: lines keep their order in time, too

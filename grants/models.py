@@ -38,7 +38,7 @@ class User(AbstractUser):
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
-    # somebody else set the password: until its owner chose another, the account opens nothing (grants.principals)
+    # somebody else set the password: until its owner chose another, the account opens nothing (grants.principals.services)
     must_change_password = models.BooleanField(default=False, db_default=False)
 
     def __str__(self):
@@ -56,7 +56,7 @@ class User(AbstractUser):
 class GrantFacts(models.Model):
     """Who granted it, when and why, which guardian's own models do not keep, and what contains its entity.
 
-    INVARIANT: `namespace` and `application` are those of the entity (grants.grant_rows).
+    INVARIANT: `namespace` and `application` are those of the entity (grants.changes.rows).
     """
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
@@ -109,6 +109,11 @@ class GroupGrant(GrantFacts, GroupObjectPermissionBase):
             models.Index(fields=["group", "application"], name="group_grant_in_application",
                          condition=Q(application__isnull=False)),
         ]
+
+
+# by principal type: the grant model and its column, and how a query reaches the name
+GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
+NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
 
 
 @cache
@@ -212,8 +217,8 @@ class PlanBreadth(models.TextChoices):
 class Plan(models.Model):
     """Grants and revocations to be made together, and what became of them. Its items never change.
 
-    origin and recipe: what it was made from, and with what; enough to make it anew (grants.plans.renewing).
-    base_revision: what it was made of was true then. breadth, watches: what must not have changed since (grants.plans.concern);
+    origin and recipe: what it was made from, and with what; enough to make it anew (grants.plans.renew).
+    base_revision: what it was made of was true then. breadth, watches: what must not have changed since (grants.plans.staleness);
     watches are principals as they are written. revision: the newest one when it was applied.
     effect: counts of what it changes, made with the plan, and after it was applied what it did (grants.plans.effect).
     """

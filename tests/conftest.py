@@ -8,7 +8,7 @@ from authzconsole.ops.address import free_port
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
-from tests.workers import celery_worker, redis_at
+from tests.support.workers import celery_worker, redis_at
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,4 @@
+"""The analyses as PySpark jobs.
+
+Nothing here imports Django: executors receive this code without the console.
+"""

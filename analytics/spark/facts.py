@@ -36,7 +36,7 @@ from analytics.spark.verdicts import Law
 from analytics.spark.whole import SENT, AllLive, Namespaces, PlainPlan
 from entities.address import containers
 from entities.vocabulary import CONTAINERS, KINDS, Privilege
-from grants.policies.expressions import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
+from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
 
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 # what lies in no container is a family of its own

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from entities.address import containers
 from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
 from grants.policies.catalogue import generation_named
-from grants.policies.expressions import (
+from grants.policies.grammar import (
     AllOf,
     Always,
     AnyOf,

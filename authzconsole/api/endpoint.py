@@ -14,10 +14,10 @@ from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.api.bodies import body_of, check_content_type
-from authzconsole.api.callers import Caller, caller_of
-from authzconsole.api.refusal import Refused
-from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.common.api_caller import Caller, caller_of
+from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.common.refusal import Refused
+from authzconsole.common.request_body import body_of, check_content_type
 from grants.policies.question import QuestionError
 
 logger = logging.getLogger(__name__)

@@ -1,10 +1,10 @@
 """AuthZEN: Access Evaluation and Access Evaluations."""
 
-from authzconsole.api.callers import Caller
 from authzconsole.api.endpoint import endpoint
-from authzconsole.api.refusal import Refused
+from authzconsole.common.api_caller import Caller
+from authzconsole.common.refusal import Refused
 from authzconsole.models import TokenScope
-from grants.engine import answers
+from grants.evaluation.engine import answers
 from grants.policies.disclosure import withholding_all
 from grants.policies.question import Question, QuestionError, question_from_json
 

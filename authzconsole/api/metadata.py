@@ -5,7 +5,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.api.endpoint import answer, check_method
-from authzconsole.api.refusal import Refused
+from authzconsole.common.refusal import Refused
 
 PATHS = {
     "access_evaluation_endpoint": "access/v1/evaluation",

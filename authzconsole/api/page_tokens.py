@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from django.core import signing
 
-from authzconsole.api.refusal import Refused
-from grants.searching import Found
+from authzconsole.common.refusal import Refused
+from grants.evaluation.authzen_search import Found
 
 MOST_RESULTS = 1_000
 SALT = "authzconsole.api.page"

@@ -1,13 +1,13 @@
 """AuthZEN: Subject, Resource and Action Search. Each result is permitted, and all that is permitted is found."""
 
-from authzconsole.api.callers import Caller
 from authzconsole.api.endpoint import endpoint
 from authzconsole.api.page_tokens import PageAsked, page_asked
-from authzconsole.api.refusal import Refused
+from authzconsole.common.api_caller import Caller
+from authzconsole.common.refusal import Refused
 from authzconsole.models import TokenScope
 from entities.vocabulary import KINDS, Privilege
+from grants.evaluation.authzen_search import NOTHING, entities_found, operations_found, principals_found
 from grants.policies.question import Question, question_from_json
-from grants.searching import NOTHING, entities_found, operations_found, principals_found
 
 MEMBERS = ("subject", "action", "resource", "context")
 # a privilege is asked of every kind of entity

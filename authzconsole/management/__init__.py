@@ -1,0 +1,1 @@
+"""Management commands; each only parses its options and calls a service."""

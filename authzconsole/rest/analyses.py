@@ -10,21 +10,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
-from analytics.comparison import CHANGES
-from analytics.export import table_export
 from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.results import ResultFilter, result_page, table_readable
-from analytics.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
-from analytics.services import run_cancel, run_request
+from analytics.results.compare import CHANGES
+from analytics.results.export import table_export
+from analytics.results.read import ResultFilter, result_page, table_readable
+from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
+from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
-from authzconsole.rest.callers import check_administers, check_oversees
-from authzconsole.rest.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
-from authzconsole.rest.describing import FILE, LOCATION, described, in_path
-from authzconsole.rest.endpoint import Endpoint, created
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.fields import LARGEST_NUMBER, NameText, Shape, Text, Word
-from authzconsole.rest.locations import run_location
-from authzconsole.rest.problems import Problem
+from authzconsole.rest.framework.callers import check_administers, check_oversees
+from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.fields import LARGEST_NUMBER, NameText, Shape, Text, Word
+from authzconsole.rest.framework.locations import run_location
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.openapi.operations import FILE, LOCATION, described, in_path
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
@@ -157,7 +157,7 @@ class Runs(Endpoint):
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent = self.body(StartSerializer)
-        run = run_request(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
+        run = request_run(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
         response = created(_followed_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
@@ -182,7 +182,7 @@ class Cancellation(Endpoint):
         check_administers(request)
         run = _run(number)
         self.no_body()
-        run_cancel(run=run)
+        cancel_run(run=run)
         return Response(_followed_as_json(_run(number)))
 
 

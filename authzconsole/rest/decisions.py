@@ -4,13 +4,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.api.callers import Caller
 from authzconsole.api.evaluation import MOST_EVALUATIONS, SEMANTICS, evaluated
+from authzconsole.common.api_caller import Caller
 from authzconsole.models import TokenScope
-from authzconsole.rest.authzen_document import STATE
-from authzconsole.rest.describing import described
-from authzconsole.rest.endpoint import Endpoint
-from grants.active import active_generation
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.openapi.authzen_document import STATE
+from authzconsole.rest.openapi.operations import described
+from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Decisions"

@@ -5,12 +5,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import author_of, check_administers, seen_entities, seen_entity
-from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.describing import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, described, in_path
-from authzconsole.rest.endpoint import Endpoint, created
-from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import (
+from authzconsole.rest.framework.callers import author_of, check_administers, seen_entities, seen_entity
+from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.fields import (
     AddressText,
     Flag,
     KindText,
@@ -21,17 +20,18 @@ from authzconsole.rest.fields import (
     Word,
     reason_text,
 )
-from authzconsole.rest.locations import address_or_404, entity_location
-from authzconsole.rest.problems import Problem
+from authzconsole.rest.framework.locations import address_or_404, entity_location
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, described, in_path
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, search, subtree_of
 from entities.vocabulary import Privilege
-from grants.forecast import Forecast, lifecycle_forecast
-from grants.journal import current_revision, journal_lock
-from grants.lifecycle import entity_delete, entity_describe, entity_recreate, entity_register
-from grants.names import LONGEST_DESCRIPTION_CHARACTERS
-from grants.outcomes import Outcome
+from grants.changes.outcomes import Outcome
+from grants.journal import current_revision, lock_journal
+from grants.lifecycle.forecast import Forecast, lifecycle_forecast
+from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
+from grants.principal_names import LONGEST_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
 PATH = in_path("address", "An address such as `dataset:sales.orders`. All of the path from here on is the address; encode what "
@@ -130,7 +130,7 @@ class Entities(Endpoint):
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        return _made_live(self, request, "register", entity_register)
+        return _made_live(self, request, "register", register_entity)
 
 
 class Recreations(Endpoint):
@@ -140,7 +140,7 @@ class Recreations(Endpoint):
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        return _made_live(self, request, "recreate", entity_recreate)
+        return _made_live(self, request, "recreate", recreate_entity)
 
 
 class OneEntity(Endpoint):
@@ -159,7 +159,7 @@ class OneEntity(Endpoint):
         sent = self.body(DescribeSerializer)
         with transaction.atomic():
             _matched(request, place, is_required=True)
-            entity_describe(author=author_of(request, sent["reason"]), address=place, description=sent["description"])
+            describe_entity(author=author_of(request, sent["reason"]), address=place, description=sent["description"])
         return _entity_response(entity_at(place))
 
     @described("entities_delete", TAG, "Delete an entity",
@@ -173,7 +173,7 @@ class OneEntity(Endpoint):
             _matched(request, place, is_required=False)
             if self.asked["dry_run"]:
                 return Response(_foretold(place, "delete"))
-            outcome = entity_delete(author=author_of(request, self.asked["reason"]), address=place)
+            outcome = delete_entity(author=author_of(request, self.asked["reason"]), address=place)
         return Response(_outcome_as_json(outcome, entity_at(place)))
 
     @staticmethod
@@ -271,5 +271,5 @@ def _entity_response(entity: Entity) -> Response:
 
 def _matched(request: Request, place: Address, *, is_required: bool) -> None:
     """Under the journal's lock, so that nothing changes between the comparison and the change."""
-    journal_lock()
+    lock_journal()
     check_match(request, _entity_etag(entity_at(place)), is_required=is_required)

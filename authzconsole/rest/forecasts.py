@@ -4,15 +4,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import check_oversees
-from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of
-from authzconsole.rest.describing import described
-from authzconsole.rest.endpoint import Endpoint
-from authzconsole.rest.fields import AddressText, NameText, Word
+from authzconsole.rest.framework.callers import check_oversees
+from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.fields import AddressText, NameText, Word
 from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
+from authzconsole.rest.openapi.operations import described
 from authzconsole.rest.policies import SourceSerializer
-from grants.active import active_generation
-from grants.deletion import DeletionForecast, Step, StepOutcome, Verdict, deletion_forecast, not_deletable
+from grants.active_generation import active_generation
+from grants.lifecycle.namespace_deletion import DeletionForecast, Step, StepOutcome, Verdict, deletion_forecast, not_deletable
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Forecasts"

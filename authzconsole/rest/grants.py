@@ -9,12 +9,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import author_of, check_administers
-from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.describing import described
-from authzconsole.rest.endpoint import Endpoint, read_strictly
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.fields import (
+from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint, read_strictly
+from authzconsole.rest.framework.fields import (
     AddressText,
     Flag,
     PrincipalText,
@@ -25,15 +24,16 @@ from authzconsole.rest.fields import (
     privilege_words,
     reason_text,
 )
-from authzconsole.rest.problems import Problem, field_errors
+from authzconsole.rest.framework.problems import Problem, field_errors
+from authzconsole.rest.openapi.operations import described
 from entities.address import Address
 from entities.vocabulary import Privilege
+from grants.changes.outcomes import ChangeOutcome, Item
+from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
-from grants.journal import current_revision, journal_lock
+from grants.journal import current_revision, lock_journal
 from grants.models import GroupGrant, User, UserGrant
-from grants.names import principal_parts
-from grants.outcomes import ChangeOutcome, Item
-from grants.services import grants_change
+from grants.principal_names import principal_parts
 
 T = TypeVar("T")
 
@@ -150,8 +150,8 @@ class Grants(Endpoint):
         items = ChangeSet.read(sent)
         author = author_of(request, sent["reason"])
         with transaction.atomic():
-            before = journal_lock().revision
-            outcome = items.made(grants_change, author=author, base_revision=sent.get("base_revision"))
+            before = lock_journal().revision
+            outcome = items.made(change_grants, author=author, base_revision=sent.get("base_revision"))
             if sent["dry_run"]:
                 transaction.set_rollback(True)
         return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))

@@ -4,15 +4,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import check_oversees
-from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.describing import described
-from authzconsole.rest.endpoint import Endpoint
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
+from authzconsole.rest.framework.callers import check_oversees
+from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
+from authzconsole.rest.openapi.operations import described
 from grants.journal import ACTIONS, current_revision, first_break
+from grants.journal_queries import journal_lines, planned_for_its_values
 from grants.models import JournalLine
-from grants.selectors import journal_lines, planned_for_its_values
 
 TAG = "Journal"
 

@@ -8,15 +8,14 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun, RunState
-from analytics.regrants import ANALYSIS as IMPACT
-from analytics.regrants import plan_of_impact
+from analytics.regrant_plans import ANALYSIS as IMPACT
+from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
-from authzconsole.rest.callers import author_of, check_administers, check_oversees
-from authzconsole.rest.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
-from authzconsole.rest.describing import LOCATION, described, in_path
-from authzconsole.rest.endpoint import Endpoint, created
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.fields import (
+from authzconsole.rest.framework.callers import author_of, check_administers, check_oversees
+from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.fields import (
     LARGEST_NUMBER,
     AddressText,
     NameText,
@@ -28,21 +27,30 @@ from authzconsole.rest.fields import (
     Word,
     reason_text,
 )
+from authzconsole.rest.framework.locations import plan_location
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import LISTS, MOST_ITEMS, PRIVILEGES, ChangeItemSerializer, ChangeSet
-from authzconsole.rest.locations import plan_location
-from authzconsole.rest.problems import Problem
+from authzconsole.rest.openapi.operations import LOCATION, described, in_path
 from grants.models import Plan, PlanItem, PlanState, PlanVerb
-from grants.names import LONGEST_REASON_CHARACTERS
-from grants.plans.applying import plan_apply, plan_discard, plan_invert
-from grants.plans.concern import first_concerning, line_in_words
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.create import LONGEST_TITLE_CHARACTERS
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_by
-from grants.plans.from_file import FILE
-from grants.plans.ghosts import GHOSTS
-from grants.plans.making import LONGEST_TITLE_CHARACTERS
-from grants.plans.many import SELECTION, SUBTREE
-from grants.plans.origins import CHANGE_SET, COPY, INVERSE, READINESS, plan_of_changes, plan_of_copy, plan_of_readiness
-from grants.plans.renewing import plan_renew
+from grants.plans.renew import renew_plan
+from grants.plans.sources.bulk import SELECTION, SUBTREE
+from grants.plans.sources.file import FILE
+from grants.plans.sources.ghosts import GHOSTS
+from grants.plans.sources.origins import (
+    CHANGE_SET,
+    COPY,
+    INVERSE,
+    READINESS,
+    create_plan_from_changes,
+    create_plan_from_copy,
+    create_readiness_plan,
+)
+from grants.plans.staleness import first_concerning, line_in_words
 from grants.policies.catalogue import GENERATIONS
+from grants.principal_names import LONGEST_REASON_CHARACTERS
 
 TAG = "Plans"
 MOST_STRANDED = 50
@@ -207,7 +215,7 @@ class Plans(Endpoint):
         sent = self.body(MakePlanEnvelope)
         items = ChangeSet.read({name: sent[name] for name in LISTS})
         with transaction.atomic():
-            plan = items.made(plan_of_changes, author=author_of(request), title=sent["title"],
+            plan = items.made(create_plan_from_changes, author=author_of(request), title=sent["title"],
                               base_revision=sent.get("base_revision"))
         return plan_made(plan)
 
@@ -220,7 +228,7 @@ class CopiedPlans(Endpoint):
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent = self.body(CopySerializer)
-        return plan_made(plan_of_copy(author=author_of(request), **{"within": None} | sent))
+        return plan_made(create_plan_from_copy(author=author_of(request), **{"within": None} | sent))
 
 
 class ReadinessPlans(Endpoint):
@@ -230,7 +238,7 @@ class ReadinessPlans(Endpoint):
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administers(request)
-        return plan_made(plan_of_readiness(author=author_of(request), **self.body(CloseGapSerializer)))
+        return plan_made(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
 
 
 class ImpactPlans(Endpoint):
@@ -247,7 +255,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return plan_made(plan_of_impact(author=author_of(request), run=run, **sent))
+            return plan_made(create_regrant_plan(author=author_of(request), run=run, **sent))
         except (AnalysisError, StorageError) as error:
             raise Problem(409 if run.state != RunState.DONE or run.analysis != IMPACT else 410, str(error)) from None
 
@@ -304,7 +312,7 @@ class PlanApplication(Endpoint):
         check_administers(request)
         plan = _seen(request, number)
         reason = self.body(ApplySerializer)["reason"]
-        return Response(_plan_as_json(plan_apply(author=author_of(request, reason), plan_id=plan.pk)))
+        return Response(_plan_as_json(apply_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanDiscard(Endpoint):
@@ -315,7 +323,7 @@ class PlanDiscard(Endpoint):
         check_administers(request)
         plan = _seen(request, number)
         reason = self.body(DiscardSerializer)["reason"]
-        return Response(_plan_as_json(plan_discard(author=author_of(request, reason), plan_id=plan.pk)))
+        return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanInverse(Endpoint):
@@ -327,7 +335,7 @@ class PlanInverse(Endpoint):
         check_administers(request)
         plan = _seen(request, number)
         self.no_body()
-        return plan_made(plan_invert(author=author_of(request), plan_id=plan.pk))
+        return plan_made(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
 
 
 class PlanRenewal(Endpoint):
@@ -339,7 +347,7 @@ class PlanRenewal(Endpoint):
         check_administers(request)
         plan = _seen(request, number)
         self.no_body()
-        return plan_made(plan_renew(author=author_of(request), plan_id=plan.pk))
+        return plan_made(renew_plan(author=author_of(request), plan_id=plan.pk))
 
 
 def _seen(request: Request, number: int) -> Plan:

@@ -5,18 +5,19 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import author_of, check_administers
-from authzconsole.rest.describing import ETAG, IF_MATCH, described, in_path
-from authzconsole.rest.endpoint import Endpoint
-from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import KindText, Shape, Word, reason_text
-from authzconsole.rest.problems import Problem
-from authzconsole.rest.requirements import requirement_as_json, requirement_in_words
+from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.fields import KindText, Shape, Word, reason_text
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.framework.requirements import requirement_as_json
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, described, in_path
 from entities.vocabulary import KINDS, Privilege
-from grants.active import active_generation, generation_activate
-from grants.journal import journal_lock
+from grants.active_generation import activate_generation, active_generation
+from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
 from grants.policies.policy import Generation, Policy
+from grants.policies.wording import requirement_in_words
 
 TAG = "Policies"
 OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operation in kind.operations))
@@ -130,9 +131,9 @@ class ActiveGeneration(Endpoint):
         check_administers(request)
         sent = self.body(ActivateSerializer)
         with transaction.atomic():
-            journal_lock()
+            lock_journal()
             check_match(request, etag_of(active_generation().name))
-            generation_activate(author=author_of(request, sent["reason"]), name=sent["name"])
+            activate_generation(author=author_of(request, sent["reason"]), name=sent["name"])
         return _active_response()
 
 

@@ -7,27 +7,27 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.callers import author_of, check_administers
-from authzconsole.rest.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.describing import ETAG, IF_MATCH, LOCATION, described, in_path
-from authzconsole.rest.endpoint import Endpoint, created
-from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import Flag, NameText, QueryFlag, Shape, Text, Word, reason_text
-from authzconsole.rest.locations import group_location, user_location
-from authzconsole.rest.problems import Problem
+from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.fields import Flag, NameText, QueryFlag, Shape, Text, Word, reason_text
+from authzconsole.rest.framework.locations import group_location, user_location
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, described, in_path
 from grants.errors import PrincipalError
-from grants.journal import Author, journal_lock
+from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.names import text_fault
-from grants.principals import (
+from grants.principal_names import text_fault
+from grants.principals.services import (
     LONGEST_EMAIL_CHARACTERS,
-    group_add,
-    member_add,
-    member_remove,
-    user_add,
-    user_set_active,
-    user_set_email,
-    user_set_role,
+    add_group,
+    add_member,
+    add_user,
+    remove_member,
+    set_user_active,
+    set_user_email,
+    set_user_role,
 )
 
 TAG = "Users and groups"
@@ -135,10 +135,10 @@ class Users(Endpoint):
         check_administers(request)
         sent = self.body(NewUserSerializer)
         with transaction.atomic():
-            journal_lock()
+            lock_journal()
             if User.objects.filter(username=sent["name"]).exists():
                 raise Problem(409, f"user:{sent['name']} exists already: change it with PATCH {user_location(sent['name'])}")
-            user_add(author=author_of(request, sent.pop("reason")), **sent)
+            add_user(author=author_of(request, sent.pop("reason")), **sent)
             user = _user(sent["name"])
         return created(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
 
@@ -161,7 +161,7 @@ class OneUser(Endpoint):
         if not sent:
             raise Problem(400, "nothing is to be changed: send `active`, `role` or `email`")
         with transaction.atomic():
-            journal_lock()
+            lock_journal()
             check_match(request, _user_etag(_user(name)))
             _change(author, name, sent)
         return _user_response(_user(name))
@@ -183,7 +183,7 @@ class Groups(Endpoint):
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent = self.body(NewGroupSerializer)
-        outcome = group_add(author=author_of(request, sent["reason"]), name=sent["name"])
+        outcome = add_group(author=author_of(request, sent["reason"]), name=sent["name"])
         if not outcome.changed:
             raise Problem(409, outcome.sentence)
         return created({"name": sent["name"]}, group_location(sent["name"]))
@@ -219,14 +219,14 @@ class Members(Endpoint):
                answers={200: OutcomeSerializer}, example=ADDED)
     def post(self, request: Request) -> Response:
         check_administers(request)
-        return _membership(request, member_add, self.body(NewMemberSerializer))
+        return _membership(request, add_member, self.body(NewMemberSerializer))
 
     @described("members_remove", TAG, "Remove a member", "One who is not in the group stays out of it.", query=MemberQuery,
                answers={200: OutcomeSerializer},
                example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
         check_administers(request)
-        return _membership(request, member_remove, self.asked)
+        return _membership(request, remove_member, self.asked)
 
 
 def user_as_json(user: User) -> dict:
@@ -252,11 +252,11 @@ def _membership(request: Request, change, sent: dict) -> Response:
 
 def _change(author: Author, name: str, sent: dict) -> None:
     if "role" in sent:
-        user_set_role(author=author, name=name, role=sent["role"])
+        set_user_role(author=author, name=name, role=sent["role"])
     if "active" in sent:
-        user_set_active(author=author, name=name, active=sent["active"])
+        set_user_active(author=author, name=name, active=sent["active"])
     if "email" in sent:
-        user_set_email(author=author, name=name, email=sent["email"])
+        set_user_email(author=author, name=name, email=sent["email"])
 
 
 def _seen_user(request: Request, name: str) -> User:

@@ -9,13 +9,13 @@ from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
-from analytics.schedules import schedule_change, schedule_named, schedules_of_all
-from authzconsole.rest.callers import author_of, check_administers, check_oversees
-from authzconsole.rest.describing import ETAG, IF_MATCH_OPTIONAL, described, in_path
-from authzconsole.rest.endpoint import Endpoint
-from authzconsole.rest.etags import check_match, etag_of
-from authzconsole.rest.fields import Flag, Shape, Text, Word, Worded, reason_text
-from authzconsole.rest.problems import Problem
+from analytics.runs.schedules import change_schedule, schedule_named, schedules_of_all
+from authzconsole.rest.framework.callers import author_of, check_administers, check_oversees
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.fields import Flag, Shape, Text, Word, Worded, reason_text
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, described, in_path
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
@@ -89,7 +89,7 @@ class OneSchedule(Endpoint):
         check_match(request, _etag(schedule), is_required=False)
         at = time.fromisoformat(sent["at"]) if "at" in sent else schedule.at
         options = {name: sent[name] for name in ("generation", "to_generation", "namespace") if name in sent}
-        schedule_change(author=author_of(request, sent["reason"]), analysis=analysis, is_on=sent["on"], at=at, options=options)
+        change_schedule(author=author_of(request, sent["reason"]), analysis=analysis, is_on=sent["on"], at=at, options=options)
         return _response(_schedule(analysis))
 
 

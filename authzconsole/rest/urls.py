@@ -5,15 +5,15 @@ from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.rest.analyses import Analyses, Cancellation, OneRun, Results, ResultsCsv, ResultsJsonLines, ResultsParquet, Runs
+from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
-from authzconsole.rest.document import openapi
-from authzconsole.rest.endpoint import nowhere
 from authzconsole.rest.entities import Entities, OneEntity, Recreations
 from authzconsole.rest.forecasts import DeletionForecasts
+from authzconsole.rest.framework.endpoint import nowhere
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
-from authzconsole.rest.pages import redoc, root, swagger
-from authzconsole.rest.plan_makers import FilePlans, GhostPlans, PlansForMany
+from authzconsole.rest.openapi.document import openapi
+from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.plans import (
     CopiedPlans,
     ImpactPlans,

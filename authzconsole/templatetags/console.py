@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from authzconsole.web.places import Place
-from authzconsole.web.treemap import UPRIGHT, Tile, treemap
+from authzconsole.web.reports.treemap_layout import UPRIGHT, Tile, treemap
+from authzconsole.web.shared.links import Place
 
 register = template.Library()
 

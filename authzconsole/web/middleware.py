@@ -1,5 +1,3 @@
-import re
-import uuid
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from django.contrib import messages
@@ -10,26 +8,11 @@ from django.shortcuts import render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.busy import BUSY_RETRY_SECONDS, is_busy
-from authzconsole.web.errors import not_taken
-from authzconsole.web.rendering import see_other
+from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.web.error_pages import not_taken
+from authzconsole.web.shared.rendering import see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-_GIVEN = re.compile(r"[\x20-\x7e]{1,200}")
-
-
-class RequestIdMiddleware:
-    """Gives each request an id, or keeps the caller's, and sends it back on every answer."""
-
-    def __init__(self, get_response):
-        self.get_response = get_response
-
-    def __call__(self, request):
-        given = request.headers.get("X-Request-ID", "")
-        request.id = given if _GIVEN.fullmatch(given) else uuid.uuid4().hex
-        response = self.get_response(request)
-        response["X-Request-ID"] = request.id
-        return response
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
@@ -60,7 +43,7 @@ class PasswordFirstMiddleware:
     """Leads an account whose password somebody else set to the page where it chooses its own, whatever it asks for.
 
     Signing out stays possible, as does all that nobody has to sign in for; REST refuses such a session by itself
-    (authzconsole.api.callers).
+    (authzconsole.common.api_caller).
     """
 
     def __init__(self, get_response):
@@ -84,7 +67,7 @@ class PasswordFirstMiddleware:
         return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
 
 
-class BusyDatabaseMiddleware:
+class DatabaseBusyMiddleware:
     """Asks who waited for the database in vain to come again."""
 
     def __init__(self, get_response):

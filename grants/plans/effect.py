@@ -17,7 +17,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import Privilege
-from grants.bulk import chunks
+from grants.bulk_rows import chunks
 from grants.models import GroupGrant, Plan, PlanItem, PlanVerb, User, UserGrant, permission_ids, privilege_of
 
 Tally = dict[tuple[str, Privilege], int]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.policies.expressions import (
+from grants.policies.grammar import (
     AllOf,
     Always,
     AnyOf,

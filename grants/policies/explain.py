@@ -9,7 +9,7 @@ from itertools import product
 from entities.address import Address, instance_address
 from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, a
 from grants.policies.decide import Facts, Held
-from grants.policies.expressions import (
+from grants.policies.grammar import (
     AllOf,
     Always,
     AnyOf,
@@ -188,7 +188,7 @@ def every_gap(expression: Expression, question: Question, facts: Facts) -> list[
     """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met.
 
     What the facts count and do not name is there as one `Unnamed`; no rule looks at all live entities twice
-    (tests/test_catalogue.py), so nothing of it is counted twice.
+    (tests/grants/policies/test_catalogue.py), so nothing of it is counted twice.
     """
     match expression:
         case Has(privileges, scope):

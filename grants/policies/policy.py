@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from entities.vocabulary import KINDS, OperationClass, Privilege
-from grants.policies.deletion import NamespaceDeletion
-from grants.policies.expressions import Expression, Has
+from grants.policies.deletion_rules import NamespaceDeletion
+from grants.policies.grammar import Expression, Has
 from grants.policies.source import Source
 
 __all__ = ["GeneralRule", "Generation", "Policy", "Source", "by_operation", "general_rules", "no_rule", "table"]

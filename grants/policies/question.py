@@ -10,7 +10,7 @@ from functools import cache
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
 from entities.vocabulary import KINDS, Privilege, a, clip
 from grants.policies.catalogue import UnknownGeneration, generation_named
-from grants.policies.expressions import Parameter, Scope, parameters
+from grants.policies.grammar import Parameter, Scope, parameters
 from grants.policies.policy import Policy
 
 SUBJECT_TYPES = ("user", "group")

@@ -13,7 +13,7 @@ from entities.models import State
 from entities.services import instance_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_named
 from grants.errors import PrincipalError
-from grants.names import name_fault, principal_parts, text_fault
+from grants.principal_names import name_fault, principal_parts, text_fault
 
 LONGEST_EMAIL_CHARACTERS = 254
 STATES = tuple(State.values)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from authzconsole.tokens import token_create
+from authzconsole.common.tokens import create_token
 from entities.address import parse_address
-from entities.services import entity_ensure
+from entities.services import ensure_entity
 from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals import group_add, member_add, user_add
-from grants.services import grants_change
+from grants.principals.services import add_group, add_member, add_user
 
 OPERATOR = Author("test")
 PASSWORD = "correct horse battery"
@@ -43,13 +43,13 @@ class Api:
 
 @pytest.fixture
 def service(db):
-    user_add(author=OPERATOR, name="service", is_principal=False)
+    add_user(author=OPERATOR, name="service", is_principal=False)
     return User.objects.get(username="service")
 
 
 @pytest.fixture
 def secret(service):
-    return token_create(author=OPERATOR, owner="service", name="a service", scopes=["decide"], days=1).secret
+    return create_token(author=OPERATOR, owner="service", name="a service", scopes=["decide"], days=1).secret
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def api(client, secret):
 def people(db):
     """Alice may read and write the first dataset, Bob reads it through a group; nobody is told of the second."""
     for name in ("alice", "bob"):
-        user_add(author=OPERATOR, name=name)
-    group_add(author=OPERATOR, name="readers")
-    member_add(author=OPERATOR, user="bob", group="readers")
+        add_user(author=OPERATOR, name=name)
+    add_group(author=OPERATOR, name="readers")
+    add_member(author=OPERATOR, user="bob", group="readers")
     for key in ("dataset:lab.record-1", "dataset:lab.record-2"):
-        entity_ensure(address=parse_address(key), state="live")
+        ensure_entity(address=parse_address(key), state="live")
     first = parse_address("dataset:lab.record-1")
-    grants_change(author=OPERATOR, grant=[
+    change_grants(author=OPERATOR, grant=[
         ("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE), ("group:readers", first, Privilege.READ),
     ])
 
@@ -77,7 +77,7 @@ def account(db):
     """Makes an account of that role that can sign in."""
     def made(name, role=Role.ORDINARY):
         if not User.objects.filter(username=name).exists():
-            user_add(author=OPERATOR, name=name)
+            add_user(author=OPERATOR, name=name)
         user = User.objects.get(username=name)
         user.role = role
         user.set_password(PASSWORD)

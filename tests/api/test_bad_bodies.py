@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from authzconsole.api.bodies import LONGEST_BODY_BYTES
 from authzconsole.api.evaluation import MOST_EVALUATIONS
-from authzconsole.strict_json import DEEPEST_NESTING, MalformedJson, json_from_bytes
+from authzconsole.common.request_body import LONGEST_BODY_BYTES
+from authzconsole.common.strict_json import DEEPEST_NESTING, MalformedJson, json_from_bytes
 from tests.api.conftest import request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]

@@ -6,14 +6,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
-from authzconsole.tokens import token_create
 from entities.address import Address, parse_address
-from entities.services import entities_ensure, entity_ensure
+from entities.services import ensure_entities, ensure_entity
 from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
 from grants.models import Role, User
-from grants.principals import user_set_active
-from grants.services import grants_change
+from grants.principals.services import set_user_active
 from tests.api.conftest import OPERATOR, PASSWORD, Api, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -61,13 +61,13 @@ def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, cha
 
 
 def test_a_token_ends_with_the_account_that_owns_it(api):
-    user_set_active(author=OPERATOR, name="service", active=False)
+    set_user_active(author=OPERATOR, name="service", active=False)
     assert api.evaluate(request()).json() == "the account of the token is inactive"
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
-    secret = token_create(author=OPERATOR, owner="service", name="x", scopes=["read"], days=1).secret
+    secret = create_token(author=OPERATOR, owner="service", name="x", scopes=["read"], days=1).secret
     answer = Api(client, {"Authorization": f"Bearer {secret}"}).post(f"/access/v1/{path}", request())
     assert (answer.status_code, answer.json()) == (403, "the token lacks the scope `decide`")
     assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
@@ -142,7 +142,7 @@ def test_a_superuser_is_nobody_in_a_decision(api):
 
 def test_a_revoke_is_seen_by_the_next_question(api):
     assert api.evaluate(request()).json() == {"decision": True}
-    grants_change(author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)])
+    change_grants(author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)])
     assert api.evaluate(request()).json() == {"decision": False}
     assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
 
@@ -156,8 +156,8 @@ NAMESPACE = {"subject": {"type": "user", "id": "alice"}, "resource": {"type": "n
 
 @pytest.fixture
 def namespaces(db):
-    entities_ensure(states={Address("namespace", name): "live" for name in ("hidden", "shown")})
-    grants_change(author=OPERATOR, grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
+    ensure_entities(states={Address("namespace", name): "live" for name in ("hidden", "shown")})
+    change_grants(author=OPERATOR, grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
 
 
 def test_a_search_does_not_tell_of_addresses_that_its_caller_does_not_see(account, api, namespaces):
@@ -180,7 +180,7 @@ def test_what_an_ordinary_account_sees_of_a_search_is_what_it_may_do_and_see(acc
 def test_an_explanation_names_to_an_ordinary_account_nothing_that_the_question_did_not_name(account, api):
     account("alice")
     for number in range(3):
-        entity_ensure(address=parse_address(f"stream:lab.secret{number}"), state="live")
+        ensure_entity(address=parse_address(f"stream:lab.secret{number}"), state="live")
     body = request(kind="namespace", resource="lab", operation="delete", context={"explain": True})
     told, whole = by_session("alice").evaluate(body), api.evaluate(body)
     assert told.json()["decision"] is whole.json()["decision"] is False

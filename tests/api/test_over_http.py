@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from authzconsole.api.bodies import LONGEST_BODY_BYTES
+from authzconsole.common.request_body import LONGEST_BODY_BYTES
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
-from entities.services import entity_ensure
+from entities.services import ensure_entity
 from entities.vocabulary import KINDS, Privilege
-from grants.services import grants_change
+from grants.changes.services import change_grants
 from tests.api.conftest import OPERATOR, request
 
 OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
@@ -65,8 +65,8 @@ def records(people):
     register_kinds(OWN_KINDS)
     first, second = parse_address("record:record-1"), parse_address("record:record-2")
     for address in (first, second):
-        entity_ensure(address=address, state="live")
-    grants_change(author=OPERATOR, grant=[("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE),
+        ensure_entity(address=address, state="live")
+    change_grants(author=OPERATOR, grant=[("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE),
                                           ("user:bob", first, Privilege.READ)])
     yield
     KINDS.clear()

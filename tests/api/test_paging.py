@@ -5,10 +5,10 @@ from django.core import signing
 
 from authzconsole.api import page_tokens
 from entities.address import Address
-from entities.services import entities_ensure
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants import searching
-from grants.services import grants_change
+from grants.changes.services import change_grants
+from grants.evaluation import authzen_search as searching
 from tests.api.conftest import OPERATOR
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -20,8 +20,8 @@ BODY = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, 
 @pytest.fixture(autouse=True)
 def datasets(people):
     addresses = [Address("dataset", key) for key in KEYS]
-    entities_ensure(states=dict.fromkeys(addresses, "live"))
-    grants_change(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
+    ensure_entities(states=dict.fromkeys(addresses, "live"))
+    change_grants(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
 
 
 @pytest.fixture(params=["collected", "walked"])
@@ -137,15 +137,15 @@ def test_unknown_members_and_the_ignored_id_may_change_between_pages(api):
 
 
 def test_when_the_active_generation_changes_a_search_begins_anew(api):
-    from grants.active import generation_activate
+    from grants.active_generation import activate_generation
     given = token(api)
-    generation_activate(author=OPERATOR, name="proposed")
+    activate_generation(author=OPERATOR, name="proposed")
     assert search(api, page={"token": given}).status_code == 400
 
 
 def test_what_was_granted_and_revoked_meanwhile_neither_repeats_nor_hides_the_rest(api, way):
     given = token(api, limit=3)
-    grants_change(author=OPERATOR, revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
+    change_grants(author=OPERATOR, revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
                   grant=[("user:alice", Address("dataset", "lab.0"), Privilege.READ)])
     assert ids(search(api, page={"token": given})) == KEYS[3:6]
 

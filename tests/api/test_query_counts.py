@@ -4,10 +4,11 @@ import pytest
 
 from authzconsole.models import ApiToken
 from entities.address import Address
-from entities.services import entities_ensure
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants import permitted_principals, searching
-from grants.services import grants_change
+from grants.changes.services import change_grants
+from grants.evaluation import authzen_search as searching
+from grants.evaluation import principal_filters as permitted_principals
 from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -20,8 +21,8 @@ FEW = 1
 @pytest.fixture(autouse=True)
 def many(people, api):
     addresses = [Address("dataset", f"lab.d{number}") for number in range(50)]
-    entities_ensure(states=dict.fromkeys(addresses, "live"))
-    grants_change(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
+    ensure_entities(states=dict.fromkeys(addresses, "live"))
+    change_grants(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
     # the first use of a token is noted, and the numbers of the permissions are read once
     api.evaluate(request())
     assert ApiToken.objects.get().last_used_at is not None

@@ -7,7 +7,7 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.services import grants_change
+from grants.changes.services import change_grants
 from tests.api.conftest import OPERATOR, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -197,10 +197,10 @@ def test_a_search_that_lacks_a_member_is_refused(api, what, member, value, messa
 def test_a_search_reads_what_the_question_brings_along(api):
     """Creating with a custom type asks for more than creating; the search knows."""
     body = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "create"}, "resource": {"type": "dataset"}}
-    grants_change(author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
+    change_grants(author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
     owned = body | {"context": {"dataset_type": "dataset_type:lab.ours"}}
     assert (ids(api.search("resource", body)), ids(api.search("resource", owned))) == (["lab.record-2"], [])
-    grants_change(author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
+    change_grants(author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
     assert ids(api.search("resource", owned)) == ["lab.record-2"]
 
 

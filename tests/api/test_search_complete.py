@@ -6,13 +6,14 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import CONTAINERS, KINDS, Privilege
-from grants import permitted_principals, searching
-from grants.facts import gather
+from grants.evaluation import authzen_search as searching
+from grants.evaluation import principal_filters as permitted_principals
+from grants.evaluation.authzen_search import entities_found, operations_found, principals_found
+from grants.evaluation.facts import gather
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question, members_read
-from grants.searching import entities_found, operations_found, principals_found
-from tests.random_tenants import _members, random_tenant, store
+from tests.support.random_tenants import _members, random_tenant, store
 
 SEEDS = range(2)
 pytestmark = pytest.mark.django_db

@@ -14,13 +14,13 @@ from django.core.management import CommandError, call_command, get_commands, loa
 from django.db import connection
 from django.utils import timezone
 
+from authzconsole.common.tokens import ShownToken, TokenError, TokenRefused, create_token, revoke_token, token_shown
 from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import ApiToken
-from authzconsole.tokens import ShownToken, TokenError, TokenRefused, token_create, token_revoke, token_shown
 from grants.errors import NotAdministrator
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
-from grants.principals import user_add, user_set_role
+from grants.principals.services import add_user, set_user_role
 from tests.api.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def ada(db):
-    user_add(author=OPERATOR, name="ada")
-    user_set_role(author=OPERATOR, name="ada", role=Role.ADMINISTRATOR)
+    add_user(author=OPERATOR, name="ada")
+    set_user_role(author=OPERATOR, name="ada", role=Role.ADMINISTRATOR)
     return User.objects.get(username="ada")
 
 
 def create(**changes):
-    return token_create(**{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes)
+    return create_token(**{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes)
 
 
 def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
@@ -52,8 +52,8 @@ def test_scopes_stand_in_their_order_once(ada):
 def test_making_and_revoking_stand_in_the_journal(ada):
     author = Author("ada", reason="ticket 7", user_id=ada.pk)
     token = create(author=author).token
-    outcome = token_revoke(author=author, number=token.pk)
-    assert outcome.changed and not token_revoke(author=author, number=token.pk).changed
+    outcome = revoke_token(author=author, number=token.pk)
+    assert outcome.changed and not revoke_token(author=author, number=token.pk).changed
     added, revoked = JournalLine.objects.order_by("-revision")[:2][::-1]
     assert (added.action, added.principal, added.actor, added.reason) == ("token-add", "user:ada", "ada", "ticket 7")
     assert added.detail.startswith(f"`ci` (number {token.pk}) for decide, until 20")
@@ -62,13 +62,13 @@ def test_making_and_revoking_stand_in_the_journal(ada):
 
 
 def test_only_administrators_make_and_revoke_tokens(ada):
-    user_add(author=OPERATOR, name="bob")
+    add_user(author=OPERATOR, name="bob")
     bob = Author("bob", user_id=User.objects.get(username="bob").pk)
     token = create().token
     with pytest.raises(NotAdministrator):
         create(author=bob)
     with pytest.raises(NotAdministrator):
-        token_revoke(author=bob, number=token.pk)
+        revoke_token(author=bob, number=token.pk)
     assert ApiToken.objects.get().revoked_at is None
 
 
@@ -80,7 +80,7 @@ def test_only_administrators_make_and_revoke_tokens(ada):
     ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary does not administer this console"),
 ])
 def test_a_token_that_could_not_work_is_refused_and_nothing_is_written(ada, changes, message):
-    user_add(author=OPERATOR, name="ordinary")
+    add_user(author=OPERATOR, name="ordinary")
     before = JournalLine.objects.count()
     with pytest.raises(TokenError, match=message):
         create(**changes)
@@ -89,7 +89,7 @@ def test_a_token_that_could_not_work_is_refused_and_nothing_is_written(ada, chan
 
 def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
     with pytest.raises(TokenError, match="no token with the number 7"):
-        token_revoke(author=OPERATOR, number=7)
+        revoke_token(author=OPERATOR, number=7)
 
 
 def test_use_is_noted_once_a_minute(ada, django_assert_num_queries):

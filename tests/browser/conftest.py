@@ -2,7 +2,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from authzconsole.ops import machine
-from tests.cast import PASSWORD, house
+from tests.support.cast import PASSWORD, house
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
            "--no-first-run"]

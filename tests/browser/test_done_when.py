@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from grants.models import Role, User
-from tests.cast import PASSWORD
+from tests.support.cast import PASSWORD
 
 pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
               pytest.mark.django_db(transaction=True)]

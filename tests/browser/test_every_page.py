@@ -13,7 +13,7 @@ from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, addresses, names
 from authzconsole.demo.staging import demo_staged
 from authzconsole.management.commands.bootstrap import DEMO_TENANT, administrator_create
 from grants.models import User
-from tests.reports import report_of_samples
+from tests.support.reports import report_of_samples
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 GRAVE = ("serious", "critical")

@@ -5,10 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from authzconsole.web import branches
-from entities.services import entities_ensure
-from tests.authors import at
-from tests.cast import house
+from authzconsole.web.explorer import tree as branches
+from entities.services import ensure_entities
+from tests.support.authors import at
+from tests.support.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -73,7 +73,7 @@ def test_the_tree_is_walked_through_with_the_keyboard(page_of):
 def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monkeypatch):
     monkeypatch.setattr(branches, "MOST_ROWS", 3)
     house()
-    entities_ensure(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
+    ensure_entities(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
     page = page_of("ada")
     page.goto(SALES)
     line(page, "streams 8").focus()

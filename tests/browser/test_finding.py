@@ -7,7 +7,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
-from tests.cast import house
+from tests.support.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

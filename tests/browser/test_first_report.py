@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.cast import house
+from tests.support.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
               pytest.mark.django_db(transaction=True)]

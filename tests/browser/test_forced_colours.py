@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cast import house
+from tests.support.cast import house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

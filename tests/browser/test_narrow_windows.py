@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from grants.changes.services import change_grants
 from grants.models import User
-from grants.services import grants_change
-from tests.authors import at
-from tests.cast import SETUP, house
+from tests.support.authors import at
+from tests.support.cast import SETUP, house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -17,7 +17,7 @@ def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_o
     one, other = "bartholomew.featherstonehaugh", "maximiliana.oberhauser-kleinschmidt"
     for name in (one, other):
         User.objects.create_user(name)
-    grants_change(author=SETUP, grant=[(f"user:{one}", at("dataset:sales.orders"), "READ")])
+    change_grants(author=SETUP, grant=[(f"user:{one}", at("dataset:sales.orders"), "READ")])
     page = page_of("ada", width=width)
     page.goto(f"/people/compare?one={one}&other={other}")
     block, button = page.locator("[aria-labelledby=copy-title]"), page.get_by_role("button", name=f"Copy from {one} to {other}")
@@ -46,7 +46,7 @@ def test_the_file_of_a_plan_stays_within_its_block(page_of):
 def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
     house()
     User.objects.create_user("bartholomew.featherstonehaugh")
-    grants_change(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", at("dataset:sales.orders"), "READ")])
+    change_grants(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", at("dataset:sales.orders"), "READ")])
     page = page_of("ada", width=320)
     page.goto("/entities/dataset:sales.orders")
     cells = page.locator("#holders tbody tr", has_text="bartholomew").locator("a.privilege")

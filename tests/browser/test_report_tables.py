@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.cast import house
-from tests.reports import done_run
+from tests.support.cast import house
+from tests.support.reports import done_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 

@@ -6,12 +6,12 @@ import pytest
 from playwright.sync_api import expect
 
 from entities.address import LONGEST_KEY_CHARACTERS
-from entities.services import entities_ensure
-from grants.names import LONGEST_NAME_CHARACTERS
-from grants.principals import user_add
-from grants.services import grants_change
-from tests.authors import at
-from tests.cast import SETUP, house
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.principal_names import LONGEST_NAME_CHARACTERS
+from grants.principals.services import add_user
+from tests.support.authors import at
+from tests.support.cast import SETUP, house
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -96,7 +96,7 @@ def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts
 @pytest.mark.parametrize("scripts", [False, True])
 def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of):
     house()
-    entities_ensure(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     page = page_of("ada", scripts=scripts)
     page.goto("/entities/namespace:sales?subject=user:dee")
     children = page.locator("#children")
@@ -203,10 +203,10 @@ def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
     house()
     namespace, person, other = "N" * 100, "p" * LONGEST_NAME_CHARACTERS, "q" * LONGEST_NAME_CHARACTERS
     dataset = f"dataset:{namespace}.{'d' * (LONGEST_KEY_CHARACTERS - 101)}"
-    entities_ensure(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
+    ensure_entities(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
     for name in (person, other):
-        user_add(author=SETUP, name=name)
-    grants_change(author=SETUP, grant=[(f"user:{person}", at(dataset), "ADMIN")])
+        add_user(author=SETUP, name=name)
+    change_grants(author=SETUP, grant=[(f"user:{person}", at(dataset), "ADMIN")])
     page = page_of("ada", width=width)
     for url in (f"/entities/{dataset}", f"/people/compare?one={person}&other={other}", f"/people/leaving/user:{person}",
                 f"/forecast/namespace:{namespace}?deleter={other}", f"/plans/many?within=namespace:{namespace}",

@@ -1,4 +1,4 @@
-"""Clients of the API for everybody of the cast, by session and by token, in the house of `tests.cast`."""
+"""Clients of the API for everybody of the cast, by session and by token, in the house of `tests.support.cast`."""
 
 import json
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 from django.test import Client
 
-from authzconsole.tokens import token_create
-from tests.cast import SETUP, house
+from authzconsole.common.tokens import create_token
+from tests.support.cast import SETUP, house
 
 ROOT = "/api/v1"
 
@@ -73,7 +73,7 @@ def by_session(cast):
 @pytest.fixture
 def by_token(cast):
     def rest(name, *scopes):
-        issued = token_create(author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1)
+        issued = create_token(author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1)
         return Rest(headers={"Authorization": f"Bearer {issued.secret}"})
 
     return rest

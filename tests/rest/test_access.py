@@ -5,10 +5,10 @@ import json
 import pytest
 from django.test import Client
 
-from authzconsole.tokens import token_create
+from authzconsole.common.tokens import create_token
 from grants.models import User
-from tests.cast import SETUP
 from tests.rest.conftest import ROOT, Rest, problem
+from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
 
@@ -196,7 +196,7 @@ def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(cast):
     assert rest.get("/groups").status_code == 200
     client.cookies["csrftoken"] = "a" * 32
     assert rest.post("/groups", {"name": "one"}, X_CSRFToken="a" * 32).status_code == 201
-    secret = token_create(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).secret
+    secret = create_token(author=SETUP, owner="ada", name="x", scopes=["administer"], days=1).secret
     rest = Rest(Client(enforce_csrf_checks=True), {"Authorization": f"Bearer {secret}"})
     assert rest.post("/groups", {"name": "two"}).status_code == 201
 

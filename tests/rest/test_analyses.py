@@ -1,4 +1,4 @@
-"""Runs over REST from start to report. The reports are written by hand; Spark's own are in tests/spark."""
+"""Runs over REST from start to report. The reports are written by hand; Spark's own are in tests/analytics/spark."""
 
 import io
 import json
@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from analytics.analyses import analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.snapshot import arrow_schema
-from tests.reports import report_write
+from analytics.snapshots.snapshot import arrow_schema
 from tests.rest.conftest import problem
+from tests.support.reports import report_write
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +25,9 @@ ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales
 def sent(monkeypatch, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     told = []
-    monkeypatch.setattr("analytics.services._send", told.append)
-    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "")
-    monkeypatch.setattr("analytics.selectors.worker_is_present", lambda: True)
+    monkeypatch.setattr("analytics.runs.services._send", told.append)
+    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
+    monkeypatch.setattr("analytics.runs.selectors.worker_is_present", lambda: True)
     return told
 
 

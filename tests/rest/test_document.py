@@ -10,13 +10,13 @@ from django.db import transaction
 from django.test import Client
 from django.urls import get_resolver
 
+from authzconsole.common.tokens import create_token
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from authzconsole.rest.grants import MOST_ITEMS
-from authzconsole.tokens import token_create
 from grants.policies.catalogue import GENERATIONS
-from grants.principals import user_add
-from tests.cast import SETUP
+from grants.principals.services import add_user
 from tests.rest.conftest import Rest
+from tests.support.cast import SETUP
 
 OPERATION_IDS = Path(__file__).parent.parent / "cases" / "rest_operations.txt"
 
@@ -159,8 +159,8 @@ NEEDS_A_RUN = {"plans_keep", "runs_start"}
 @pytest.mark.django_db
 def test_what_the_document_sends_succeeds_in_the_demo_tenant(document):
     call_command("import_tenant", str(DEMO_TENANT), stdout=StringIO())
-    user_add(author=SETUP, name="admin", role="administrator", is_principal=False)
-    secret = token_create(author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    add_user(author=SETUP, name="admin", role="administrator", is_principal=False)
+    secret = create_token(author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1).secret
     client, tried = Client(headers={"Authorization": f"Bearer {secret}"}), 0
     for path, method, operation in operations(document):
         if "{" in path or operation["operationId"] in NEEDS_A_RUN:

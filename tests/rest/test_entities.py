@@ -4,11 +4,11 @@ from urllib.parse import quote
 
 import pytest
 
-from grants.active import generation_activate
+from grants.active_generation import activate_generation
 from grants.journal import current_revision
-from tests.authors import everything, lines_after, states
-from tests.cast import SETUP
 from tests.rest.conftest import problem
+from tests.support.authors import everything, lines_after, states
+from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +67,7 @@ def test_registering_makes_an_address_live_once(ada):
 
 
 def test_the_creator_receives_what_the_active_generation_gives(ada):
-    generation_activate(author=SETUP, name="core")
+    activate_generation(author=SETUP, name="core")
     ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee"})
     assert {grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]} == {
         "READ", "WRITE", "EXECUTE", "ADMIN"}
@@ -169,6 +169,6 @@ def test_a_dry_run_does_not_claim_the_deed(ada, path, address, sentence):
 
 
 def test_a_dry_run_names_what_the_creator_would_receive(ada):
-    generation_activate(author=SETUP, name="core")
+    activate_generation(author=SETUP, name="core")
     foretold = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
     assert "user:dee would receive READ, WRITE, EXECUTE, ADMIN on it as its creator" in foretold["sentence"]

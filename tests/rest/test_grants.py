@@ -2,10 +2,10 @@
 
 import pytest
 
-from entities.services import entities_ensure
+from entities.services import ensure_entities
 from grants.journal import current_revision
-from tests.authors import at, everything, held, lines_after
 from tests.rest.conftest import problem
+from tests.support.authors import at, everything, held, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -158,7 +158,7 @@ def test_the_number_of_queries_does_not_grow_with_the_items(ada, django_assert_m
     ada.post("/grants", {"grant": [item()]})
     for size in (2, 200):
         places = [at(f"dataset:sales.s{size}-{n}") for n in range(size)]
-        entities_ensure(states=dict.fromkeys(places, "live"))
+        ensure_entities(states=dict.fromkeys(places, "live"))
         items = [item("user:ned", str(place)) for place in places]
         with django_assert_max_num_queries(40) as queries:
             assert ada.post("/grants", {"grant": items}).status_code == 200

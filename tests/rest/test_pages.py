@@ -5,8 +5,8 @@ from django.core import signing
 
 from grants.journal import current_revision
 from grants.models import GroupGrant, User, UserGrant
-from tests.random_tenants import random_tenant, store
 from tests.rest.conftest import problem
+from tests.support.random_tenants import random_tenant, store
 
 pytestmark = pytest.mark.django_db
 

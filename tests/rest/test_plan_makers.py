@@ -2,12 +2,12 @@
 
 import pytest
 
-from entities.services import entities_ensure
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
 from grants.models import Plan
-from grants.services import grants_change
-from tests.authors import at, everything, held
-from tests.cast import SALES, SETUP
 from tests.rest.conftest import problem
+from tests.support.authors import at, everything, held
+from tests.support.cast import SALES, SETUP
 
 pytestmark = pytest.mark.django_db
 
@@ -99,7 +99,7 @@ def test_a_plan_for_many_costs_queries_by_the_chunk(by_token, django_assert_max_
     rest.get("/analyses")
     for first, last in ((0, 2), (2, 300)):
         addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
-        entities_ensure(states=dict.fromkeys(addresses, "live"))
-        grants_change(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
+        ensure_entities(states=dict.fromkeys(addresses, "live"))
+        change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         with django_assert_max_num_queries(23):
             assert rest.post("/plans/many", MANY).status_code == 201

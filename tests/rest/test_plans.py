@@ -2,17 +2,17 @@
 
 import pytest
 
-from entities.services import entities_ensure
-from grants.engine import check
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
-from grants.plans.origins import plan_of_changes
+from grants.plans.sources.origins import create_plan_from_changes
 from grants.policies.question import Question
-from grants.services import grants_change
-from tests.authors import at, everything, held
-from tests.cast import SETUP
-from tests.reports import done_run
 from tests.rest.conftest import problem
+from tests.support.authors import at, everything, held
+from tests.support.cast import SETUP
+from tests.support.reports import done_run
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ DECIDE = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/r
 
 @pytest.fixture
 def plan(cast):
-    return plan_of_changes(author=SETUP, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
+    return create_plan_from_changes(author=SETUP, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
                            revoke=[("user:ned", at(ORDERS), "ADMIN")])
 
 
@@ -80,7 +80,7 @@ def test_a_plan_from_a_change_set_to_its_undoing(ada):
 
 
 def test_a_stale_plan_is_a_conflict_and_is_made_anew(ada, plan):
-    grants_change(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
+    change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
     before = everything()
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
@@ -125,7 +125,7 @@ def test_grants_are_copied_through_a_plan(ada):
 
 
 def test_the_forecast_pages_through_what_may_not_be_deleted(by_session):
-    entities_ensure(states={at(f"stream:sales.s{number}"): "live" for number in range(5)})
+    ensure_entities(states={at(f"stream:sales.s{number}"): "live" for number in range(5)})
     aud, asked = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
     first = aud.get("/forecasts/deletion", **asked, limit=2).json()
     assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (5, "inconsistent", 4, 7)

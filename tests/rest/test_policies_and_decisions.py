@@ -3,10 +3,10 @@
 import pytest
 
 from entities.vocabulary import KINDS
-from grants.active import active_generation
+from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
-from tests.authors import everything, lines_after
 from tests.rest.conftest import problem
+from tests.support.authors import everything, lines_after
 
 pytestmark = pytest.mark.django_db
 

@@ -5,8 +5,8 @@ from urllib.parse import quote
 import pytest
 
 from grants.journal import current_revision
-from tests.authors import everything, lines_after
 from tests.rest.conftest import problem
+from tests.support.authors import everything, lines_after
 
 pytestmark = pytest.mark.django_db
 

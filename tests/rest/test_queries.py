@@ -4,11 +4,11 @@ import pytest
 from django.db import connection
 
 from entities.address import Address
-from entities.services import entities_ensure
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.principals import group_add, member_add, user_add
-from grants.services import grants_change
-from tests.cast import SETUP
+from grants.changes.services import change_grants
+from grants.principals.services import add_group, add_member, add_user
+from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
 
@@ -35,13 +35,13 @@ READS = [
 @pytest.fixture
 def many(cast):
     addresses = [Address("dataset", f"sales.d{number}") for number in range(60)]
-    entities_ensure(states=dict.fromkeys(addresses, "live"))
-    group_add(author=SETUP, name="many")
+    ensure_entities(states=dict.fromkeys(addresses, "live"))
+    add_group(author=SETUP, name="many")
     for number in range(20):
-        user_add(author=SETUP, name=f"user{number}")
-        member_add(author=SETUP, user=f"user{number}", group="many")
-    member_add(author=SETUP, user="ned", group="many")
-    grants_change(author=SETUP, grant=[(who, address, Privilege.READ) for who in ("user:ned", "group:many")
+        add_user(author=SETUP, name=f"user{number}")
+        add_member(author=SETUP, user=f"user{number}", group="many")
+    add_member(author=SETUP, user="ned", group="many")
+    change_grants(author=SETUP, grant=[(who, address, Privilege.READ) for who in ("user:ned", "group:many")
                                        for address in addresses])
 
 

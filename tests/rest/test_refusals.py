@@ -9,9 +9,9 @@ from django.db import OperationalError
 from rest_framework.serializers import ListSerializer
 
 from analytics.models import AnalysisRun
-from authzconsole.api.bodies import LONGEST_BODY_BYTES
+from authzconsole.common.request_body import LONGEST_BODY_BYTES
 from authzconsole.rest import grants
-from authzconsole.rest.fields import Shape, Worded
+from authzconsole.rest.framework.fields import Shape, Worded
 from grants.journal import ACTIONS
 from tests.rest.conftest import problem
 

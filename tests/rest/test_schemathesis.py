@@ -14,12 +14,12 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from analytics.models import AnalysisRun
-from authzconsole.tokens import token_create
+from authzconsole.common.tokens import create_token
 from authzconsole.wsgi import application
 from grants.models import Plan
-from grants.plans.origins import plan_of_changes
-from tests.authors import at
-from tests.cast import SETUP, house
+from grants.plans.sources.origins import create_plan_from_changes
+from tests.support.authors import at
+from tests.support.cast import SETUP, house
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -43,11 +43,11 @@ def open_connection(db):
 
 @pytest.fixture
 def authorization(db, monkeypatch):
-    monkeypatch.setattr("analytics.selectors.redis_problem", lambda: "Redis does not answer")
+    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
     house()
     AnalysisRun.objects.create(pk=1, analysis="delete-readiness", options={})
-    plan_of_changes(author=SETUP, grant=[("user:out", at("dataset:sales.orders"), "READ")])
-    secret = token_create(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    create_plan_from_changes(author=SETUP, grant=[("user:out", at("dataset:sales.orders"), "READ")])
+    secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
     return {"Authorization": f"Bearer {secret}"}
 
 

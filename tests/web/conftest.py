@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from tests.cast import house
+from tests.support.cast import house
 
 
 @pytest.fixture

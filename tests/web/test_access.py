@@ -5,9 +5,9 @@ import re
 import pytest
 
 from analytics.models import AnalysisRun
-from entities.services import entities_ensure
+from entities.services import ensure_entities
 from grants.models import JournalLine
-from tests.authors import at, everything
+from tests.support.authors import at, everything
 
 ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
@@ -162,7 +162,7 @@ def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
 
 
 def test_what_is_allowed_stays_allowed_where_entities_that_it_does_not_need_are_hidden(browse):
-    entities_ensure(states={at("stream:sales.clicks"): "live"})
+    ensure_entities(states={at("stream:sales.clicks"): "live"})
     response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
     decision, text = response.context["ask"]["answer"].decision, response.content.decode()
     assert decision.allowed and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."

@@ -6,11 +6,11 @@ from pathlib import Path
 from django.core.management.base import CommandError
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
-from analytics.export import export_check, table_export
-from analytics.foreground import analysis_in_foreground
 from analytics.models import RunStage
-from analytics.options import options_checked
-from analytics.results import result_batches
+from analytics.results.export import export_check, table_export
+from analytics.results.read import result_batches
+from analytics.runs.foreground import analysis_in_foreground
+from analytics.runs.options import options_checked
 from analytics.storage import StorageError
 from authzconsole.management.console_command import ConsoleCommand
 

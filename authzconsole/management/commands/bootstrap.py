@@ -8,10 +8,10 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from entities.models import Entity
-from grants.authority import administering
+from grants.changes.authority import administering
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals import user_add
+from grants.principals.services import add_user
 
 DEMO_TENANT = Path(settings.BASE_DIR) / "authzconsole" / "demo" / "tenant.jsonl"
 # nothing that is easily misread when copied from a screen
@@ -47,7 +47,7 @@ def administrator_create() -> tuple[str, str] | None:
         names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
         name = next(name for name in names if not User.objects.filter(username=name).exists())
         password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
-        user_add(author=author, name=name, role=Role.ADMINISTRATOR, is_principal=False)
+        add_user(author=author, name=name, role=Role.ADMINISTRATOR, is_principal=False)
         user = User.objects.get(username=name)
         user.set_password(password)
         user.save(update_fields=["password"])

@@ -2,9 +2,9 @@
 
 from django.core.management.base import CommandError
 
+from authzconsole.common.tokens import TokenError, create_token
 from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import TokenScope
-from authzconsole.tokens import TokenError, token_create
 from grants.errors import GrantError
 from grants.journal import Author
 
@@ -22,7 +22,7 @@ class Command(ConsoleCommand):
     def handle(self, *, user, scopes, days, name, **options):
         author = Author("create_token")
         try:
-            issued = token_create(author=author, owner=user, name=name or " and ".join(scopes), scopes=scopes, days=days)
+            issued = create_token(author=author, owner=user, name=name or " and ".join(scopes), scopes=scopes, days=days)
         except (TokenError, GrantError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(issued.secret)

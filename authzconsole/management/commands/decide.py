@@ -8,10 +8,10 @@ from itertools import islice
 
 from django.core.management.base import CommandError
 
+from authzconsole.common.strict_json import MalformedJson, json_from_bytes
 from authzconsole.management.console_command import ConsoleCommand
-from authzconsole.strict_json import MalformedJson, json_from_bytes
-from grants.active import active_generation
-from grants.engine import QUESTIONS_AT_ONCE, answers
+from grants.active_generation import active_generation
+from grants.evaluation.engine import QUESTIONS_AT_ONCE, answers
 from grants.policies.question import Question, QuestionError, question_from_json
 
 LONGEST_LINE_BYTES = 1_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 from django.core.management.base import CommandError
 
 from authzconsole.management.console_command import ConsoleCommand
-from grants.tenant.exporting import tenant_export, tenant_lines
+from grants.tenant.export_document import export_tenant, tenant_lines
 
 
 class Command(ConsoleCommand):
@@ -31,7 +31,7 @@ class Command(ConsoleCommand):
             if binary is None:
                 self.stdout.write("".join(f"{line}\n" for line in tenant_lines()), ending="")
             else:
-                tenant_export(binary)
+                export_tenant(binary)
                 binary.flush()
         except BrokenPipeError:
             # the reader has seen enough; without this Python complains once more when it closes the stream
@@ -45,7 +45,7 @@ def _write_aside(path: Path) -> int:
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with aside.open("xb") as stream:
-            count = tenant_export(stream)
+            count = export_tenant(stream)
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)

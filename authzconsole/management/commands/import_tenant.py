@@ -10,7 +10,7 @@ from authzconsole.management.console_command import ConsoleCommand
 from entities.vocabulary import clip
 from grants.errors import GrantError
 from grants.journal import Author
-from grants.tenant.importing import tenant_import
+from grants.tenant.import_document import import_tenant
 
 
 class Command(ConsoleCommand):
@@ -24,7 +24,7 @@ class Command(ConsoleCommand):
         author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(Path(file).name)}")
         with _opened(file) as stream:
             try:
-                report = tenant_import(stream=stream, author=author, dry_run=dry_run)
+                report = import_tenant(stream=stream, author=author, dry_run=dry_run)
             except GrantError as error:
                 raise CommandError(str(error)) from None
         self.stdout.write(str(report))

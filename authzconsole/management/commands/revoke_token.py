@@ -2,8 +2,8 @@
 
 from django.core.management.base import CommandError
 
+from authzconsole.common.tokens import TokenError, revoke_token
 from authzconsole.management.console_command import ConsoleCommand
-from authzconsole.tokens import TokenError, token_revoke
 from grants.errors import GrantError
 from grants.journal import Author
 
@@ -16,7 +16,7 @@ class Command(ConsoleCommand):
 
     def handle(self, *, number, **options):
         try:
-            outcome = token_revoke(author=Author("revoke_token"), number=number)
+            outcome = revoke_token(author=Author("revoke_token"), number=number)
         except (TokenError, GrantError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(outcome.sentence)

@@ -7,8 +7,8 @@ EXECUTE out, as written.
 from types import MappingProxyType
 
 from entities.vocabulary import Privilege
-from grants.policies.deletion import NamespaceDeletion, OneMissing
-from grants.policies.expressions import Always, Given, Parameter, Scope, all_of, has, on
+from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.grammar import Always, Given, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege

@@ -5,8 +5,8 @@ row with a single requirement holds in both columns.
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.deletion import NamespaceDeletion, OneMissing
-from grants.policies.expressions import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
+from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.grammar import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege

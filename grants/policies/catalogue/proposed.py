@@ -4,8 +4,8 @@ Each entity stands alone. A blank Proposed cell beside a filled Existing one mea
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.deletion import NamespaceDeletion, OneMissing
-from grants.policies.expressions import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
+from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
 
 READ, WRITE, EXECUTE, ADMIN = Privilege

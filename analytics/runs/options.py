@@ -1,0 +1,64 @@
+"""Checking what an analysis is asked with, before anything is started."""
+
+from collections.abc import Mapping
+
+from analytics.analyses import Analysis, AnalysisError
+from entities.address import Address, AddressError, address_of
+from entities.models import Entity, State
+from entities.vocabulary import clip
+from grants.active_generation import active_generation
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
+
+NAMES_IN_A_MESSAGE = 20
+
+
+def options_checked(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
+    """Every option that the analysis takes, with its default where none is given. Raises AnalysisError."""
+    given = {name: value for name, value in options.items() if value}
+    for name in given:
+        if name not in analysis.options:
+            raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name)
+    checked = {name: _CHECKS[name](given.get(name, "")) for name in analysis.options}
+    if "to_generation" in checked and checked["generation"] == checked["to_generation"]:
+        raise AnalysisError(f"{analysis.name} compares two generations, and both are {checked['generation']}: "
+                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
+    return checked
+
+
+def _generation(name: str) -> str:
+    try:
+        return generation_named(name).name if name else active_generation().name
+    except UnknownGeneration as error:
+        raise AnalysisError(str(error), field="generation") from error
+
+
+def _to_generation(name: str) -> str:
+    if not name:
+        raise AnalysisError("the generation to compare with (to_generation, on the command line --to-generation) is missing: "
+                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
+    return _generation(name)
+
+
+def _namespace(name: str) -> str:
+    """The name of a live namespace, given as such or as an address; empty is all of them."""
+    if not name:
+        return ""
+    try:
+        address = address_of("namespace", name.removeprefix("namespace:"))
+    except AddressError as error:
+        raise AnalysisError(str(error), field="namespace") from error
+    state = Entity.objects.filter(kind="namespace", key=address.key).values_list("state", flat=True).first()
+    if state != State.LIVE:
+        raise AnalysisError(_unknown_namespace(address, state), field="namespace")
+    return address.key
+
+
+def _unknown_namespace(address: Address, state: str | None) -> str:
+    live = Entity.objects.filter(kind="namespace", state=State.LIVE).order_by("key").values_list("key", flat=True)
+    names = list(live[: NAMES_IN_A_MESSAGE + 1])
+    there_is = ", ".join(names[:NAMES_IN_A_MESSAGE]) + (", …" if len(names) > NAMES_IN_A_MESSAGE else "")
+    what = f"is {state}, not live" if state else "is not registered"
+    return f"{clip(address)} {what}; the live namespaces are {there_is or 'none'}"
+
+
+_CHECKS = {"generation": _generation, "to_generation": _to_generation, "namespace": _namespace}

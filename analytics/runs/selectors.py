@@ -1,0 +1,49 @@
+"""Finding runs, and saying why one does not run yet."""
+
+import redis
+from django.db.models import Q
+from django.utils import timezone
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.presence import redis_problem, worker_is_present
+
+# the process of a run speaks every second
+SILENT_AFTER_SECONDS = 5
+
+
+def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
+    """The newest finished run. namespace: its name, for one that reports on it, alone or among all."""
+    runs = AnalysisRun.objects.filter(analysis=analysis, state=RunState.DONE)
+    if namespace is not None:
+        runs = runs.filter(Q(options__namespace=namespace) | Q(options__namespace=""))
+    if generation is not None:
+        runs = runs.filter(options__generation=generation)
+    return runs.order_by("-requested_at", "-pk").first()
+
+
+def run_silent_seconds(run: AnalysisRun) -> int | None:
+    """For how long nothing was heard from the process of a running run; None for any other."""
+    if run.state != RunState.RUNNING or run.heartbeat_at is None:
+        return None
+    return max(0, int((timezone.now() - run.heartbeat_at).total_seconds()))
+
+
+def run_waiting_reason(run: AnalysisRun) -> str:
+    """Why a waiting run is not running yet; empty for any other."""
+    if run.state != RunState.WAITING:
+        return ""
+    if problem := redis_problem():
+        return f"{problem}. The run is kept and starts when it does."
+    if not _worker_is_present():
+        return "No worker is running. The run is kept and starts with the next worker."
+    busy = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=run.pk).order_by("started_at").first()
+    if busy is not None:
+        return f"The worker is busy with run {busy.pk}. This one starts after it."
+    return "It starts within seconds."
+
+
+def _worker_is_present() -> bool:
+    try:
+        return worker_is_present()
+    except redis.RedisError:
+        return False

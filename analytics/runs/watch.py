@@ -1,0 +1,120 @@
+"""Beside a run: a thread that keeps it alive in the database, counts Spark's tasks, and sees when it is to end."""
+
+import logging
+import threading
+import time
+
+from django.conf import settings
+from django.db import Error, connections
+from django.utils import timezone
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.runs.services import timeout_sentence
+from analytics.spark.session import java_kill
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+# Spark ends its jobs within moments; where it does not even answer, its process is ended
+END_SECONDS = 20
+
+
+class RunCancelled(Exception):
+    """Somebody asked for the run's end."""
+
+
+class RunLost(Exception):
+    """The run is no longer this process's: it was given up for dead and taken up elsewhere."""
+
+
+class RunTimedOut(Exception):
+    """The run took longer than RUN_TIMEOUT_SECONDS; the message is what the run says about it."""
+
+
+class RunWatch:
+    """A context manager around the execution of a claimed run; a `computation.Progress`."""
+
+    def __init__(self, run: AnalysisRun):
+        self._mine = AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
+        self._group = f"run-{run.pk}-{run.attempt}-{run.claim}"
+        self._name = str(run)
+        self._context: SparkContext | None = None
+        self._over = threading.Event()
+        self._started, self._ending_since = time.monotonic(), 0.0
+        self._thread = threading.Thread(target=self._poll_until_over, name=f"watch of {run}", daemon=True)
+        self.ending: Exception | None = None
+
+    def __enter__(self) -> "RunWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def stage(self, stage: RunStage) -> None:
+        self._mine.update(stage=stage, heartbeat_at=timezone.now())
+        self.check()
+
+    def check(self) -> None:
+        if self.ending is not None:
+            raise self.ending
+
+    def watch(self, context: SparkContext) -> None:
+        context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+        self._context = context
+
+    def _poll_until_over(self) -> None:
+        try:
+            while not self._over.wait(POLL_SECONDS):
+                self._poll()
+        finally:
+            connections.close_all()
+
+    def _poll(self) -> None:
+        try:
+            self._beat()
+            if self.ending is not None:
+                self._end()
+        except (Error, Py4JError, OSError) as error:
+            # a busy database or a dead Java process ends the run where it is executed, not here
+            logger.warning("The watch of %s skipped a beat: %s", self._name, error)
+
+    def _beat(self) -> None:
+        done, total = self._tasks()
+        if not self._mine.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
+            self._ends_with(RunLost(f"{self._name} was taken up elsewhere"))
+        elif self._mine.filter(cancel_requested_at__isnull=False).exists():
+            self._ends_with(RunCancelled(f"{self._name} was cancelled"))
+        elif time.monotonic() - self._started > settings.RUN_TIMEOUT_SECONDS:
+            self._ends_with(RunTimedOut(timeout_sentence()))
+
+    def _ends_with(self, ending: Exception) -> None:
+        """The newest reason counts: a run that timed out may be found to be another process's."""
+        if self.ending is None:
+            self._ending_since = time.monotonic()
+        self.ending = ending
+
+    def _end(self) -> None:
+        if time.monotonic() - self._ending_since > END_SECONDS:
+            java_kill()
+        elif self._context is not None:
+            # again at every poll: a query may have started its next job since
+            self._context.cancelJobGroup(self._group)
+
+    def _tasks(self) -> tuple[int, int]:
+        """Of all jobs so far: tasks finished and tasks known of. Spark finds out about later ones as it goes."""
+        if self._context is None:
+            return 0, 0
+        tracker = self._context.statusTracker()
+        done = total = 0
+        for job_id in tracker.getJobIdsForGroup(self._group):
+            job = tracker.getJobInfo(job_id)
+            stages = [tracker.getStageInfo(stage_id) for stage_id in job.stageIds] if job else []
+            finished = sum(stage.numCompletedTasks for stage in stages if stage)
+            done += finished
+            # stages of a finished job that never ran had their work done by an earlier one
+            total += finished if job and job.status == "SUCCEEDED" else sum(s.numTasks for s in stages if s)
+        return done, total

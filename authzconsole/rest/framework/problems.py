@@ -1,0 +1,136 @@
+"""Every refusal in one shape: application/problem+json (RFC 9457), whoever refuses."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from django.core.exceptions import PermissionDenied
+from django.core.signals import got_request_exception
+from django.http import Http404, HttpRequest, HttpResponse
+from rest_framework.exceptions import APIException, MethodNotAllowed, NotAcceptable, ValidationError
+
+from analytics.analyses import AnalysisError
+from analytics.results.export import ExportFailed
+from analytics.results.read import ResultsGone, TableLeftOut
+from analytics.storage import StorageError
+from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.common.refusal import Refused
+from entities.services import EntityError
+from grants.errors import GrantError, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
+from grants.policies.catalogue import UnknownGeneration
+from grants.policies.explain import join_words
+from grants.policies.question import QuestionError
+
+logger = logging.getLogger(__name__)
+
+CONTENT_TYPE = "application/problem+json"
+TYPES = {
+    400: "invalid-request", 401: "unauthenticated", 403: "forbidden", 404: "not-found", 405: "method-not-allowed",
+    406: "not-acceptable", 409: "conflict", 410: "gone", 412: "precondition-failed", 413: "too-large",
+    415: "unsupported-media-type", 428: "precondition-required", 429: "too-many-requests", 500: "failure",
+    503: "unavailable",
+}
+_STATUSES = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
+             (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
+             (UnknownGeneration, 400), (StorageError, 503))
+
+
+class Problem(Exception):
+    """A request that is not answered. errors: what is wrong, one by one. members: further ones of the answer."""
+
+    def __init__(self, status: int, detail: str, *, errors: list[dict] | None = None, headers: dict | None = None,
+                 type_: str = "", **members):
+        self.status, self.detail, self.errors = status, detail, errors or []
+        self.headers, self.type, self.members = headers or {}, type_ or TYPES[status], members
+        super().__init__(detail)
+
+
+def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
+    content = {
+        "type": f"urn:authzconsole:problem:{problem.type}", "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status, "detail": problem.detail, "instance": request.id, "errors": problem.errors,
+        **problem.members,
+    }
+    return HttpResponse(json.dumps(content), content_type=CONTENT_TYPE, status=problem.status,
+                        headers={"Cache-Control": "no-store", **problem.headers})
+
+
+def exception_answer(error: Exception, context: dict) -> HttpResponse:
+    """What Django REST framework calls with whatever a view raised."""
+    request = getattr(context["request"], "_request", context["request"])
+    problem = _problem_of(error, context["view"])
+    if problem is None:
+        logger.error("%s failed", request.path, exc_info=error)
+        got_request_exception.send(sender=None, request=request)
+        problem = Problem(500, f"the console failed to answer; its log says why, at the request {request.id}")
+    return problem_response(problem, request)
+
+
+def _problem_of(error: Exception, view) -> Problem | None:
+    match error:
+        case Problem():
+            return error
+        case Refused():
+            return Problem(error.status, error.message, headers=error.headers,
+                           errors=_named_first(error.message) if error.status == 400 else [])
+        case StaleBase():
+            return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
+        case _ if is_busy(error):
+            # SQLite lets one write at a time, and an import may take minutes
+            return Problem(503, "another change is still being written: repeat the request, it was not carried out",
+                           headers={"Retry-After": str(BUSY_RETRY_SECONDS)})
+        case Http404():
+            return Problem(404, "there is no such thing, or none that you may see")
+        case PermissionDenied():
+            return Problem(403, str(error))
+        case ValidationError():
+            errors = list(field_errors(error.detail))
+            return Problem(400, "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]),
+                           errors=errors)
+        case MethodNotAllowed():
+            allowed = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
+            return Problem(405, f"this path answers {allowed} only")
+        case NotAcceptable():
+            offered = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
+            return Problem(406, f"the Accept header allows no answer that this path gives: send {offered}, or leave it out")
+        case QuestionError():
+            return Problem(400, str(error), errors=_named_first(str(error)))
+        case APIException():
+            return Problem(error.status_code, str(error.detail), headers=_headers_of(error))
+    status = next((status for family, status in _STATUSES if isinstance(error, family)), None)
+    if status is None:
+        return None
+    field = getattr(error, "field", "")
+    return Problem(status, str(error), errors=[{"field": field, "message": str(error)}] if field else [])
+
+
+# those sentences begin with the member at fault, which may be anything inside the body
+_MEMBER = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)`:? (.+)", re.DOTALL)
+
+
+def _named_first(sentence: str) -> list[dict]:
+    found = _MEMBER.match(sentence)
+    return [{"field": found[1], "message": found[2]}] if found else []
+
+
+def field_errors(detail, path: str = "") -> Iterator[dict]:
+    """What a serializer found, flat: `field` is a path such as `grant[2].entity`; empty for the whole."""
+    if isinstance(detail, dict):
+        for name, inner in detail.items():
+            if isinstance(name, int):
+                yield from field_errors(inner, f"{path}[{name}]")
+            else:
+                own = "" if name == "non_field_errors" else name
+                yield from field_errors(inner, ".".join(filter(None, [path, own])))
+    elif isinstance(detail, list):
+        for inner in detail:
+            yield from field_errors(inner, path)
+    else:
+        yield {"field": path, "message": str(detail)}
+
+
+def _headers_of(error: APIException) -> dict:
+    wait = getattr(error, "wait", None)
+    return {"Retry-After": str(int(wait))} if wait else {}

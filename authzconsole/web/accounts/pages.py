@@ -1,0 +1,134 @@
+"""The accounts of the console: who signs in, with which role, and what administrators change of one."""
+
+from collections.abc import Callable, Mapping
+
+from django.contrib import messages
+from django.db.models import OuterRef
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
+
+from authzconsole.common import login_throttle as guesses
+from authzconsole.models import ApiToken
+from authzconsole.web.accounts.forecast import AccountForecast, change_forecast, good_tokens, password_forecast
+from authzconsole.web.accounts.tokens import shown_token, token_form
+from authzconsole.web.people.email_field import email_sent
+from authzconsole.web.people.page import principal_or_404
+from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
+from authzconsole.web.shared.links import principal_shown, principal_url
+from authzconsole.web.shared.paging import page_of_names, url_with
+from authzconsole.web.shared.parameters import choice_of, text_of
+from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from grants.errors import GrantError
+from grants.journal import Author
+from grants.models import Role, User
+from grants.principals.principal_lists import counted_to
+from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
+
+ROWS_A_PAGE = 25
+MOST_TOKENS = 20
+URLS = {"change": "account-change", "password": "account-password", "leaving": "person-leaving"}
+
+
+@require_safe
+@overseers_only
+def accounts(request: HttpRequest) -> HttpResponse:
+    find, role = text_of(request, "find", most_characters=150), choice_of(request, "role", Role.values)
+    rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
+    page = page_of_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
+                         most_rows=ROWS_A_PAGE)
+    fresh = {"after": None, "before": None}
+    template = "accounts/_list.html" if target_part(request) == "accounts" else "accounts/list.html"
+    return render_page(request, template, {
+        "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.may_administer,
+        "rows": [{"user": user, "principal": principal_shown(user), "url": principal_url("account", str(user))}
+                 for user in page.rows],
+        "roles": [("", "All", url_with(request, role=None, **fresh)),
+                  *((value, title, url_with(request, role=value, **fresh)) for value, title in Role.choices)],
+    })
+
+
+@require_safe
+@overseers_only
+def account(request: HttpRequest, principal: str) -> HttpResponse:
+    return _page(request, _account_or_404(principal))
+
+
+def _account_or_404(principal: str) -> User:
+    found = principal_or_404(principal)
+    if not isinstance(found, User):
+        raise Http404("groups have no account")
+    return found
+
+
+def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None, password: str = "",
+          status: int = 200) -> HttpResponse:
+    """email: what its form sent, where that was refused."""
+    given = email or {"email": user.email, "reason": ""}
+    tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MOST_TOKENS + 1])
+    return render_page(request, "accounts/account.html", {
+        "account": user, "principal": principal_shown(user), "url": principal_url("account", str(user)), "fault": fault,
+        "email": given.get("email", ""), "email_reason": given.get("reason", ""),
+        "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
+        "can_sign_in": user.has_usable_password(),
+        **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
+        "can_change": request.user.may_administer, "is_self": user.pk == request.user.pk, "most_tokens": MOST_TOKENS,
+        "tokens": [shown_token(token, user) for token in tokens[:MOST_TOKENS]], "tokens_are_cut": len(tokens) > MOST_TOKENS,
+        "token_form": token_form({"owner": user.username}),
+    }, status=status)
+
+
+def _set_role(author: Author, name: str, sent: dict):
+    return set_user_role(author=author, name=name, role=sent.get("role", ""))
+
+
+def _set_email(author: Author, name: str, sent: dict):
+    return set_user_email(author=author, name=name, email=email_sent(sent))
+
+
+def _set_active(author: Author, name: str, sent: dict):
+    return set_user_active(author=author, name=name, active=sent.get("active") == "yes")
+
+
+# by what a form of the page says that it changes
+CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activity": _set_active}
+
+
+def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
+    """What would happen, and the form that does it: a page, or the dialog."""
+    template = "accounts/_change_form.html" if target_part(request) == "dialog" else "accounts/change.html"
+    return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path,
+                                           "back": principal_url("account", str(user))})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def account_change(request: HttpRequest, principal: str) -> HttpResponse:
+    sent = request.POST if request.method == "POST" else request.GET
+    user, name = _account_or_404(principal), sent.get("change", "")
+    if name not in CHANGES:
+        raise Http404("there is no such change")
+    if request.method != "POST":
+        return _asking(request, user, change_forecast(user, name, sent))
+    try:
+        outcome = CHANGES[name](author_of(request, sent.get("reason", "").strip()), user.username, sent)
+    except GrantError as error:
+        return _page(request, user, fault=f"{error}.", email=sent if name == "email" else None, status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(principal_url("account", principal))
+
+
+@sensitive_variables("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def account_password(request: HttpRequest, principal: str) -> HttpResponse:
+    """A new password, shown on the answer to this and never again."""
+    user = _account_or_404(principal)
+    if request.method != "POST":
+        return _asking(request, user, password_forecast(user))
+    try:
+        password = renew_user_password(author=author_of(request, request.POST.get("reason", "").strip()), name=user.username)
+    except GrantError as error:
+        return _page(request, user, fault=f"{error}.", status=400)
+    guesses.forget(guesses.passwords(request, user.username)[0])
+    return _page(request, _account_or_404(principal), password=password)

@@ -1,0 +1,125 @@
+"""Signing in and out, and changing one's password; Django's views in the console's look."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.auth import views
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django_htmx.http import HttpResponseClientRedirect
+
+from authzconsole.common import login_throttle as guesses
+
+
+class GuessedAt:
+    """A form that looks at a password. Who guesses waits, at whichever form, known here or not: see
+    authzconsole.common.login_throttle."""
+
+    wait_seconds = 0
+
+    @contextmanager
+    def counted(self, request: HttpRequest, name: str, then: str) -> Iterator[None]:
+        """Around the look, which ends in ValidationError where the password is wrong. then: what to do after the wait."""
+        counted = guesses.passwords(request, name)
+        self.wait_seconds = guesses.seconds_to_wait(*counted)
+        if self.wait_seconds:
+            raise ValidationError("Too many wrong passwords were sent for this name or from your address. "
+                                  f"Wait {guesses.in_words(self.wait_seconds)}, then {then}.")
+        try:
+            yield
+        except ValidationError:
+            guesses.count_wrong(*counted)
+            raise
+        # not those of the address: who has one account could go on guessing at others
+        guesses.forget(counted[0])
+
+
+class TellsToWait:
+    """A view of such a form."""
+
+    def form_invalid(self, form: GuessedAt) -> HttpResponse:
+        response = super().form_invalid(form)
+        if form.wait_seconds:
+            response.status_code, response["Retry-After"] = 429, str(form.wait_seconds)
+        return response
+
+
+class SignInForm(GuessedAt, AuthenticationForm):
+    error_messages = AuthenticationForm.error_messages | {
+        "invalid_login": "No account has this name and this password. Capitals count in both.",
+        "inactive": "This account is inactive. An administrator of the console can make it active.",
+    }
+
+    def clean(self) -> dict:
+        name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
+        if name is None or not password:
+            return super().clean()
+        with self.counted(self.request, name, "sign in"):
+            return super().clean()
+
+
+class SignIn(TellsToWait, views.LoginView):
+    template_name = "accounts/sign_in.html"
+    form_class = SignInForm
+    redirect_authenticated_user = True
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if request.htmx:
+            # a part of a page was asked for after the session ended: the whole page must go to the sign-in
+            back = request.htmx.current_url_abs_path or reverse("home")
+            return HttpResponseClientRedirect(f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}")
+        return super().get(request, *args, **kwargs)
+
+
+class OwnPassword(GuessedAt, PasswordChangeForm):
+    error_messages = PasswordChangeForm.error_messages | {
+        "password_incorrect": "This is not your password of today. Enter it again.",
+        "password_mismatch": "The two new passwords differ. Enter the same in both fields.",
+    }
+
+    def __init__(self, *args, request: HttpRequest, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.request = request
+
+    def clean_old_password(self) -> str:
+        with self.counted(self.request, self.user.username, "change yours"):
+            return super().clean_old_password()
+
+    def clean_new_password1(self) -> str:
+        password = self.cleaned_data.get("new_password1", "")
+        # with the old one as it was found right, and not with the account's: that would tell a guess that nobody counts
+        if password == self.cleaned_data.get("old_password"):
+            raise ValidationError("This is the password that you have now. Choose another.")
+        return password
+
+
+class Password(TellsToWait, views.RedirectURLMixin, views.PasswordChangeView):
+    """Leads back to where somebody was going when the console asked for a new password first."""
+
+    template_name = "accounts/password.html"
+    form_class = OwnPassword
+    next_page = "home"
+    get_success_url = views.RedirectURLMixin.get_success_url
+
+    def get_form_kwargs(self) -> dict:
+        return super().get_form_kwargs() | {"request": self.request}
+
+    def get_context_data(self, **kwargs) -> dict:
+        is_forced = self.request.looker is None and self.request.user.must_change_password
+        return super().get_context_data(is_forced=is_forced, layout="alone.html" if is_forced else "base.html",
+                                        next=self.get_redirect_url(), **kwargs)
+
+    def form_valid(self, form) -> HttpResponse:
+        form.user.must_change_password = False
+        messages.success(self.request, "Your password is changed.")
+        return super().form_valid(form)
+
+
+@login_not_required
+def healthz(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("ok", content_type="text/plain")

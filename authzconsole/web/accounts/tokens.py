@@ -1,0 +1,121 @@
+"""API tokens: all of them, making one, which is shown once, and revoking one, which asks first."""
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
+
+from authzconsole.common.tokens import LONGEST_LIFE_DAYS, TokenError, create_token, revoke_token
+from authzconsole.models import ApiToken, TokenScope
+from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
+from authzconsole.web.shared.links import ShownPrincipal, principal_shown, principal_url
+from authzconsole.web.shared.paging import Rows, page_of_sequence
+from authzconsole.web.shared.parameters import choice_of, name_of, text_of
+from authzconsole.web.shared.principal_input import name_meant
+from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from grants.errors import GrantError
+from grants.models import User
+
+ROWS_A_PAGE = 25
+USUAL_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class ShownToken:
+    """state: good, expired or revoked."""
+
+    token: ApiToken
+    owner: ShownPrincipal
+    owner_url: str
+    scopes: str
+    state: str
+
+    @property
+    def is_good(self) -> bool:
+        return self.state == "good"
+
+
+def shown_token(token: ApiToken, owner: User) -> ShownToken:
+    state = "revoked" if token.revoked_at else "expired" if token.expires_at <= timezone.now() else "good"
+    return ShownToken(token, principal_shown(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
+
+
+def token_form(given: dict) -> dict:
+    """What the form for a new token shows; given: what was filled in."""
+    return {"owner": "", "name": "", "days": str(USUAL_DAYS), "chosen": [], "reason": "", "most_days": LONGEST_LIFE_DAYS,
+            "scopes": TokenScope.choices} | given
+
+
+# by the word of the chip
+STATES = {
+    "good": lambda now: Q(revoked_at=None, expires_at__gt=now),
+    "expired": lambda now: Q(revoked_at=None, expires_at__lte=now),
+    "revoked": lambda now: Q(revoked_at__isnull=False),
+}
+
+
+@require_safe
+@overseers_only
+def tokens(request: HttpRequest) -> HttpResponse:
+    state, find = choice_of(request, "state", STATES), text_of(request, "find", most_characters=150)
+    rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
+    if find:
+        rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
+    page = page_of_sequence(request, Rows(rows), most_rows=ROWS_A_PAGE, name="page")
+    template = "accounts/_tokens.html" if target_part(request) == "tokens" else "accounts/tokens.html"
+    return render_page(request, template, {
+        "page": page, "rows": [shown_token(token, token.owner) for token in page.rows], "state": state, "states": list(STATES),
+        "find": find, "url": request.path, "can_change": request.user.may_administer,
+    })
+
+
+@sensitive_variables("issued")
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def token_new(request: HttpRequest) -> HttpResponse:
+    """The secret stands on the answer to the form, and nowhere afterwards."""
+    if request.method != "POST":
+        return _new_page(request, {"owner": name_meant(name_of(request, "owner"), "user")})
+    given = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
+    given["owner"] = name_meant(request.POST.get("owner", ""), "user")
+    given["chosen"] = request.POST.getlist("scope")
+    try:
+        issued = create_token(author=author_of(request, given["reason"]), owner=given["owner"],
+                              name=given["name"], scopes=given["chosen"], days=_days(given["days"]))
+    except (TokenError, GrantError) as error:
+        return _new_page(request, given, fault=f"{error}.", status=400)
+    return render_page(request, "accounts/token_issued.html", {"shown": shown_token(issued.token, issued.token.owner),
+                                                               "secret": issued.secret})
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise TokenError(f"`{text[:20]}` is not a number of days: write one from 1 to {LONGEST_LIFE_DAYS:,}")
+    return int(text)
+
+
+def _new_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    return render_page(request, "accounts/token_new.html", {"token_form": token_form(given), "fault": fault}, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def token_end(request: HttpRequest, pk: int) -> HttpResponse:
+    token = ApiToken.objects.select_related("owner").filter(pk=pk).first()
+    if token is None:
+        raise Http404("there is no such token")
+    if request.method != "POST":
+        template = "accounts/_token_end.html" if target_part(request) == "dialog" else "accounts/token_end.html"
+        return render_page(request, template, {"shown": shown_token(token, token.owner)})
+    try:
+        outcome = revoke_token(author=author_of(request, request.POST.get("reason", "").strip()), number=pk)
+    except GrantError as error:
+        return render_page(request, "accounts/token_end.html", {"shown": shown_token(token, token.owner), "fault": f"{error}."},
+                           status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(reverse("tokens"))

@@ -1,0 +1,117 @@
+"""What lies directly in an entity: by kind and state, found by name, one page at a time."""
+
+from collections import Counter
+
+from django.db.models import Count, F, QuerySet, Value
+from django.db.models.functions import Length, Substr
+from django.http import HttpRequest
+
+from authzconsole.web.shared.entity_counts import principals_by
+from authzconsole.web.shared.links import place_of
+from authzconsole.web.shared.paging import page_of_entities, url_with
+from authzconsole.web.shared.parameters import choice_of, text_of
+from authzconsole.web.shared.privilege_cells import held_by, held_cells
+from authzconsole.web.shared.request_visibility import listed_inside
+from entities.models import Entity, State
+from entities.selectors import children_of
+from entities.vocabulary import KINDS, child_kinds
+from grants.evaluation.count_cache import counted_once
+from grants.evaluation.visibility import EVERYTHING, Seen
+from grants.policies.policy import Generation
+
+ROWS_A_PAGE = 25
+# of the instance one comes for the namespaces, which would stand last by the order of the kinds' names
+USUAL_KIND = {"instance": "namespace"}
+ALL_KINDS = "all"
+PARAMETERS = ("kind", "state", "find", "after", "before")
+
+
+def children_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """None for a kind that contains nothing."""
+    if not child_kinds(entity.kind):
+        return None
+    counts = totals_inside(request, entity, generation)
+    totals = [(*of, total) for of, total in counts.items()]
+    rows, seen = children_of(entity), EVERYTHING
+    if not request.user.may_see_all:
+        seen = listed_inside(request, entity, generation)
+        # kinds of which nothing is shown are not looked through for the first row that is
+        rows = rows.filter(kind__in={kind for kind, _ in counts})
+    usual = USUAL_KIND.get(entity.kind, "")
+    kind = choice_of(request, "kind", KINDS) if "kind" in request.GET else usual
+    state = choice_of(request, "state", State.values)
+    find = text_of(request, "find", most_characters=200)
+    page = _page(request, entity, rows, seen, totals, kind, state, find)
+    return {
+        "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
+        "kind": kind or (ALL_KINDS if usual else ""), "state": state,
+        "kinds": _kind_chips(request, totals, kind, state, usual), "states": _states(totals, kind),
+        "is_filtered": bool(kind != usual or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
+    }
+
+
+def totals_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
+    """How many this account sees directly in an entity, by kind and state. At most four queries."""
+    if request.user.may_see_all:
+        return counted_once(f"children-{entity.pk}", lambda: _totals(entity))
+    kinds = {kind.name for kind in child_kinds(entity.kind)}
+    seen = listed_inside(request, entity, generation)
+    return Counter({of: total for of, total in seen.counts.items() if of[0] in kinds})
+
+
+def _totals(entity: Entity) -> Counter[tuple[str, str]]:
+    counted = _counted(entity).values_list("kind", "state").annotate(total=Count("*"))
+    return Counter({(kind, state): total for kind, state, total in counted})
+
+
+def _counted(entity: Entity) -> QuerySet[Entity]:
+    """The same children, in the words of the index that has their kinds and states together."""
+    if entity.kind != "namespace":
+        return Entity.objects.filter(parent=entity).order_by()
+    return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
+
+
+def _page(request, entity: Entity, rows: QuerySet, seen: Seen, totals: list, kind: str, state: str, find: str):
+    if kind:
+        rows = rows.filter(kind=kind)
+    if state:
+        rows = rows.filter(state=state)
+    total = sum(n for k, s, n in totals if kind in ("", k) and state in ("", s))
+    if find:
+        rows = _named(rows, entity, find)
+        total = rows.filter(seen.all_rows).count()
+    return page_of_entities(request, rows.filter(seen.soonest(total)), most_rows=ROWS_A_PAGE, total_rows=total)
+
+
+def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
+    """By the child's own name: the part of the key that the parent's key does not already say."""
+    if entity.kind == "instance":
+        return rows.filter(key__icontains=find)
+    beginning = Length(Value(entity.key)) + 2
+    return rows.annotate(own_name=Substr(F("key"), beginning)).filter(own_name__icontains=find)
+
+
+def _rows(request, entities: list[Entity]) -> list[dict]:
+    ids = [entity.pk for entity in entities]
+    if request.user.may_see_all:
+        principals = principals_by("id", ids)
+        return [{"place": place_of(e), "entity": e, "principals": sum(principals.get(e.pk, {}).values())} for e in entities]
+    held = held_by(request.user, ids)
+    return [{"place": place_of(e), "entity": e, "cells": held_cells(held[e.pk], e.state)} for e in entities]
+
+
+def _kind_chips(request, totals: list, kind: str, state: str, usual: str) -> list[dict]:
+    """asked: the parameter that leads there. usual: the kind that is shown where none is asked for."""
+    by_kind: dict[str, int] = {}
+    for name, of, total in totals:
+        if state in ("", of):
+            by_kind[name] = by_kind.get(name, 0) + total
+    chips = [{"kind": "", "asked": ALL_KINDS if usual else "", "title": "All", "total": sum(by_kind.values())}]
+    chips += [{"kind": name, "asked": name, "title": KINDS[name].plural, "total": by_kind[name]}
+              for name in KINDS if name in by_kind]
+    return [{**chip, "url": url_with(request, kind=chip["asked"], after=None, before=None), "is_current": chip["kind"] == kind}
+            for chip in chips]
+
+
+def _states(totals: list, kind: str) -> list[tuple[str, int]]:
+    return [(value, sum(n for k, s, n in totals if s == value and kind in ("", k))) for value in State.values]

@@ -1,0 +1,49 @@
+"""Who holds what on exactly one entity; for an ordinary account only what it holds itself."""
+
+from django.http import HttpRequest
+
+from authzconsole.web.shared.links import principal_of
+from authzconsole.web.shared.paging import page_of_sequence, url_with
+from authzconsole.web.shared.parameters import choice_of, text_of
+from authzconsole.web.shared.privilege_cells import Held, group_privileges, held_by, held_cells, holder_cells
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.holders import Holder, holders_of
+from grants.policies.policy import Generation
+from grants.principals.administrator_loss import admins_of
+
+ROWS_A_PAGE = 20
+ORDERS = ("latest",)
+# with more than this a filter by name is worth its place
+FEW = 10
+
+
+def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    """admins: of a live entity, how many active users administer it: 0, 1 or, for all beyond, 2."""
+    if not request.user.may_see_all:
+        return {"own": _own(request.user, entity)}
+    find, order = text_of(request, "holder", most_characters=150), choice_of(request, "order", ORDERS)
+    holders = holders_of(entity, find=find, is_latest_first=order == "latest")
+    page = page_of_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
+    through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
+    rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
+    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+            "admins": admins_of(entity) if entity.is_live else None,
+            "is_filtered": bool(find) or page.total > FEW,
+            "name_url": url_with(request, order=None, holders=None),
+            "latest_url": url_with(request, order="latest", holders=None)}
+
+
+def _row(holder: Holder, entity: Entity, through: dict, changeable: bool) -> dict:
+    groups = through.get(holder.principal.pk, {}) if holder.kind == "user" else {}
+    latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
+    return {
+        "principal": principal_of(holder), "latest": latest,
+        "cells": holder_cells(entity, str(holder), holder.grants, groups, changeable=changeable),
+    }
+
+
+def _own(user, entity: Entity) -> dict:
+    held: Held = held_by(user, [entity.pk])[entity.pk]
+    groups = sorted({name for names in dict(held.groups).values() for name in names})
+    return {"cells": held_cells(held, entity.state), "holds": bool(held.direct or groups), "groups": groups}

@@ -1,0 +1,92 @@
+"""If this person deleted this namespace now: type by type, what goes and what remains, and how to close the gap."""
+
+from collections.abc import Iterator
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.shared.guard import entity_or_404, overseers_only
+from authzconsole.web.shared.links import address_url, entity_url, place_of, principal_named
+from authzconsole.web.shared.paging import page_of_entities
+from authzconsole.web.shared.parameters import choice_of, name_of
+from authzconsole.web.shared.principal_input import name_meant
+from authzconsole.web.shared.rendering import render_page, target_part
+from entities.models import Entity
+from entities.vocabulary import KINDS
+from grants.active_generation import active_generation
+from grants.errors import GrantError
+from grants.lifecycle.missing_grants import deletion_gap
+from grants.lifecycle.namespace_deletion import DeletionForecast, Step, StepOutcome, deletion_forecast, not_deletable
+from grants.models import User
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.policy import Generation
+
+ENTITIES_A_PAGE = 25
+PART = "lacking"
+
+
+@require_safe
+@overseers_only
+def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
+    entity = entity_or_404(request, address)
+    name = name_meant(name_of(request, "deleter"), "user")
+    chosen = choice_of(request, "generation", GENERATIONS)
+    generation = GENERATIONS[chosen] if chosen else active_generation()
+    context = {
+        "place": place_of(entity), "title_place": place_of(entity, linked=False), "deleter": name, "generation": generation,
+        "generations": list(GENERATIONS), "url": address_url("forecast", entity), "back": f"{entity_url(entity)}#readiness",
+        "can_change": request.user.may_administer,
+    }
+    try:
+        context |= _foretold(request, entity, name, generation) if name else {}
+    except GrantError as error:
+        context["fault"] = f"{error}."
+    template = f"plans/_{PART}.html" if target_part(request) == PART and PART in context else "plans/forecast.html"
+    return render_page(request, template, context)
+
+
+def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
+    forecast = deletion_forecast(entity.address, name, generation)
+    page = page_of_entities(request, not_deletable(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
+                            total_rows=forecast.missing)
+    user = User.objects.filter(username=name, is_active=True).first()
+    return {
+        "figures": list(_figures(forecast)), "forecast": forecast,
+        "steps": [_shown_step(step) for step in forecast.steps if step.live],
+        "heirs": forecast.heirs, "ghosts": _shown_ghosts(forecast),
+        "ghosts_more": max(0, forecast.grants_kept - len(forecast.ghosts)),
+        PART: {"page": page, "rows": [place_of(row) for row in page.rows], "total": forecast.missing},
+        "receivers": _receivers(user) if user and next(deletion_gap(entity.address, user, generation), None) else [],
+    }
+
+
+def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
+    """(figure, unit, meaning)"""
+    removes = forecast.generation.deleting_removes_grants
+    rows = [(forecast.gone, "live entity goes", "live entities go", ""), (forecast.remains, "remains", "remain", ""),
+            (forecast.grants_removed, "grant goes with them", "grants go with them", "") if removes
+            else (forecast.grants_kept, "grant stays as a ghost", "grants stay as ghosts", ""),
+            (forecast.missing, "may not be deleted", "may not be deleted", "bad" if forecast.missing else "")]
+    for figure, one, many, meaning in rows:
+        yield figure, one if figure == 1 else many, meaning
+
+
+def _receivers(user: User) -> list[str]:
+    """Who could be granted what is missing: the person, or a group of the person."""
+    names = user.groups.order_by("name").values_list("name", flat=True)
+    return [str(user), *(f"group:{name}" for name in names)]
+
+
+def _shown_ghosts(forecast: DeletionForecast) -> list[tuple]:
+    return [(principal_named(item.principal), place_of(item.address), item.privilege) for item in forecast.ghosts]
+
+
+def _shown_step(step: Step) -> dict:
+    kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
+    words = {
+        StepOutcome.GOES: "all go", StepOutcome.NOT_REACHED: "not reached",
+        StepOutcome.PARTLY: f"an error for each of {step.missing:,}",
+        StepOutcome.STOPS: f"stops here: {step.missing:,} may not be deleted",
+    }
+    return {"step": step, "kinds": kinds, "mark": step.kinds[0][0], "words": words[step.outcome],
+            "is_good": step.outcome == StepOutcome.GOES}

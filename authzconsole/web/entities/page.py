@@ -1,0 +1,136 @@
+"""The page of one entity, made of parts that htmx can ask for one by one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.ask.questions import ask_section
+from authzconsole.web.entities.children import children_section
+from authzconsole.web.entities.holders import holders_section
+from authzconsole.web.entities.selection import choosing
+from authzconsole.web.journal.history import history_section
+from authzconsole.web.reports.readiness import readiness_section
+from authzconsole.web.shared.breadcrumbs import trail_of
+from authzconsole.web.shared.guard import address_or_404, entity_or_404
+from authzconsole.web.shared.links import address_url, entity_url, place_of
+from authzconsole.web.shared.rendering import render_page, target_part
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import entity_at
+from entities.vocabulary import KINDS, child_kinds
+from grants.active_generation import active_generation
+from grants.models import GroupGrant, UserGrant
+from grants.policies.policy import Generation
+
+Section = Callable[[HttpRequest, Entity, Generation], dict | None]
+
+
+def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    section = children_section(request, entity, generation)
+    if section is not None and request.user.may_administer:
+        section["choosing"] = choosing(request, section["page"])
+    return section
+
+
+# by the id of the part; the template of each is entities/_<id>.html
+SECTIONS: dict[str, Section] = {
+    "children": _children,
+    "holders": holders_section,
+    "ask": ask_section,
+    "readiness": readiness_section,
+    "history": history_section,
+}
+
+DELETE = ("delete", "Delete")
+VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELETED: ("recreate", "Recreate")}
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What the state of an address that is not live means for its grants."""
+
+    level: str
+    text: str
+
+
+@require_safe
+def entity_page(request: HttpRequest, address: str) -> HttpResponse:
+    asked = address_or_404(address)
+    if request.user.may_see_all and entity_at(asked) is None:
+        return _unregistered(request, asked)
+    generation = active_generation()
+    entity = entity_or_404(request, address)
+    part = target_part(request)
+    if part in SECTIONS:
+        context = _part_context(request, entity, generation, part)
+        if context[part] is None:
+            raise Http404("there is no such part")
+        return render_page(request, f"entities/_{part}.html", context)
+    template = "entities/_detail.html" if part == "detail" else "entities/page.html"
+    return render_page(request, template, _page_context(request, entity, generation) | {"is_part": part == "detail"})
+
+
+def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:
+    return {"entity": entity, "url": entity_url(entity), "can_change": request.user.may_administer,
+            "grant_url": address_url("grant", entity), part: SECTIONS[part](request, entity, generation)}
+
+
+def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
+    verbs = _verbs(entity, context) if request.user.may_administer and entity.kind != "instance" else []
+    return context | {
+        "entity": entity, "place": place_of(entity), "trail": trail_of(entity, request.user, generation),
+        "title_place": place_of(entity, linked=False), "grant_url": address_url("grant", entity),
+        "describe_url": address_url("lifecycle-describe", entity),
+        "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
+        "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity),
+        "can_change": request.user.may_administer, "generation": generation,
+        "many_url": _many_url(request, entity),
+        "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],
+    }
+
+
+def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
+    """A planned address goes where nothing waits for it any more: neither a grant nor what lies in it."""
+    holders = context["holders"]
+    is_empty = not (holders["total"] or holders["find"] or (context["children"] or {}).get("total"))
+    return [VERBS[entity.state], *([DELETE] if entity.state == State.PLANNED and is_empty else [])]
+
+
+def _many_url(request: HttpRequest, entity: Entity) -> str:
+    """Where a plan for all that lies in it is made; empty where this account may not, or nothing can live in it."""
+    if not (request.user.may_administer and entity.is_live and child_kinds(entity.kind)):
+        return ""
+    return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
+
+
+def _hint(entity: Entity) -> Hint | None:
+    if entity.is_live:
+        return None
+    grants = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
+    one = grants == 1
+    if entity.state == State.PLANNED:
+        waiting = f"{grants:,} grant{' waits' if one else 's wait'} for it." if grants else "No grant waits for it."
+        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {waiting}")
+    if not grants:
+        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and no grant on it is left.")
+    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if one else 's'} "
+                           f"outlived it. If it is recreated, {'it applies' if one else 'they apply'} again at once.")
+
+
+def _own_hint(entity: Entity) -> Hint | None:
+    words = {State.PLANNED: ("planned", "does not exist yet"), State.DELETED: ("info", "no longer exists")}.get(entity.state)
+    return Hint(words[0], f"This {entity.kind_title} {words[1]}.") if words else None
+
+
+def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
+    """Who sees everything is told that the address is free, and how to begin with it."""
+    return render_page(request, "entities/unregistered.html", {
+        "place": place_of(address, linked=False), "address": address, "kind": KINDS[address.kind],
+        "can_change": request.user.may_administer and address.kind != "instance",
+        "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
+    }, status=404)

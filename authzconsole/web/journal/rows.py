@@ -1,0 +1,30 @@
+"""How a line of the journal is shown: whom and what it names as links, and the plan that it belongs to."""
+
+import re
+
+from django.urls import reverse
+
+from authzconsole.web.shared.links import Place, place_of, principal_named
+from entities.address import AddressError, parse_address
+from grants.models import JournalLine
+
+# what these lines say begins with their plan; of others it is free text
+OF_PLANS = {"plan", "plan-apply", "grant", "revoke"}
+_PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
+
+
+def journal_line_shown(line: JournalLine) -> dict:
+    """plan: what the detail begins with, where that is a plan; detail: the rest of it."""
+    plan = _PLAN.match(line.detail) if line.action in OF_PLANS else None
+    return {"line": line, "principal": principal_named(line.principal) if line.principal else None,
+            "place": _place(line.entity) if line.entity else None,
+            "plan": plan[0] if plan else "", "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
+            "detail": line.detail[plan.end():] if plan else line.detail}
+
+
+def _place(address: str) -> Place:
+    try:
+        return place_of(parse_address(address))
+    except AddressError:
+        # of a kind that this console had when the line was written
+        return Place("entity", "", address)

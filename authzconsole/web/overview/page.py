@@ -1,0 +1,85 @@
+"""The first room: the tenant at a glance for who may see all of it, and the namespaces that this account may see."""
+
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from analytics.models import AnalysisRun
+from analytics.runs.selectors import latest_run
+from authzconsole.web.overview.summary import overview_sections, size_of_tenant
+from authzconsole.web.reports.namespace_treemap import COLOURS, namespaces_picture
+from authzconsole.web.reports.readiness import ANALYSIS
+from authzconsole.web.reports.readiness_report import quoted_summaries
+from authzconsole.web.shared.entity_counts import kinds_inside, principals_by
+from authzconsole.web.shared.links import place_of
+from authzconsole.web.shared.paging import page_of_entities, url_with
+from authzconsole.web.shared.parameters import choice_of, text_of
+from authzconsole.web.shared.privilege_cells import held_by, held_cells
+from authzconsole.web.shared.rendering import render_page, target_part
+from entities.address import instance_address
+from entities.models import Entity
+from entities.selectors import sorted_by_address
+from grants.active_generation import active_generation
+from grants.evaluation.visibility import EVERYTHING, seen_by
+from grants.journal import changes_after
+from grants.policies.policy import Generation
+
+ROWS_A_PAGE = 25
+USUAL_COLOUR = "readiness"
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    generation = active_generation()
+    sees_all, part = request.user.may_see_all, target_part(request)
+    entities = size_of_tenant()
+    run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
+    section = namespaces_section(request, generation, run, counts=not entities.is_large)
+    colour = choice_of(request, "colour", COLOURS)
+    context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
+               "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
+    if part == "namespaces":
+        return render_page(request, "overview/_namespaces.html", context)
+    if sees_all and not section["is_empty"]:
+        context["picture"] = namespaces_picture(COLOURS[colour or USUAL_COLOUR], generation, run, is_large=entities.is_large)
+        context["colours"] = [(other, url_with(request, colour=None if name == USUAL_COLOUR else name))
+                              for name, other in COLOURS.items()]
+        if part == "picture":
+            return render_page(request, "overview/_picture.html", context)
+        context["overview"] = overview_sections(generation, entities, run)
+    return render_page(request, "overview/page.html", context)
+
+
+def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
+    """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
+    sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
+    seen = EVERYTHING if sees_all else seen_by(request.user, generation, operations=("list",))
+    shown = seen.all_rows
+    # of namespaces there are few beside what is granted in them
+    rows = sorted_by_address(Entity.objects.filter(seen.first_rows, kind="namespace"))
+    if find:
+        rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
+    total = rows.count()
+    page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
+    return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
+            "counts": counts,
+            **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown, counts=counts))}
+
+
+def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
+    ids = [entity.pk for entity in entities]
+    reports, fault = quoted_summaries(run, [entity.key for entity in entities])
+    inside, principals = (kinds_inside(ids, shown), principals_by("namespace", ids)) if counts else ({}, {})
+    changes = changes_after(run.revision) if run else 0
+    return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
+        {"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
+         "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}
+        for e in entities
+    ]}
+
+
+def _own(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
+    ids = [entity.pk for entity in entities]
+    inside, held = kinds_inside(ids, shown) if counts else {}, held_by(request.user, ids)
+    return {"rows": [{"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []),
+                      "cells": held_cells(held[e.pk], e.state)} for e in entities]}

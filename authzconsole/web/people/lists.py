@@ -1,0 +1,73 @@
+"""The people and the groups: found by name, with what each has; and adding one."""
+
+from django.contrib import messages
+from django.contrib.auth.models import Group
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from authzconsole.web.people.email_field import email_sent
+from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
+from authzconsole.web.shared.links import principal_shown, principal_url
+from authzconsole.web.shared.paging import page_of_names, url_with
+from authzconsole.web.shared.parameters import choice_of, text_of
+from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from grants.errors import GrantError
+from grants.models import Role, User
+from grants.principals.principal_lists import groups_counted, users_counted
+from grants.principals.services import add_group, add_user
+
+ROWS_A_PAGE = 25
+TYPES = {"user": "People", "group": "Groups"}
+ACTIVITY = {"active": True, "inactive": False}
+
+
+@require_safe
+@overseers_only
+def people(request: HttpRequest) -> HttpResponse:
+    of = choice_of(request, "type", TYPES) or "user"
+    find, activity = text_of(request, "find", most_characters=150), choice_of(request, "activity", ACTIVITY)
+    rows = _users(find, activity) if of == "user" else groups_counted(Group.objects.filter(name__icontains=find))
+    page = page_of_names(request, rows, "username" if of == "user" else "name", most_rows=ROWS_A_PAGE)
+    template = "people/_list.html" if target_part(request) == "people" else "people/list.html"
+    return render_page(request, template, {
+        "page": page, "rows": [{"row": row, "principal": principal_shown(row)} for row in page.rows], "type": of, "find": find,
+        "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.may_administer,
+        "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
+    })
+
+
+def _users(find: str, activity: str):
+    """An account of the console only is no principal, and stands in the room of the accounts."""
+    rows = User.objects.filter(username__icontains=find, is_principal=True)
+    return users_counted(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def person_add(request: HttpRequest) -> HttpResponse:
+    """A user or a group; a user cannot sign in until a password is set."""
+    if request.method != "POST":
+        of = "account" if request.GET.get("type") == "account" else choice_of(request, "type", TYPES) or "user"
+        return _form(request, {"type": of})
+    given = {name: request.POST.get(name, "") for name in ("type", "name", "email", "role", "reason")}
+    try:
+        outcome = _added(author_of(request, given["reason"].strip()), given)
+    except GrantError as error:
+        return _form(request, given | {"fault": f"{error}."}, status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    if given["type"] == "account":
+        return see_other(principal_url("account", f"user:{given['name']}"))
+    return see_other(principal_url("person", f"{'group' if given['type'] == 'group' else 'user'}:{given['name']}"))
+
+
+def _added(author, given: dict):
+    if given["type"] == "group":
+        return add_group(author=author, name=given["name"])
+    return add_user(author=author, name=given["name"], email=email_sent(given), role=given["role"] or Role.ORDINARY,
+                    is_principal=given["type"] != "account")
+
+
+def _form(request: HttpRequest, given: dict, *, status: int = 200) -> HttpResponse:
+    title = {"group": "Add group", "account": "Add account"}.get(given["type"], "Add person")
+    back = ("accounts", "Accounts") if given["type"] == "account" else ("people", "People")
+    return render_page(request, "people/add.html", {**given, "title": title, "roles": Role.choices, "back": back}, status=status)

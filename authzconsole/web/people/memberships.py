@@ -1,0 +1,52 @@
+"""Putting a user into a group and taking one out; the second asks first."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.links import principal_named, principal_url
+from authzconsole.web.shared.principal_input import name_meant
+from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.stranding_warning import member_leaving_shown
+from grants.errors import GrantError
+from grants.models import GroupGrant
+from grants.principals.principal_lists import MOST_COUNTED, count_to
+from grants.principals.services import add_member, remove_member
+
+VERBS = {"add": add_member, "remove": remove_member}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def membership(request: HttpRequest) -> HttpResponse:
+    """page: of whom the page is that the form stands on, and that is shown again afterwards."""
+    data = request.POST if request.method == "POST" else request.GET
+    given = {name: data.get(name, "").replace("\0", "") for name in ("user", "group", "page", "reason")}
+    verb = data.get("verb", "") if data.get("verb") in VERBS else "add"
+    if request.method != "POST":
+        return _form(request, verb, given)
+    try:
+        outcome = VERBS[verb](author=author_of(request, given["reason"].strip()), user=name_meant(given["user"], "user"),
+                              group=name_meant(given["group"], "group"))
+    except GrantError as error:
+        return _form(request, verb, given, fault=f"{error}.", status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(_page_url(given))
+
+
+def _page_url(given: dict) -> str:
+    page = given["page"]
+    return principal_url("person", page if page.startswith(("user:", "group:")) else f"group:{given['group']}")
+
+
+def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    user, group = (name_meant(given[name], name) for name in ("user", "group"))
+    template = "people/_member_form.html" if target_part(request) == "dialog" else "people/member.html"
+    return render_page(request, template, {
+        **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MOST_COUNTED,
+        "member": principal_named(f"user:{user}"), "joined": principal_named(f"group:{group}"),
+        "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
+        "stranding": member_leaving_shown(user, group) if verb == "remove" else None,
+        "title": "Put into a group" if verb == "add" else "Take out of the group",
+    }, status=status)

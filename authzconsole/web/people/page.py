@@ -1,0 +1,173 @@
+"""The page of one user or group: where it belongs, what it holds, and what it sees. An ordinary account gets its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.contrib.auth.models import Group
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.journal.history import history_of
+from authzconsole.web.people.visibility_tree import sight_section
+from authzconsole.web.shared.guard import overseers_only
+from authzconsole.web.shared.links import place_of, principal_shown, principal_url
+from authzconsole.web.shared.paging import page_of_entities, page_of_names, url_with
+from authzconsole.web.shared.parameters import text_of
+from authzconsole.web.shared.privilege_cells import held_by, held_cells, holder_cells
+from authzconsole.web.shared.rendering import render_page, target_part
+from entities.models import Entity
+from entities.selectors import sorted_by_address
+from grants.active_generation import active_generation
+from grants.errors import PrincipalError
+from grants.evaluation.entity_filters import visible_to
+from grants.models import GRANT_TABLES, Role, User
+from grants.policies.policy import Generation
+from grants.principal_names import principal_parts
+from grants.principal_rows import principals_named
+from grants.principals.principal_lists import MOST_COUNTED, count_to, entities_held
+
+ROWS_A_PAGE = 20
+MOST_GROUPS = 200
+NO_PRINCIPAL = ("This account only signs in to the console: it is an unknown subject in every decision until it is granted "
+                "something or joins a group.")
+INACTIVE = "Inactive: cannot sign in and is denied everything. What it holds stays, and applies again once it is active."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose page it is. is_own: an account looks at itself, and changes nothing."""
+
+    principal: User | Group
+    url: str
+    generation: Generation
+    can_change: bool
+    is_own: bool = False
+
+    @property
+    def written(self) -> str:
+        return f"user:{self.principal.username}" if self.is_user else f"group:{self.principal.name}"
+
+    @property
+    def is_user(self) -> bool:
+        return isinstance(self.principal, User)
+
+
+def principal_or_404(text: str) -> User | Group:
+    try:
+        principal_parts(text)
+    except PrincipalError as error:
+        raise Http404(str(error)) from None
+    found = principals_named([text]).get(text)
+    if found is None:
+        raise Http404("there is no such person or group")
+    return found
+
+
+@require_safe
+@overseers_only
+def person(request: HttpRequest, principal: str) -> HttpResponse:
+    found = principal_or_404(principal)
+    return _page(request, Asked(found, principal_url("person", principal), active_generation(), request.user.may_administer))
+
+
+@require_safe
+def my_access(request: HttpRequest) -> HttpResponse:
+    return _page(request, Asked(request.user, request.path, active_generation(), can_change=False, is_own=True))
+
+
+def _page(request: HttpRequest, asked: Asked) -> HttpResponse:
+    part = target_part(request)
+    context = {"asked": asked, "url": asked.url, "principal": principal_shown(asked.principal), "can_change": asked.can_change,
+               "generation": asked.generation, "most": MOST_COUNTED}
+    if part in SECTIONS:
+        section = SECTIONS[part](request, asked)
+        if section is None:
+            raise Http404("there is no such part")
+        return render_page(request, f"people/_{part}.html", context | {part: section})
+    context |= {name: section(request, asked) for name, section in SECTIONS.items()}
+    return render_page(request, "people/page.html", context | {
+        "hints": list(_hints(asked)), "role": Role(asked.principal.role).label if asked.is_user else "",
+        "leaving_url": principal_url("person-leaving", asked.written), "account_url": principal_url("account", asked.written),
+    })
+
+
+def _hints(asked: Asked):
+    if asked.is_user and not asked.principal.is_active:
+        yield "warning", INACTIVE
+    if asked.is_user and not asked.principal.is_principal:
+        yield "info", NO_PRINCIPAL
+
+
+def _groups(request: HttpRequest, asked: Asked) -> dict | None:
+    """Of a user: the groups, by name."""
+    if not asked.is_user:
+        return None
+    found = list(asked.principal.groups.order_by("name")[: MOST_GROUPS + 1])
+    return {"rows": [principal_shown(group) for group in found[:MOST_GROUPS]], "is_cut": len(found) > MOST_GROUPS,
+            "most": MOST_GROUPS}
+
+
+def _members(request: HttpRequest, asked: Asked) -> dict | None:
+    """Of a group: the users in it, by name."""
+    if asked.is_user:
+        return None
+    rows, find = asked.principal.user_set.all(), text_of(request, "member", most_characters=150)
+    page = page_of_names(request, rows.filter(username__icontains=find), "username", most_rows=ROWS_A_PAGE, prefix="member-")
+    return {"page": page, "rows": [principal_shown(user) for user in page.rows], "find": find, "total": count_to(rows)}
+
+
+def _holds(request: HttpRequest, asked: Asked) -> dict:
+    """What the principal itself holds, or one of its groups: of whichever is chosen, by address."""
+    groups = asked.principal.groups if asked.is_user else Group.objects.none()
+    name, find = request.GET.get("through", "").replace("\0", ""), text_of(request, "holds", most_characters=200)
+    through = groups.filter(name=name).first() if name else None
+    holder = through or asked.principal
+    rows = entities_held(holder)
+    total = count_to(rows)
+    if find:
+        rows = rows.filter(key__icontains=find)
+    page = page_of_entities(request, sorted_by_address(rows), most_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
+    return {
+        "page": page, "rows": _held_rows(asked, holder, page.rows), "total": total, "find": find,
+        "through": principal_shown(through) if through else None,
+        "itself_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
+    }
+
+
+def _held_rows(asked: Asked, holder: User | Group, entities: list[Entity]) -> list[dict]:
+    if asked.is_own:
+        return _own_rows(asked, entities)
+    kind, name = ("user", holder.username) if isinstance(holder, User) else ("group", holder.name)
+    model, column = GRANT_TABLES[kind]
+    grants: dict[int, dict] = {}
+    for grant in model.objects.select_related("granted_by").filter(**{column: holder.pk, "content_object__in": entities}):
+        grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
+    through = held_by(holder, [entity.pk for entity in entities]) if kind == "user" else {}
+    return [{
+        "place": place_of(entity), "entity": entity,
+        "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
+        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], dict(through[entity.pk].groups) if through else {},
+                              changeable=asked.can_change),
+    } for entity in entities]
+
+
+def _own_rows(asked: Asked, entities: list[Entity]) -> list[dict]:
+    """Without who granted it and why, and linked where the account may look."""
+    held = held_by(asked.principal, [entity.pk for entity in entities])
+    seen = set(Entity.objects.filter(visible_to(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
+    return [{"place": place_of(entity, linked=entity.pk in seen), "entity": entity,
+             "cells": held_cells(held[entity.pk], entity.state)} for entity in entities]
+
+
+def _sight(request: HttpRequest, asked: Asked) -> dict:
+    return sight_section(request, asked.principal, asked.generation)
+
+
+def _history(request: HttpRequest, asked: Asked) -> dict | None:
+    return None if asked.is_own else history_of(principal=asked.written)
+
+
+# by the id of the part; the template of each is people/_<id>.html
+SECTIONS: dict[str, Callable[[HttpRequest, Asked], dict | None]] = {
+    "sight": _sight, "holds": _holds, "groups": _groups, "members": _members, "history": _history,
+}

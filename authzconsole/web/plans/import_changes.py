@@ -1,0 +1,74 @@
+"""Making a plan of a file of changes, chosen or pasted."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from authzconsole.web.plans.page import plan_url
+from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.rendering import render_page, see_other
+from grants.errors import GrantError, PlanError
+from grants.models import Plan
+from grants.plans.create import MOST_ITEMS
+from grants.plans.sources.change_file import MOST_BYTES, SAMPLES, BadChangeFile, too_long
+from grants.plans.sources.file import create_plan_from_file
+
+# a page with more than this in a field is slow to write in, and to send back
+MOST_KEPT_BYTES = 256 * 1024
+LONGEST_NAME_CHARACTERS = 200
+MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def new_from_file(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _form(request)
+    raw, name = b"", ""
+    try:
+        raw, name = _sent(request)
+        made = _plan(request, raw, name)
+    except BadChangeFile as bad:
+        return _form(request, raw=raw, name=name, bad=bad, status=400)
+    except GrantError as error:
+        return _form(request, raw=raw, name=name, fault=f"No plan was made: {error}.", status=400)
+    return see_other(plan_url(made))
+
+
+def _sent(request: HttpRequest) -> tuple[bytes, str]:
+    """The file and its name; where none was chosen, what was pasted. Raises PlanError where the file is too long."""
+    upload = request.FILES.get("file")
+    if upload is None:
+        return request.POST.get("text", "").encode(errors="surrogatepass"), ""
+    if upload.size > MOST_BYTES:
+        raise PlanError(too_long(upload.size))
+    return upload.read(), upload.name[:LONGEST_NAME_CHARACTERS]
+
+
+def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
+    if not raw and not name:
+        raise PlanError("nothing was given: choose a file, or paste the changes")
+    return create_plan_from_file(author=author_of(request), raw=raw, name=name)
+
+
+def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "", bad: BadChangeFile | None = None,
+          status: int = 200) -> HttpResponse:
+    is_kept = len(raw) <= MOST_KEPT_BYTES
+    text = raw.decode(errors="replace").removeprefix("\ufeff") if is_kept else ""
+    return render_page(request, "plans/import.html", {
+        "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad": bad,
+        "bad_more": bad.bad_lines - len({fault.line for fault in bad.faults}) if bad else 0,
+        "most_megabytes": MOST_BYTES // 1024 // 1024, "most_items": MOST_ITEMS, "sample": SAMPLES["csv"],
+        "samples": [(title, reverse("plan-import-sample", args=[extension])) for title, extension in
+                    (("CSV", "csv"), ("JSON Lines", "jsonl"))],
+    }, status=status)
+
+
+@require_safe
+@administrators_only
+def sample_file(request: HttpRequest, extension: str) -> HttpResponse:
+    if extension not in SAMPLES:
+        raise Http404("there is no such sample")
+    response = HttpResponse(SAMPLES[extension], content_type=f"{MEDIA_TYPES[extension]}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="changes.{extension}"'
+    return response

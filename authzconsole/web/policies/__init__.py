@@ -1,0 +1,4 @@
+"""Pages that compare generations and activate one.
+
+The rules themselves are in `grants.policies`.
+"""

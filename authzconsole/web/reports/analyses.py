@@ -1,0 +1,100 @@
+"""Runs of analyses: start one, watch it, cancel it, read its report."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.java import java_problem
+from analytics.models import AnalysisRun, RunState
+from analytics.regrant_plans import ANALYSIS as IMPACT
+from analytics.runs.schedules import schedules_of_all
+from analytics.runs.services import cancel_run, request_run
+from authzconsole.web.reports.attention import GHOSTS
+from authzconsole.web.reports.charts import report_picture
+from authzconsole.web.reports.readiness import ANALYSIS as READINESS
+from authzconsole.web.reports.readiness_report import PARTS, report_parts
+from authzconsole.web.reports.runs import listed_run, run_or_404, shown_run
+from authzconsole.web.reports.schedules import OPTIONS, shown_schedule
+from authzconsole.web.reports.table import table_parts
+from authzconsole.web.shared.guard import administrators_only, overseers_only
+from authzconsole.web.shared.paging import page_of_sequence
+from authzconsole.web.shared.parameters import text_of
+from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from grants.active_generation import active_generation
+from grants.policies.catalogue import GENERATIONS
+
+RUNS_A_PAGE = 20
+
+
+@require_safe
+@overseers_only
+def analyses(request: HttpRequest) -> HttpResponse:
+    return _list_page(request, {name: text_of(request, name) for name in (*OPTIONS, "analysis")})
+
+
+def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    runs = _Runs()
+    page = page_of_sequence(request, runs, most_rows=RUNS_A_PAGE, name="page")
+    return render_page(request, "reports/list.html", {
+        "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
+        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
+        "chosen_analysis": given["analysis"],
+        "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
+        "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in schedules_of_all()],
+    }, status=status)
+
+
+class _Runs:
+    """All runs, newest first, as something that can be counted and sliced."""
+
+    def __len__(self) -> int:
+        return AnalysisRun.objects.count()
+
+    def __getitem__(self, place: slice) -> list[AnalysisRun]:
+        return list(AnalysisRun.objects.select_related("requested_by").order_by("-requested_at", "-pk")[place])
+
+
+@require_POST
+@administrators_only
+def analysis_start(request: HttpRequest) -> HttpResponse:
+    given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
+    # fields that the chosen analysis does not take are out of sight, and may still hold what another one was to get
+    taken = ANALYSES[given["analysis"]].options if given["analysis"] in ANALYSES else ()
+    try:
+        run = request_run(analysis=given["analysis"], options={name: given[name] for name in taken if given[name]},
+                          requested_by=request.user)
+    except AnalysisError as error:
+        return _list_page(request, given, fault=str(error), status=400)
+    return see_other(reverse("analysis", args=[run.pk]))
+
+
+@require_safe
+@overseers_only
+def analysis(request: HttpRequest, pk: int) -> HttpResponse:
+    run = run_or_404(pk)
+    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
+               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
+               "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE,
+               "can_take_back": request.user.may_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
+    part = target_part(request)
+    if run.state == RunState.DONE:
+        context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)
+        context["picture"] = None if part in PARTS else report_picture(run)
+    if part in PARTS and run.state == RunState.DONE:
+        template = f"reports/_{'table' if 'table' in context else part}.html"
+        template = template if {part, "table"} & context.keys() else "reports/_unreadable.html"
+        return render_page(request, template, context | {"part": part})
+    return render_page(request, "reports/_run.html" if part == "run" else "reports/run.html", context)
+
+
+@require_POST
+@administrators_only
+def analysis_cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    run = run_or_404(pk)
+    if cancel_run(run=run):
+        messages.info(request, f"Run {run.pk} is being cancelled.")
+    else:
+        messages.info(request, f"Run {run.pk} was over already: nothing changed.")
+    return see_other(reverse("analysis", args=[run.pk]))

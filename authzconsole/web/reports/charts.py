@@ -1,0 +1,146 @@
+"""Reports as pictures, for what people would rather look at than read; bounded, whatever the size of the report.
+
+Each mark leads to its rows; the same numbers stand in the tables below.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from analytics.analyses import AnalysisError
+from analytics.models import AnalysisRun
+from analytics.results.read import ResultFilter, result_page
+from analytics.storage import StorageError, storage_path
+from authzconsole.web.reports.color_scale import step_of
+from authzconsole.web.reports.links import rows_url
+from authzconsole.web.reports.namespace_treemap import largest_namespaces, readiness_words
+from authzconsole.web.reports.parameters import exactly
+from authzconsole.web.reports.treemap_layout import Item, treemap
+from authzconsole.web.shared.links import entity_url
+from entities.address import Address
+from entities.vocabulary import KINDS
+
+MOST_CELLS_READ = 1_000
+MOST_PEOPLE, MOST_NAMESPACES = 30, 16
+MOST_BARS = 20
+# of all reports, kept by a process
+MOST_PICTURES = 32
+
+_NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
+# of a hundred, to either side of the middle: room for the figure at the end of the longest
+_BAR_SIDE = 38
+
+
+def report_picture(run: AnalysisRun) -> dict | None:
+    """template: which one draws it. None where the analysis has no picture, its report is empty or cannot be read."""
+    if run.analysis not in PICTURES:
+        return None
+    try:
+        return _drawn(run, storage_path(run.result_folder), run.results_removed_at)
+    except (AnalysisError, StorageError):
+        # the tables of the same page say why
+        return None
+
+
+@lru_cache(maxsize=MOST_PICTURES)
+def _drawn(run: AnalysisRun, *written: object) -> dict | None:
+    """What was written is never written again, so its picture stays as it is. written: tells this writing from any other."""
+    return PICTURES[run.analysis](run)
+
+
+def _readiness(run: AnalysisRun) -> dict | None:
+    found = largest_namespaces(run)
+    items = []
+    for row in found.rows:
+        meaning, words = readiness_words(row)
+        title = f"namespace:{row['namespace']}: ADMIN on {row['required']:,} is asked for; {words}"
+        items.append(Item(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
+                          rows_url(run, namespace=exactly(row["namespace"])), meaning))
+    more = found.total_rows - len(found.rows)
+    return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
+
+
+def _visibility(run: AnalysisRun) -> dict | None:
+    """People by namespaces. The largest cells say which of them to draw; then all cells of these are read."""
+    largest = result_page(run, "namespaces", sort="visible", descending=True, most_rows=MOST_CELLS_READ)
+    cells = [row for row in largest.rows if row["namespace"]]
+    users, namespaces = _heaviest(cells, "user")[:MOST_PEOPLE], _heaviest(cells, "namespace")[:MOST_NAMESPACES]
+    if not users:
+        return None
+    where = ResultFilter(among={"user": users, "namespace": namespaces})
+    found = result_page(run, "namespaces", where=where, most_rows=len(users) * len(namespaces))
+    seen = {(row["user"], row["namespace"]): row["visible"] for row in found.rows}
+    most = max(seen.values(), default=1)
+    people = _in_blocks(users, namespaces, seen)
+    return {
+        "template": "reports/_heat.html", "width": _NAMES + _COLUMN * len(namespaces) + 60, "height": _HEAD + _ROW * len(people),
+        "columns": [{"name": name, "label": _clipped(name, 14), "x": _NAMES + _COLUMN * place + _COLUMN // 2, "y": _HEAD - 8,
+                     "url": entity_url(Address("namespace", name))} for place, name in enumerate(namespaces)],
+        "rows": [{"name": user, "label": _clipped(user, 24), "y": _HEAD + _ROW * place, "text_y": _HEAD + _ROW * place + 17,
+                  "url": rows_url(run, user=exactly(user)),
+                  "cells": [_heat_cell(run, user, name, seen.get((user, name), 0), most, column)
+                            for column, name in enumerate(namespaces)]} for place, user in enumerate(people)],
+        "is_cut": largest.total_rows > len(cells) or len(users) == MOST_PEOPLE or len(namespaces) == MOST_NAMESPACES,
+    }
+
+
+def _heaviest(cells: list[dict], column: str) -> list[str]:
+    sums: dict[str, int] = {}
+    for cell in cells:
+        sums[cell[column]] = sums.get(cell[column], 0) + cell["visible"]
+    return sorted(sums, key=lambda name: (-sums[name], name))
+
+
+def _in_blocks(users: list[str], namespaces: list[str], seen: dict[tuple[str, str], int]) -> list[str]:
+    """Who sees most of the same namespace stands together; of these, who sees most first."""
+    def place(user: str) -> tuple:
+        visible = [seen.get((user, name), 0) for name in namespaces]
+        return visible.index(max(visible)), -sum(visible), user
+
+    return sorted(users, key=place)
+
+
+def _heat_cell(run: AnalysisRun, user: str, namespace: str, visible: int, most: int, column: int) -> dict:
+    entities = "live entity" if visible == 1 else "live entities"
+    x = _NAMES + _COLUMN * column
+    return {"x": x, "text_x": x + _COLUMN // 2 - 1, "step": step_of(visible, most),
+            "title": f"{user} sees {visible:,} {entities} in namespace:{namespace}", "label": _short(visible) if visible else "",
+            "url": rows_url(run, user=exactly(user), namespace=exactly(namespace)) if visible else ""}
+
+
+def _short(figure: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if figure >= size:
+            return f"{figure // size:,}{letter}"
+    return str(figure)
+
+
+def _impact(run: AnalysisRun) -> dict | None:
+    rows = {}
+    for column in ("gained", "lost"):
+        for row in result_page(run, "operations", sort=column, descending=True, most_rows=MOST_BARS).rows:
+            rows[row["kind"], row["operation"]] = row
+    chosen = sorted(rows.values(), key=lambda row: (-row["gained"] - row["lost"], row["kind"], row["operation"]))[:MOST_BARS]
+    if not chosen:
+        return None
+    most = max(max(row["gained"], row["lost"]) for row in chosen)
+    return {"template": "reports/_bars.html", "bars": [_bar(run, row, most) for row in chosen]}
+
+
+def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
+    """Its measures are percentages of the width that there is."""
+    kind = KINDS[row["kind"]].title if row["kind"] in KINDS else row["kind"]
+    gained, lost = (round(row[name] / most * _BAR_SIDE, 2) for name in ("gained", "lost"))
+    return {"name": f"{kind} {row['operation']}", "row": row, "gained": gained, "lost": lost, "lost_x": round(50 - lost, 2),
+            "gained_text_x": round(51 + gained, 2), "lost_text_x": round(49 - lost, 2),
+            "url": rows_url(run, kind=row["kind"], operation=row["operation"]),
+            "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users"}
+
+
+def _clipped(text: str, most_characters: int) -> str:
+    return text if len(text) <= most_characters else f"{text[:most_characters - 1]}…"
+
+
+# by the name of the analysis
+PICTURES: dict[str, Callable[[AnalysisRun], dict | None]] = {
+    "delete-readiness": _readiness, "visibility": _visibility, "policy-impact": _impact,
+}

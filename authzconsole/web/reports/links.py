@@ -1,0 +1,112 @@
+"""Where the cells of a report lead: a number to the rows or pairs that it counts, an answer to its question."""
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from analytics.models import AnalysisRun
+from analytics.tables import Table
+from authzconsole.web.reports.parameters import exactly
+from authzconsole.web.shared.links import address_url
+
+# the column with where it leads; empty where it leads nowhere
+Links = dict[str, str]
+
+
+def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
+    """By column; of a number only where it counts something."""
+    leads = LEADS.get((run.analysis, table.name))
+    return {name: url for name, url in leads(run, row).items() if row[name] or row[name] is False} if leads else {}
+
+
+def rows_url(run: AnalysisRun, **where: str) -> str:
+    return f"{reverse('analysis', args=[run.pk])}?{urlencode(where)}#rows"
+
+
+def pairs_url(run: AnalysisRun, **where: str) -> str:
+    """Empty where the report was made without its detail."""
+    if not run.summary.get("detail_is_written"):
+        return ""
+    return f"{reverse('analysis-table', args=[run.pk, 'detail'])}?{urlencode(where)}"
+
+
+def missing_url(run: AnalysisRun, namespace: str, user: str) -> str:
+    return f"{reverse('analysis-missing', args=[run.pk])}?{urlencode({'namespace': namespace, 'user': user})}"
+
+
+def _readiness(run: AnalysisRun, row: dict) -> Links:
+    return {"missing": missing_url(run, row["namespace"], row["user"])}
+
+
+def _readiness_namespaces(run: AnalysisRun, row: dict) -> Links:
+    name = exactly(row["namespace"])
+    nearest = {"fewest_missing": missing_url(run, row["namespace"], row["nearest_user"])} if row["nearest_user"] else {}
+    return nearest | {"users": rows_url(run, namespace=name), "users_ready": rows_url(run, namespace=name, ready="yes")}
+
+
+def _visibility(run: AnalysisRun, row: dict) -> Links:
+    return {"visible": pairs_url(run, user=exactly(row["user"]), entity=_inside(row["kind"], row["namespace"]))}
+
+
+def _inside(kind: str, namespace: str) -> str:
+    """A part that the addresses of that kind in that namespace share, and no others."""
+    if kind == "namespace":
+        return exactly(f"{kind}:{namespace}")
+    return f"{kind}:{namespace}." if namespace else f"{kind}:"
+
+
+def _visibility_namespaces(run: AnalysisRun, row: dict) -> Links:
+    if not row["namespace"]:
+        return {}
+    return {"visible": rows_url(run, user=exactly(row["user"]), namespace=exactly(row["namespace"]))}
+
+
+def _impact(run: AnalysisRun, row: dict) -> Links:
+    pairs = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "operation": row["operation"]}
+    return {"gained": pairs_url(run, **pairs, after="yes"), "lost": pairs_url(run, **pairs, after="no"),
+            "operation": _rules_url(run, row["kind"])}
+
+
+def _impact_operations(run: AnalysisRun, row: dict) -> Links:
+    rows = rows_url(run, kind=row["kind"], operation=row["operation"])
+    return {"users": rows, "gained": rows, "lost": rows, "operation": _rules_url(run, row["kind"])}
+
+
+def _rules_url(run: AnalysisRun, kind: str) -> str:
+    """What both generations require of the operations of that kind, side by side."""
+    both = {"generation": run.options.get("generation", ""), "with": run.options.get("to_generation", ""), "kind": kind}
+    return f"{reverse('policies')}?{urlencode(both)}"
+
+
+def _impact_pairs(run: AnalysisRun, row: dict) -> Links:
+    return {"before": _question_url(row, run.options.get("generation", "")),
+            "after": _question_url(row, run.options.get("to_generation", ""))}
+
+
+def _question_url(row: dict, generation: str) -> str:
+    asked = {"subject": f"user:{row['user']}", "operation": row["operation"], "generation": generation}
+    return f"{address_url('entity', row['entity'])}?{urlencode(asked, safe=':')}#ask"
+
+
+def _ghost_kinds(run: AnalysisRun, row: dict) -> Links:
+    return {"grants": rows_url(run, state=row["state"], entity=f"{row['kind']}:")}
+
+
+def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
+    of_kind = f"{row['kind']}:"
+    return {"nobody": rows_url(run, entity=of_kind), "one": rows_url(run, entity=of_kind, sort="-admins")}
+
+
+# by the names of the analysis and of its table
+LEADS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
+    ("delete-readiness", "rows"): _readiness,
+    ("delete-readiness", "namespaces"): _readiness_namespaces,
+    ("visibility", "rows"): _visibility,
+    ("visibility", "namespaces"): _visibility_namespaces,
+    ("policy-impact", "rows"): _impact,
+    ("policy-impact", "operations"): _impact_operations,
+    ("policy-impact", "detail"): _impact_pairs,
+    ("ghost-grants", "kinds"): _ghost_kinds,
+    ("stranded", "kinds"): _stranded_kinds,
+}

@@ -1,0 +1,60 @@
+"""Nightly runs: each analysis switched on or off, when it runs and with what."""
+
+import re
+from datetime import time
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.models import Schedule
+from analytics.runs.schedules import change_schedule, schedule_named
+from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.rendering import render_page, see_other
+from grants.errors import GrantError
+from grants.policies.catalogue import GENERATIONS
+
+OPTIONS = ("generation", "to_generation", "namespace")
+MINUTE = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+def shown_schedule(schedule: Schedule) -> dict:
+    return {"schedule": schedule, "title": ANALYSES[schedule.analysis].title, "at": f"{schedule.at:%H:%M}",
+            "options": ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in schedule.options.items())}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@administrators_only
+def schedule(request: HttpRequest, analysis: str) -> HttpResponse:
+    try:
+        found = schedule_named(analysis)
+    except AnalysisError:
+        raise Http404("there is no such analysis") from None
+    if request.method != "POST":
+        given = {name: found.options.get(name, "") for name in OPTIONS}
+        return _page(request, found, given | {"at": f"{found.at:%H:%M}", "reason": ""})
+    given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "at", "reason")}
+    try:
+        outcome = change_schedule(
+            author=author_of(request, given["reason"]), analysis=analysis, is_on="off" not in request.POST, at=_time(given["at"]),
+            options={name: given[name] for name in OPTIONS})
+    except (AnalysisError, GrantError) as error:
+        return _page(request, found, given, fault=str(error), status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(reverse("analyses"))
+
+
+def _time(text: str) -> time:
+    if not MINUTE.fullmatch(text):
+        raise AnalysisError("the time must be written as hours and minutes in UTC, such as 02:30")
+    return time.fromisoformat(text)
+
+
+def _page(request: HttpRequest, found: Schedule, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    chosen = ANALYSES[found.analysis]
+    return render_page(request, "reports/schedule.html", {
+        "analysis": chosen, "is_on": found.is_on, "given": given, "fault": fault, "generations": list(GENERATIONS),
+        "action": reverse("analysis-schedule", args=[chosen.name]), "takes": set(chosen.options),
+    }, status=status)

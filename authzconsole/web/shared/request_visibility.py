@@ -1,0 +1,25 @@
+"""What the account of a request sees in an entity, looked up once for all parts of its page."""
+
+from django.http import HttpRequest
+
+from entities.models import Entity
+from grants.evaluation.visibility import SHOWING, Seen, seen_by, shows_the_same
+from grants.policies.policy import Generation
+
+LIST = ("list",)
+
+
+def seen_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+    """What `list` or `get` shows. At most four queries, and one for its counts."""
+    kept = request.__dict__.setdefault("seen_inside", {})
+    key = entity.pk, generation.name
+    if key not in kept:
+        kept[key] = seen_by(request.user, generation, inside=entity)
+    return kept[key]
+
+
+def listed_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+    """What `list` alone shows; the same where the generation makes no difference."""
+    if shows_the_same(generation, LIST, SHOWING):
+        return seen_inside(request, entity, generation)
+    return seen_by(request.user, generation, inside=entity, operations=LIST)

@@ -1,0 +1,40 @@
+"""The generation by which the pages show and the engine decides unless told otherwise."""
+
+from django.conf import settings
+from django.db import connection
+
+from grants.changes.authority import administering
+from grants.changes.outcomes import Outcome
+from grants.journal import Author, Change, append_to_journal
+from grants.models import ActiveGeneration
+from grants.policies.catalogue import generation_named
+from grants.policies.policy import Generation
+
+# written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
+CHOSEN_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
+
+
+def active_generation() -> Generation:
+    """The one that an administrator chose, else the setting DEFAULT_GENERATION. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(CHOSEN_SQL)
+        row = cursor.fetchone()
+    return generation_chosen(row[0] if row else None)
+
+
+def generation_chosen(name: str | None) -> Generation:
+    """The active generation where CHOSEN_SQL, alone or within another statement, said `name`."""
+    return generation_named(name or settings.DEFAULT_GENERATION)
+
+
+def activate_generation(*, author: Author, name: str) -> Outcome:
+    """Decide by generation `name` from now on. Raises UnknownGeneration."""
+    generation = generation_named(name)
+    with administering(author) as head:
+        before = active_generation()
+        if before == generation:
+            return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+        ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
+        change = Change("generation-activate", detail=f"from {before.name} to {name}")
+        revision = append_to_journal(head, [change], author=author)
+    return Outcome(True, f"`{name}` is the active generation now; it was `{before.name}`", revision)

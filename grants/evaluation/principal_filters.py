@@ -1,0 +1,140 @@
+"""To whom an operation is permitted, as a filter of users or groups: the same requirement, read from the other side.
+
+The entities are fixed by the question here, so most parts are sets of principals that are made once.
+"""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.models import Group
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.lookups import IsNull
+
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import entity_at
+from entities.vocabulary import ANY, CONTAINERS, Privilege
+from grants.evaluation.entity_filters import ALL, NONE, composed, exactly_on, of_privileges
+from grants.models import GroupGrant, User, UserGrant
+from grants.policies.grammar import (
+    Expression,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    leaves,
+)
+from grants.policies.question import Question
+
+# where there are more grants inside a container, each principal is looked at by itself, and the first few are soon met
+GRANTS_INSIDE_AT_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """container: the row of the target, where what lies in it matters. is_crowded: whether very many grants lie in it."""
+
+    question: Question
+    container: Entity | None
+    is_crowded: bool
+
+    @property
+    def is_group(self) -> bool:
+        return self.question.subject_type == "group"
+
+    @property
+    def inside(self) -> dict:
+        """The condition on an entity, or on a grant, that it lies in the container, or on it."""
+        return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
+
+
+def principals_permitted(requires: Expression, question: Question) -> tuple[QuerySet, str]:
+    """The active principals of the question's type for whom `requires` is met, and the column of their names.
+
+    At most two queries, to look at what lies in the target.
+    """
+    met = _condition(requires, _sought(requires, question))
+    if question.subject_type == "group":
+        return Group.objects.filter(met), "name"
+    return User.objects.filter(met, is_active=True, is_principal=True), "username"
+
+
+def _sought(requires: Expression, question: Question) -> _Sought:
+    looks = {type(leaf) for leaf in leaves(requires)}
+    if question.target.kind not in CONTAINERS or looks.isdisjoint({HasAtOrBelow, HasOnAllLive}):
+        return _Sought(question, None, False)
+    sought = _Sought(question, entity_at(question.target), False)
+    if sought.container is None or HasAtOrBelow not in looks:
+        return sought
+    return _Sought(question, sought.container, _is_crowded(sought))
+
+
+def _is_crowded(sought: _Sought) -> bool:
+    grants = [model.objects.filter(**_on_inside(sought)).order_by().values("pk") for model in (UserGrant, GroupGrant)]
+    return grants[0].union(grants[1], all=True)[: GRANTS_INSIDE_AT_MOST + 1].count() > GRANTS_INSIDE_AT_MOST
+
+
+def _condition(expression: Expression, sought: _Sought) -> Q:
+    match expression:
+        case Has(privileges, scope):
+            return _holds(sought, _on(sought.question.at(scope), privileges))
+        case HasAtOrBelow():
+            return _holds_at_or_below(sought)
+        case HasOnAllLive(privilege, kind):
+            return _holds_on_all_live(sought, privilege, kind)
+        case _:
+            return composed(expression, lambda part: _condition(part, sought), sought.question.gives)
+
+
+def _on(place: Address | None, privileges: tuple[Privilege, ...]) -> dict | None:
+    return None if place is None else {**exactly_on(place), **of_privileges(privileges)}
+
+
+def _holds(sought: _Sought, where: dict | None) -> Q:
+    """The principals with such a grant, directly or through a group."""
+    if where is None:
+        return NONE
+    groups = GroupGrant.objects.filter(**where).order_by().values("group_id").distinct()
+    if sought.is_group:
+        return Q(pk__in=groups)
+    users = UserGrant.objects.filter(**where).order_by().values("user_id").distinct()
+    members = User.groups.through.objects.filter(group_id__in=groups).values("user_id").distinct()
+    return Q(pk__in=users) | Q(pk__in=members)
+
+
+def _holds_at_or_below(sought: _Sought) -> Q:
+    if sought.question.target.kind not in CONTAINERS:
+        return _holds(sought, _on(sought.question.target, ANY))
+    if sought.container is None:
+        return NONE
+    if not sought.is_crowded:
+        return _holds(sought, _on_inside(sought))
+    found = NONE
+    for grants in _own_grants(sought, OuterRef("pk")):
+        found |= Q(IsNull(Subquery(grants.filter(**sought.inside).values("pk")[:1]), False))
+    return found
+
+
+def _on_inside(sought: _Sought) -> dict:
+    """By way of the entities: an index leads from a container to them, but not to the grants of everybody."""
+    return {f"content_object__{column}": value for column, value in sought.inside.items()}
+
+
+def _own_grants(sought: _Sought, principal: OuterRef) -> list[QuerySet]:
+    """The grants that count for the outer principal."""
+    if sought.is_group:
+        return [GroupGrant.objects.filter(group_id=principal)]
+    return [UserGrant.objects.filter(user_id=principal), GroupGrant.objects.filter(group__user=principal)]
+
+
+def _holds_on_all_live(sought: _Sought, privilege: Privilege, kind: str | None) -> Q:
+    if sought.container is None:
+        return ALL
+    live = Entity.objects.filter(state=State.LIVE, **sought.inside).exclude(pk=sought.container.pk)
+    if kind is not None:
+        live = live.filter(kind=kind)
+    # who holds it on all of them holds it on one of them: that leaves few of whom the rest is asked
+    holds_on_one = _holds(sought, {"content_object_id": Subquery(live.values("pk")[:1]), **of_privileges((privilege,))})
+    lacking = live
+    for grants in _own_grants(sought, OuterRef(OuterRef("pk"))):
+        held = grants.filter(content_object_id=OuterRef("pk"), **of_privileges((privilege,)))
+        lacking = lacking.exclude(Q(IsNull(Subquery(held.values("pk")[:1]), False)))
+    return ~Q(Exists(live)) | holds_on_one & Q(IsNull(Subquery(lacking.values("pk")[:1]), True))

@@ -1,0 +1,97 @@
+"""What a principal lacks, to delete a namespace above all, as a stream: what `missing` of the explained decision says, for a
+namespace of any size."""
+
+from collections.abc import Iterator
+
+from entities.address import Address
+from entities.models import Entity
+from entities.selectors import entity_at, live_below
+from entities.vocabulary import ANY, KINDS
+from grants.errors import PlanError
+from grants.evaluation.effective_grants import GrantTable, tables_of, tables_of_user
+from grants.evaluation.engine import check_in_short
+from grants.evaluation.entity_filters import Listed, condition
+from grants.evaluation.facts import gather
+from grants.lifecycle.namespace_deletion import live_namespace
+from grants.models import User
+from grants.policies.explain import Gap, smallest_gap
+from grants.policies.grammar import AllOf, Always, Expression, Given, Has, HasOnAllLive, Scope
+from grants.policies.policy import Generation
+from grants.policies.question import Question, is_storable
+
+OPERATION = "delete"
+ENTITIES_AT_ONCE = 2_000
+
+
+def deleter_named(name: str) -> User:
+    """Raises PlanError where there is no active user of that name."""
+    user = User.objects.filter(username=name).first() if is_storable(name) else None
+    if user is None:
+        raise PlanError(f"user:{name} is not known here: add it first, or correct the name")
+    if not user.is_active:
+        raise PlanError(f"{user} is inactive, and denied everything whatever it holds: activate it first")
+    return user
+
+
+def gap_of(question: Question, *, most: int) -> Iterator[Gap]:
+    """The smallest set of grants that turns the denial into a permit, each once, read as it is asked for; none where nothing is
+    missing that a grant could give. At most eight queries before the first. Raises PlanError where there are more than `most`."""
+    short = check_in_short(question, most=1)
+    total = len(short.missing or ()) + short.missing_more
+    if total > most:
+        raise PlanError(f"{total:,} grants are missing, and a plan holds {most:,}: make one for everything in {question.target} "
+                        f"of a few kinds at a time")
+    if not short.missing_more:
+        return iter(short.missing or ())
+    return _gap(question, entity_at(question.target), tables_of(question.subject_type, question.subject) or ())
+
+
+def deletion_gap(namespace: Address, user: User, generation: Generation) -> Iterator[Gap]:
+    """The smallest set of grants that the user lacks, each once, read as it is asked for. Raises LifecycleError where that is
+    no live namespace."""
+    question = Question("user", user.username, OPERATION, namespace, generation.name)
+    return _gap(question, live_namespace(namespace), tables_of_user(user))
+
+
+def _gap(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[Gap]:
+    """entity: the question's target. tables: the grants that count."""
+    requires = question.policy.requires
+    return _gaps(requires, question, entity, tables) if _is_listed(requires) else iter(_weighed(requires, question))
+
+
+def _is_listed(expression: Expression) -> bool:
+    """Whether there is one smallest set, made of those of its parts: then nothing needs to be weighed."""
+    match expression:
+        case AllOf(parts):
+            return all(map(_is_listed, parts))
+        case Has(_, scope):
+            return scope == Scope.SELF
+        case Given(_, then):
+            return _is_listed(then)
+        case HasOnAllLive() | Always():
+            return True
+        case _:
+            return False
+
+
+def _gaps(expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[Gap]:
+    match expression:
+        case AllOf(parts):
+            for part in parts:
+                yield from _gaps(part, question, entity, tables)
+        case Has(privileges):
+            if not Entity.objects.filter(condition(expression, Listed(tables, [entity.kind])), pk=entity.pk).exists():
+                yield entity.address, min(privileges, key=ANY.index)
+        case HasOnAllLive(privilege, kind):
+            held = condition(Has((privilege,)), Listed(tables, list(KINDS)))
+            rows = live_below(entity, kind).exclude(held).values_list("kind", "key")
+            for place in rows.iterator(chunk_size=ENTITIES_AT_ONCE):
+                yield Address(*place), privilege
+        case Given(parameter, then) if question.gives(parameter):
+            yield from _gaps(then, question, entity, tables)
+
+
+def _weighed(requires: Expression, question: Question) -> tuple[Gap, ...]:
+    """Of alternatives the smallest, by the explanation itself."""
+    (facts,) = gather([question], explained=True)
+    return smallest_gap(requires, question, facts) or ()

@@ -1,0 +1,45 @@
+"""Write a requirement in plain English, for pages and for REST."""
+
+from entities.vocabulary import KINDS, a
+from grants.policies.explain import join_words, one_of
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Scope,
+    UnknownExpression,
+)
+
+_PLACES = {Scope.SELF: "the entity", Scope.INSTANCE: "the instance", Scope.ARTIFACT: "the artifact",
+           Scope.DATASET_TYPE: "the dataset type", Scope.OWNER: "the owner", Scope.PARENT: "its parent",
+           Scope.APPLICATION: "its application", Scope.NAMESPACE: "its namespace"}
+
+
+def requirement_in_words(expression: Expression) -> str:
+    match expression:
+        case Has(privileges, scope):
+            return f"{one_of(privileges)} on {_PLACES[scope]}"
+        case HasAtOrBelow():
+            return "any privilege on the entity or on anything inside it"
+        case HasOnAllLive(privilege, kind):
+            return f"{privilege} on all live {KINDS[kind].plural if kind else 'entities'} inside it"
+        case Always():
+            return "nothing but an active principal"
+        case AllOf(parts):
+            return join_words([_inside(part) for part in parts], "and")
+        case AnyOf(parts):
+            return join_words([_inside(part) for part in parts], "or")
+        case Given(parameter, then):
+            return f"where the question names {a(parameter.value)}, {requirement_in_words(then)}"
+        case _:
+            raise UnknownExpression(expression)
+
+
+def _inside(part: Expression) -> str:
+    words = requirement_in_words(part)
+    return f"({words})" if isinstance(part, AllOf | AnyOf) else words

@@ -1,0 +1,24 @@
+"""Read users and groups by their written names."""
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import Group
+
+from grants.bulk_rows import chunks
+from grants.models import User
+from grants.principal_names import principal_parts
+
+PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
+
+
+def principals_named(written: Iterable[str]) -> dict[str, User | Group]:
+    """The users and groups that exist, by how they are written. Two statements for every `bulk.ROWS_AT_ONCE`."""
+    names: dict[str, list[str]] = {kind: [] for kind in PRINCIPAL_TABLES}
+    for kind, name in map(principal_parts, written):
+        names[kind].append(name)
+    found = {}
+    for kind, (model, column) in PRINCIPAL_TABLES.items():
+        for chunk in chunks(names[kind]):
+            rows = model.objects.filter(**{f"{column}__in": chunk})
+            found.update((f"{kind}:{getattr(row, column)}", row) for row in rows)
+    return found

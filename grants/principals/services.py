@@ -1,0 +1,186 @@
+"""Users, groups and members: adding and changing them, with their journal lines. Nobody is ever removed, only deactivated.
+
+INVARIANT: the console keeps at least one active administrator.
+"""
+
+import secrets
+from contextlib import contextmanager
+
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import Group
+
+from entities.vocabulary import clip
+from grants.changes.authority import administering
+from grants.changes.outcomes import Outcome
+from grants.errors import PrincipalError
+from grants.journal import Author, Change, append_to_journal
+from grants.models import JournalHead, Role, User
+from grants.principal_names import control_fault, name_fault, text_fault
+
+LONGEST_EMAIL_CHARACTERS = 254
+PASSWORD_BYTES = 12
+
+
+def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
+             is_principal: bool = True) -> Outcome:
+    """A user who cannot sign in until a password is set. An account of the console only becomes a principal."""
+    _check_name("user", name)
+    _check_email(email)
+    role = _role(role)
+    with _recording(author) as record:
+        user = User.objects.filter(username=name).first()
+        if user is not None:
+            return _existing_user(record, user, is_principal)
+        User.objects.create(username=name, email=email, is_active=active, role=role, is_principal=is_principal,
+                            password=make_password(None))
+        detail = ", ".join(filter(None, ["" if active else "inactive", "" if role == Role.ORDINARY else f"role: {role}"]))
+        return record(Change("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added")
+
+
+def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
+    """An inactive user cannot sign in and is denied everything; grants and memberships stay and apply again."""
+    with _recording(author) as record:
+        user = _user(name)
+        word = "active" if active else "inactive"
+        if user.is_active == active:
+            return record(None, f"{user} is {word} already: nothing changed")
+        if not active:
+            _keep_an_administrator(user)
+        User.objects.filter(pk=user.pk).update(is_active=active)
+        action = "user-activate" if active else "user-deactivate"
+        return record(Change(action, principal=str(user)), f"{user} is {word} now")
+
+
+def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
+    """The empty text removes it."""
+    _check_email(email)
+    with _recording(author) as record:
+        user = _user(name)
+        if user.email == email:
+            return record(None, f"{user} has that email already: nothing changed")
+        User.objects.filter(pk=user.pk).update(email=email)
+        return record(Change("user-change", principal=str(user), detail=f"email: {email}"), f"the email of {user} is changed")
+
+
+def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
+    """What the account may do in this console; it gives nothing in a decision."""
+    role = _role(role)
+    with _recording(author) as record:
+        user = _user(name)
+        if user.role == role:
+            return record(None, f"{user} has the role {role} already: nothing changed")
+        if role != Role.ADMINISTRATOR:
+            _keep_an_administrator(user)
+        User.objects.filter(pk=user.pk).update(role=role)
+        change = Change("role-set", principal=str(user), detail=f"from {user.role} to {role}")
+        return record(change, f"{user} has the role {role} now; it was {user.role}")
+
+
+def renew_user_password(*, author: Author, name: str) -> str:
+    """A new password in place of the old one, whose sessions end with it. It is returned, and kept only as its hash.
+
+    Two people know it now: its owner has to choose another before anything else.
+    """
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    # hashing takes a good part of a second, in which nobody else should wait for the journal
+    hashed = make_password(password)
+    with _recording(author) as record:
+        user = _user(name)
+        User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
+        record(Change("password-set", principal=str(user)), f"{user} has a new password")
+    return password
+
+
+def add_group(*, author: Author, name: str) -> Outcome:
+    """An empty group."""
+    _check_name("group", name)
+    with _recording(author) as record:
+        if Group.objects.filter(name=name).exists():
+            return record(None, f"group:{name} exists already: nothing changed")
+        Group.objects.create(name=name)
+        return record(Change("group-add", principal=f"group:{name}"), f"group:{name} was added")
+
+
+def add_member(*, author: Author, user: str, group: str) -> Outcome:
+    """An account of the console only becomes a principal by joining a group. user, group: their names."""
+    with _recording(author) as record:
+        member, joined = _user(user), _group(group)
+        if member.groups.filter(pk=joined.pk).exists():
+            return record(None, f"{member} is in group:{group} already: nothing changed")
+        member.groups.add(joined)
+        if not member.is_principal:
+            _become_principal(record, member)
+        return record(Change("member-add", principal=str(member), detail=f"group:{group}"), f"{member} is in group:{group} now")
+
+
+def remove_member(*, author: Author, user: str, group: str) -> Outcome:
+    """user, group: their names."""
+    with _recording(author) as record:
+        member, left = _user(user), _group(group)
+        if not member.groups.filter(pk=left.pk).exists():
+            return record(None, f"{member} is not in group:{group}: nothing changed")
+        member.groups.remove(left)
+        change = Change("member-remove", principal=str(member), detail=f"group:{group}")
+        return record(change, f"{member} is no longer in group:{group}")
+
+
+@contextmanager
+def _recording(author: Author):
+    """Yields `record(change or None, sentence) -> Outcome`, which writes the journal line."""
+    with administering(author) as head:
+        yield lambda change, sentence: _recorded(head, author, change, sentence)
+
+
+def _recorded(head: JournalHead, author: Author, change: Change | None, sentence: str) -> Outcome:
+    if change is not None:
+        append_to_journal(head, [change], author=author)
+    return Outcome(change is not None, sentence, head.revision)
+
+
+def _existing_user(record, user: User, is_principal: bool) -> Outcome:
+    if not is_principal or user.is_principal:
+        return record(None, f"{user} exists already: nothing changed")
+    return _become_principal(record, user)
+
+
+def _become_principal(record, user: User) -> Outcome:
+    User.objects.filter(pk=user.pk).update(is_principal=True)
+    return record(Change("principal-add", principal=str(user)), f"{user} was an account of the console; it is a principal now")
+
+
+def _keep_an_administrator(user: User) -> None:
+    others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
+    if user.may_administer and not others.exists():
+        raise PrincipalError(f"{user} is the only active administrator of this console: make another one first")
+
+
+def _user(name: str) -> User:
+    user = None if text_fault(name) else User.objects.filter(username=name).first()
+    if user is None:
+        raise PrincipalError(f"user:{clip(name)} is not known here: add it first, or correct the name", field="user")
+    return user
+
+
+def _group(name: str) -> Group:
+    group = None if text_fault(name) else Group.objects.filter(name=name).first()
+    if group is None:
+        raise PrincipalError(f"group:{clip(name)} is not known here: add it first, or correct the name", field="group")
+    return group
+
+
+def _check_name(kind: str, name: str) -> None:
+    if fault := name_fault(name):
+        raise PrincipalError(f"no {kind} can be called so: {fault}")
+
+
+def _check_email(email: str) -> None:
+    if len(email) > LONGEST_EMAIL_CHARACTERS:
+        raise PrincipalError(f"the email has {len(email):,} characters; {LONGEST_EMAIL_CHARACTERS} are allowed")
+    if fault := control_fault("the email", email):
+        raise PrincipalError(fault)
+
+
+def _role(role: str) -> Role:
+    if role not in Role.values:
+        raise PrincipalError(f"`{clip(role)}` is not a role; the roles are {', '.join(Role.values)}")
+    return Role(role)

@@ -1,0 +1,141 @@
+"""The addresses of a tenant document: those it lists, those it grants on, and what contains them.
+
+Listed states are taken as they are. An address that is only granted on becomes planned; what contains a listed address is
+registered too, live where anything live is listed inside it. Registered addresses that are not listed stay as they are.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from entities.address import containers, parse_address
+from entities.models import Entity, State
+from entities.vocabulary import CONTAINERS, KINDS
+from grants.bulk_rows import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
+from grants.journal import Change
+from grants.tenant.reading import Document
+from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
+
+ACTIONS = {State.LIVE: "register", State.PLANNED: "plan", State.DELETED: "delete"}
+COLUMNS = ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "state", "description", "created_at",
+           "changed_at")
+
+
+def states_of(document: Document) -> dict[str, str]:
+    """The state of every address of the document, should it be new."""
+    states = {line.address: line.state for line in document.entities.values()}
+    for address in document.grants:
+        states.setdefault(address, State.PLANNED)
+    for address in list(states):
+        _add_containers(address, states, document.entities)
+    return states
+
+
+def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
+    is_live = states[address] == State.LIVE
+    container = parse_address(address).parent
+    while container is not None:
+        known = states.get(name := str(container))
+        # what contains a known one is known or will be; a live entity is followed up to the first live container
+        if known == State.LIVE or (known is not None and not is_live):
+            return
+        if name not in listed:
+            states[name] = State.LIVE if is_live else State.PLANNED
+        container = container.parent
+
+
+def write_places(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
+    """Register and change entities as the document says. Returns the primary key of each of its addresses."""
+    states = states_of(document)
+    by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(containers(kind)))}
+    for address in states:
+        by_kind[address.partition(":")[0]].append(address)
+    # every look-up before the first new row: PostgreSQL would go on with a plan that it made for the table as it was
+    ids = _change_stored(by_kind, states, document, report, record)
+    for addresses in by_kind.values():
+        for new in chunks([address for address in addresses if address not in ids]):
+            record(_insert(new, states, document, ids, report))
+    report.warnings += _warnings({ids[address]: address for kind in CONTAINERS for address in by_kind[kind]
+                                  if states[address] == State.DELETED})
+    return ids
+
+
+def _change_stored(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
+                   record: Callable) -> dict[str, int]:
+    """Change the registered ones. Puts the state that they keep into `states`; returns their primary keys."""
+    ids: dict[str, int] = {}
+    for kind, addresses in by_kind.items():
+        for chunk in chunks(addresses):
+            stored = _stored(kind, chunk)
+            ids.update((address, pk) for address, (pk, *_) in stored.items())
+            record([*_update(stored, document, report), *_come_to_life(stored, states, document, report)])
+            states.update((address, state) for address, (_, state, _) in stored.items()
+                          if address not in document.entities and not _comes_to_life(state, states[address]))
+    return ids
+
+
+def _stored(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
+    rows = Entity.objects.filter(kind=kind, key__in=[address.partition(":")[2] for address in addresses])
+    return {f"{kind}:{key}": (pk, state, description)
+            for pk, key, state, description in rows.values_list("pk", "key", "state", "description")}
+
+
+def _insert(new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport) -> list[Change]:
+    at = now_as_stored()
+    ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
+    insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
+    for address in new:
+        report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
+    return [Change(ACTIONS[states[address]], entity=address, detail=str(states[address])) for address in new]
+
+
+def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> tuple:
+    address, line = parse_address(text), document.entities.get(text)
+    contained_in = [ids.get(str(container)) for container in (address.parent, address.namespace, address.application)]
+    return (ids[text], address.kind, address.key, *contained_in, str(state), line and line.description or "", at, at)
+
+
+def _update(stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport) -> list[Change]:
+    changes, rows, at = [], [], now_as_stored()
+    for address, (pk, state, description) in stored.items():
+        if (line := document.entities.get(address)) is None:
+            continue
+        described = description if line.description is None else line.description
+        found = _changes(line, state, description, described)
+        if found:
+            rows.append((line.state, described, at, pk))
+            report.changes[ENTITIES_CHANGED, f"{line.state} {address.partition(':')[0]}"] += 1
+        else:
+            report.unchanged["entities"] += 1
+        changes += found
+    update_rows(Entity, ("state", "description", "changed_at"), rows)
+    return changes
+
+
+def _comes_to_life(state: str, wanted: str) -> bool:
+    """A planned container lives when something live in it is listed; a deleted one is not recreated unsaid."""
+    return state == State.PLANNED and wanted == State.LIVE
+
+
+def _come_to_life(stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document,
+                  report: ImportReport) -> list[Change]:
+    living = {address: pk for address, (pk, state, _) in stored.items()
+              if address not in document.entities and _comes_to_life(state, states[address])}
+    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), now_as_stored(), pk) for pk in living.values()])
+    for address in living:
+        report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
+    return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in living]
+
+
+def _changes(line, state: str, description: str, described: str) -> list[Change]:
+    moved = [Change(ACTIONS[line.state], entity=line.address, detail=line.state)] if line.state != state else []
+    return moved + ([Change("describe", entity=line.address, detail=described)] if described != description else [])
+
+
+def _warnings(deleted: dict[int, str]) -> list[str]:
+    """One line for every deleted container of this document that holds live entities."""
+    found: Counter[str] = Counter()
+    for chunk in chunks(deleted):
+        parents = Entity.objects.filter(parent_id__in=chunk, state=State.LIVE).values_list("parent_id", flat=True)
+        found.update(deleted[parent] for parent in parents)
+    return [f"`{address}` is deleted and holds {count:,} live {'entity' if count == 1 else 'entities'}"
+            for address, count in sorted(found.items())]

@@ -1,0 +1,82 @@
+"""Every analysis on the Spark of SPARK_MASTER, each table as JSON Lines in the folder given; prints where Python workers ran.
+
+Run as `python -m tests.analytics.spark.on_a_master FOLDER SIZE [SIZE]`, in a process of its own, because a process has one Spark.
+A SIZE is `little`, as the tenant is, or `large`, as if it were; each gets a folder of its own.
+"""
+
+import json
+import os
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import django
+
+OPTIONS = {
+    "delete-readiness": {"generation": "existing"},
+    "visibility": {"generation": "final"},
+    "policy-impact": {"generation": "existing", "to_generation": "final"},
+    "ghost-grants": {},
+    "stranded": {},
+}
+
+
+class Quiet:
+    """A `computation.Progress` that nobody is told."""
+
+    def stage(self, stage) -> None:
+        return None
+
+    def check(self) -> None:
+        return None
+
+    def watch(self, context) -> None:
+        return None
+
+
+def place_of_a_worker(_):
+    """In a Python worker: its folder, what it could import of the console, and whether it has the console's settings."""
+    # long enough that every executor gets a task
+    time.sleep(1)
+    known = tuple(name for name in ("entities", "grants", "analytics", "authzconsole") if find_spec(name))
+    return os.getcwd(), known, "DJANGO_SETTINGS_MODULE" in os.environ
+
+
+def tables_write(folder: Path, results: str) -> None:
+    from analytics.analyses import ANALYSES
+    from analytics.results.export import table_export
+    from analytics.runs.computation import report_compute
+    from analytics.runs.options import options_checked
+
+    folder.mkdir()
+    assert OPTIONS.keys() == ANALYSES.keys()
+    for name, analysis in ANALYSES.items():
+        place = f"{results}/{name}"
+        report_compute(analysis=analysis, options=options_checked(analysis, OPTIONS[name]), folder=place,
+                       detail_rows_most=None, progress=Quiet())
+        for output in filter(None, (*analysis.outputs, analysis.detail)):
+            table_export(output.table, place, folder / f"{name}.{output.table.name}.jsonl")
+
+
+def main(folder: Path, sizes: list[str]) -> None:
+    django.setup()
+    from django.conf import settings
+
+    from analytics.runs import computation
+    from analytics.spark.session import spark_session, spark_stop
+
+    most_bytes = {"little": computation.LITTLE_BYTES, "large": 0}
+    try:
+        for size in sizes:
+            computation.LITTLE_BYTES = most_bytes[size]
+            tables_write(folder / size, f"results/{folder.name}/{size}")
+        context = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY).sparkContext
+        places = context.parallelize(range(4), 4).map(place_of_a_worker).collect()
+    finally:
+        spark_stop()
+    print(json.dumps(sorted(set(places))))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,58 @@
+"""Spark where it cannot start, or takes too long: a sentence with the address, in time, and the next run works."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.services import cancel_run
+from analytics.runs.watch import RunTimedOut, RunWatch
+from authzconsole.ops import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+# in a process of its own: the session of the tests is warm, and a warm session asks no master
+TRIES = """
+import socket, time
+from analytics.spark.session import SparkUnavailable, spark_session, spark_stop
+
+def fails(master, patience):
+    start = time.monotonic()
+    try:
+        spark_session(master=master, memory="512m", patience_seconds=patience)
+    except SparkUnavailable as error:
+        assert master in str(error) and chr(10) not in str(error), error
+        return str(error), time.monotonic() - start
+    raise AssertionError(f"{master} gave a session")
+
+for _ in range(2):
+    said, seconds = fails("spark://127.0.0.1:1", 60)
+    assert "does not answer (127.0.0.1:1: Connection refused)" in said and seconds < 5, (said, seconds)
+with socket.create_server(("127.0.0.1", 0)) as silent:
+    for _ in range(2):
+        said, seconds = fails(f"spark://127.0.0.1:{silent.getsockname()[1]}", 10)
+        assert "did not give this console a place within 10 s" in said and seconds < 20, (said, seconds)
+assert spark_session(master="local[1]", memory="512m").range(10).count() == 10
+spark_stop()
+print("all as it should be")
+"""
+
+
+def test_a_master_that_is_not_there_or_never_answers_fails_in_time_and_the_next_session_works():
+    tried = subprocess.run([sys.executable, "-c", TRIES], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert tried.stdout.strip() == "all as it should be", tried.stderr[-3_000:]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_takes_too_long_is_stopped_in_spark(spark, settings):
+    settings.RUN_TIMEOUT_SECONDS = 2
+    run = AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING, claim="c", attempt=1)
+    started = time.monotonic()
+    with RunWatch(run) as watch:
+        watch.watch(spark.sparkContext)
+        with pytest.raises(Exception, match="cancelled"):
+            spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(120)).count()
+    assert isinstance(watch.ending, RunTimedOut) and time.monotonic() - started < 30
+    assert spark.range(5).count() == 5 and cancel_run(run=run)

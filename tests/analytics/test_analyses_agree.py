@@ -1,0 +1,149 @@
+"""Spark and a plain reference agree on random tenants: on every verdict there is, and on every table of every analysis."""
+
+import json
+import random
+
+import pytest
+from django.core.management import call_command
+
+from analytics.runs import computation
+from analytics.snapshots.snapshot import snapshot_in_use
+from analytics.spark.changes import changed_pairs
+from analytics.spark.law import verdict_plan
+from analytics.spark.schemas import snapshot_read
+from entities.address import parse_address
+from entities.models import State
+from entities.vocabulary import KINDS, Privilege
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.random_tenants import random_tenant, reference_holds, store
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+SEEDS = range(3)
+LITTLE, LARGE = computation.LITTLE_BYTES, 0
+# the same tables by way of a large tenant take several times as long
+SEEDS_AND_SIZES = [*((seed, LITTLE) for seed in SEEDS), (len(SEEDS), LARGE)]
+OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path, monkeypatch):
+    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
+    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    return tmp_path
+
+
+@pytest.fixture
+def size(request, monkeypatch):
+    """Of the largest snapshot that is little."""
+    monkeypatch.setattr(computation, "LITTLE_BYTES", request.param)
+
+
+def tenant_with_own_kinds(seed):
+    """A random tenant, one live entity of each own kind, and a namespace that is empty for everybody."""
+    tenant, dice = random_tenant(seed), random.Random(seed)
+    for address in ("namespace:bare", "application:ns0.shop", *OWN):
+        tenant.entities[parse_address(address)] = State.LIVE
+    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    for address in map(parse_address, OWN):
+        tenant.grants |= {(who, address, privilege) for who in principals for privilege in Privilege if dice.random() < 0.2}
+    store(tenant)
+    return tenant
+
+
+def live_addresses(tenant):
+    return [address for address, state in tenant.entities.items() if state == State.LIVE]
+
+
+def active_users(tenant):
+    return [name for name, standing in tenant.users.items() if standing == (True, True)]
+
+
+def permitted(tenant, generation):
+    """Every (user, address, operation) of active users and live entities that the generation permits."""
+    return {(user, str(address), operation) for user in active_users(tenant) for address in live_addresses(tenant)
+            for operation in KINDS[address.kind].operations
+            if reference_holds(tenant, Question("user", user, operation, address, generation))}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(("seed", "is_little"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
+def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_little):
+    tenant = tenant_with_own_kinds(seed)
+    with snapshot_in_use() as snapshot:
+        pairs = changed_pairs(snapshot_read(spark, snapshot.uri, is_little=is_little), verdict_plan(generation)).collect()
+    assert all(pair["after"] for pair in pairs)
+    found = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
+    assert len(found) == len(set(found))
+    assert set(found) == permitted(tenant, generation)
+
+
+def analysed(folder, *arguments, detail=True):
+    """The rows and the detail that the command writes."""
+    paths = [folder / "rows.jsonl", folder / "detail.jsonl"][: 1 + detail]
+    options = [option for name, path in zip(("--output", "--detail"), paths, strict=False) for option in (name, str(path))]
+    call_command("analyze", *arguments, *options)
+    return [[tuple(json.loads(line).values()) for line in path.read_text().splitlines()] for path in paths]
+
+
+def in_order(rows, key_columns):
+    return sorted(rows, key=lambda row: [part.encode() for part in row[:key_columns]])
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, size, generation):
+    tenant = tenant_with_own_kinds(seed)
+    pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
+             if "list" in KINDS[address.kind].operations
+             and reference_holds(tenant, Question("user", user, "list", address, generation))}
+    counts = {}
+    for user, address in pairs:
+        place = user, address.kind, address.namespace.key if address.namespace else ""
+        counts[place] = counts.get(place, 0) + 1
+    rows, detail = analysed(folder, "visibility", "--generation", generation)
+    assert rows == in_order([(*place, count) for place, count in counts.items()], 3)
+    assert detail == in_order([(user, str(address)) for user, address in pairs], 2)
+
+
+@pytest.mark.parametrize(("before", "after", "size"), [
+    ("existing", "final", LITTLE), ("final", "existing", LITTLE), ("core", "proposed", LITTLE), ("existing", "proposed", LITTLE),
+    ("proposed", "core", LITTLE), ("existing", "final", LARGE), ("proposed", "core", LARGE),
+], indirect=["size"])
+def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after, size):
+    tenant = tenant_with_own_kinds(len(before + after))
+    comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
+                  if all(GENERATIONS[name].policy(kind.name, operation).is_rule for name in (before, after))}
+    once, then = permitted(tenant, before), permitted(tenant, after)
+    turned = [(user, address, operation, (user, address, operation) in once, (user, address, operation) in then)
+              for user, address, operation in once ^ then if (address.partition(":")[0], operation) in comparable]
+    counts = {}
+    for user, address, operation, _, is_gained in turned:
+        gained, lost = counts.get((user, address.partition(":")[0], operation), (0, 0))
+        counts[user, address.partition(":")[0], operation] = gained + is_gained, lost + (not is_gained)
+    rows, detail = analysed(folder, "policy-impact", "--generation", before, "--to-generation", after)
+    assert rows == in_order([(*place, *both) for place, both in counts.items()], 3) != []
+    assert detail == in_order(turned, 3)
+
+
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed, size):
+    tenant = random_tenant(seed)
+    store(tenant)
+    shown = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
+    ghosts = [(who, str(address), privilege.value, tenant.entities[address], "")
+              for who, address, privilege in tenant.grants if tenant.entities[address] != State.LIVE and who in shown]
+    assert analysed(folder, "ghost-grants", detail=False) == [in_order(ghosts, 3)]
+
+
+@pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
+def test_stranded_entities_are_those_that_fewer_than_two_administer(spark, own_kinds, folder, seed, size):
+    tenant = tenant_with_own_kinds(seed)
+    stranded = []
+    for address in live_addresses(tenant):
+        admins = [user for user in active_users(tenant)
+                  if reference_holds(tenant, Question("user", user, "ADMIN", address, "final"))]
+        if len(admins) < 2:
+            stranded.append((str(address), len(admins), "".join(admins)))
+    assert analysed(folder, "stranded", detail=False) == [in_order(stranded, 1)]

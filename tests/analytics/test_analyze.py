@@ -1,0 +1,66 @@
+"""`manage.py analyze`: an analysis in the foreground."""
+
+import csv
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from entities.models import Entity
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["visibilty"], "`visibilty` is not an analysis; there is delete-readiness"),
+    (["delete-readiness", "--generation", "next"], "the generations are core, existing, proposed, final"),
+    (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
+    (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),
+    (["policy-impact", "--generation", "core"], "--to-generation) is missing: the generations are core, existing"),
+    (["policy-impact", "--generation", "core", "--to-generation", "core"], "compares two generations, and both are core"),
+    (["policy-impact", "--generation", "core", "--to-generation", "next"], "`next` is not a generation of rules"),
+    (["visibility", "--namespace", "sales"], "visibility takes no namespace; it takes generation"),
+    (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail: its rows are the pairs already"),
+    (["delete-readiness", "--output", "out.txt"], "must be one of .csv, .parquet, .jsonl"),
+    (["delete-readiness", "--output", "out.csv", "--detail", "./out.csv"], "--output and --detail are the same file, out.csv"),
+    (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),
+    (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
+])
+def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeypatch, arguments, says):
+    monkeypatch.setattr("analytics.runs.computation.report_compute", lambda **_: pytest.fail("it was computed"))
+    Entity.objects.create(kind="namespace", key="sales")
+    with pytest.raises(CommandError) as refused:
+        call_command("analyze", *arguments)
+    assert says in str(refused.value)
+
+
+def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CommandError, match="where there is no bin/java"):
+        call_command("analyze", "delete-readiness")
+
+
+@pytest.mark.spark
+def test_it_writes_files_or_shows_the_overview_and_leaves_no_results_behind(spark, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    store(random_tenant(3))
+    call_command("analyze", "delete-readiness", "--generation", "core", "--output", str(tmp_path / "rows.csv"),
+                 "--detail", str(tmp_path / "detail.csv"))
+    told = capsys.readouterr()
+    assert told.out == "" and "Taking a snapshot" in told.err
+    with (tmp_path / "rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (tmp_path / "detail.csv").open() as file:
+        detail = list(csv.DictReader(file))
+    assert {row["required"] for row in rows} == {"1"} and {row["ready"] for row in rows} == {"true", "false"}
+    assert len(detail) == sum(int(row["missing"]) for row in rows) > 0
+    call_command("analyze", "delete-readiness", "--generation", "core", "--namespace", rows[0]["namespace"])
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 2 and shown[0].split()[:2] == ["namespace", "required"] and shown[1].startswith(rows[0]["namespace"])
+    assert not list((tmp_path / "snapshots" / "results").glob("*/command-*"))

@@ -1,0 +1,116 @@
+"""What a run finds otherwise than the run before it."""
+
+import pytest
+
+from analytics.analyses import ANALYSES, analysis_named
+from analytics.models import AnalysisRun, RunState
+from analytics.results.compare import changes_since, previous_report
+from analytics.results.read import ResultFilter, TableLeftOut, result_page
+from analytics.runs.watch import RunCancelled
+from tests.support.reports import done_run
+
+pytestmark = pytest.mark.django_db
+
+BEFORE = [("eng", "ada", 3, 1, 2, False), ("eng", "bob", 3, 3, 0, True), ("hr", "ada", 1, 1, 0, True),
+          ("hr", "cy", 1, 0, 1, False)]
+AFTER = [("eng", "ada", 4, 4, 0, True), ("eng", "bob", 3, 3, 0, True), ("hr", "ada", 1, 1, 0, True),
+         ("hr", "dee", 1, 0, 1, False), ("it", "ada", 9, 0, 9, False)]
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+def compare(run):
+    changes = changes_since(run, run.result_folder, check=lambda: None)
+    if changes:
+        run.summary = {"changes": changes}
+    return changes
+
+
+def test_rows_are_added_removed_and_changed_by_key_and_counted(place):
+    earlier = done_run(place, {"rows": BEFORE}, revision=5)
+    run = done_run(place, {"rows": AFTER}, revision=8)
+    assert compare(run) == {"run": earlier.pk, "revision": 5, "added": 2, "removed": 1, "changed": 1}
+    page = result_page(run, "changes")
+    assert [(row["namespace"], row["user"], row["change"]) for row in page.rows] == [
+        ("eng", "ada", "changed"), ("hr", "cy", "removed"), ("hr", "dee", "added"), ("it", "ada", "added")]
+    changed, removed, added, _ = page.rows
+    assert (changed["missing_before"], changed["missing_after"]) == (2, 0)
+    assert (changed["ready_before"], changed["ready_after"]) == (False, True)
+    assert (removed["missing_before"], removed["missing_after"]) == (1, None)
+    assert (added["ready_before"], added["ready_after"]) == (None, False)
+
+
+def test_changes_are_paged_and_filtered_like_any_table(place):
+    done_run(place, {"rows": BEFORE})
+    run = done_run(place, {"rows": AFTER})
+    compare(run)
+    assert result_page(run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})).total_rows == 1
+    page = result_page(run, "changes", first_row=1, most_rows=2)
+    assert page.total_rows == 4 and [row["user"] for row in page.rows] == ["cy", "dee"]
+
+
+def test_the_same_report_twice_has_no_changes(place):
+    done_run(place, {"rows": AFTER})
+    run = done_run(place, {"rows": AFTER})
+    assert {name: count for name, count in compare(run).items() if name in ("added", "removed", "changed")} == {
+        "added": 0, "removed": 0, "changed": 0}
+    assert result_page(run, "changes").total_rows == 0
+
+
+def test_a_report_without_rows_is_compared_too(place):
+    done_run(place, {"rows": BEFORE})
+    assert compare(done_run(place, {"rows": []}))["removed"] == 4
+    assert compare(done_run(place, {"rows": BEFORE}))["added"] == 4
+
+
+def test_only_the_newest_kept_report_of_the_same_question_counts(place):
+    wanted = done_run(place, {"rows": BEFORE})
+    done_run(place, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
+    done_run(place, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
+    removed = done_run(place, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
+    AnalysisRun.objects.create(analysis="delete-readiness", options=wanted.options, state=RunState.FAILED)
+    run = done_run(place, {"rows": AFTER})
+    done_run(place, {"rows": BEFORE})
+    assert previous_report(run) == wanted and previous_report(wanted) is None and previous_report(removed) == wanted
+
+
+def test_the_first_report_of_its_kind_says_that_it_was_compared_with_nothing(place):
+    run = done_run(place, {"rows": BEFORE})
+    assert compare(run) is None
+    with pytest.raises(TableLeftOut, match=f"run {run.pk} was compared with nothing"):
+        result_page(run, "changes")
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
+def test_an_earlier_report_that_cannot_be_read_does_not_lose_the_new_one(place, damage):
+    earlier = done_run(place, {"rows": BEFORE})
+    damage(place / earlier.result_folder / "rows" / "part-0.parquet")
+    assert compare(done_run(place, {"rows": AFTER})) is None
+
+
+def test_what_ends_the_run_ends_the_comparison(place):
+    done_run(place, {"rows": BEFORE})
+    run = done_run(place, {"rows": AFTER})
+
+    def end():
+        raise RunCancelled("cancelled")
+
+    with pytest.raises(RunCancelled):
+        changes_since(run, run.result_folder, check=end)
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_the_changes_of_every_analysis_can_be_computed(place, name):
+    analysis = analysis_named(name)
+    row = tuple({"long": 1, "string": "x", "boolean": True}[column.type] for column in analysis.rows.columns)
+    other = tuple(f"{value}y" if column.name == analysis.rows.key[0] else value
+                  for value, column in zip(row, analysis.rows.columns, strict=True))
+    options = dict.fromkeys(analysis.options, "final")
+    done_run(place, {"rows": [row]}, analysis=name, options=options)
+    run = done_run(place, {"rows": [other]}, analysis=name, options=options)
+    assert [compare(run)[what] for what in ("added", "removed", "changed")] == [1, 1, 0]
+    assert tuple(result_page(run, "changes").rows[0]) == analysis.changes.column_names

@@ -1,0 +1,100 @@
+"""From a report that Spark made, through a plan and its applying, to the other generation: nobody loses what they have."""
+
+import pytest
+from django.test import Client
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.execution import run_execute
+from entities.models import Entity, State
+from entities.vocabulary import KINDS
+from grants.active_generation import active_generation
+from grants.evaluation.engine import answers
+from grants.models import GRANT_TABLES, JournalLine, Plan, PlanState, Role, User
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import question_from_json
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+BEFORE, AFTER, SCOPE = "existing", "final", "ns0"
+
+
+@pytest.fixture
+def ada(spark, settings, tmp_path):
+    """An administrator of a console on a small tenant, where the earlier generation decides."""
+    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
+    store(random_tenant(9))
+    client = Client()
+    client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
+    activated(client, BEFORE)
+    return client
+
+
+def activated(client, name: str) -> None:
+    sent = {"from": active_generation().name, "reason": "the new rules"}
+    assert client.post(f"/policies/{name}/activate", sent).status_code == 303
+    assert active_generation().name == name
+
+
+def reported(client) -> AnalysisRun:
+    """The report of what going on would change, from the form on the page Analyses."""
+    page = client.post("/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER})
+    run_execute(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
+    run = AnalysisRun.objects.latest("pk")
+    assert run.state == RunState.DONE, run.error
+    return run
+
+
+def permitted() -> set[tuple[str, str, str]]:
+    """Every (user, entity, operation) that the active generation permits, as a service is told, where both have a rule."""
+    asked = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
+             for entity in Entity.objects.filter(state=State.LIVE) for operation in KINDS[entity.kind].operations
+             if all(GENERATIONS[name].policy(entity.kind, operation).is_rule for name in (BEFORE, AFTER))]
+    questions = [question_from_json({"subject": {"type": "user", "id": user}, "action": {"name": operation},
+                                     "resource": {"type": kind, "id": key}}, active_generation=active_generation().name)
+                 for user, kind, key, operation in asked]
+    return {(user, f"{kind}:{key}", operation)
+            for (user, kind, key, operation), answer in zip(asked, answers(questions), strict=True) if answer["decision"]}
+
+
+def planned(client, run: AnalysisRun, **scope) -> Plan:
+    page = client.post(f"/plans/policy-impact/{run.pk}", scope, follow=True)
+    assert "the smallest set of grants" in page.content.decode() or "would not do" in page.content.decode()
+    return page.context["plan"]
+
+
+def applied(client, plan: Plan) -> None:
+    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps what people have"}, follow=True)
+    plan.refresh_from_db()
+    assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
+
+
+def total_grants() -> int:
+    return sum(model.objects.count() for model, _ in GRANT_TABLES.values())
+
+
+def test_the_plan_of_a_real_report_keeps_everything_that_the_other_generation_would_take(ada):
+    had, held = permitted(), total_grants()
+    run = reported(ada)
+    plan = planned(ada, run)
+    assert run.summary["answers_lost"] == plan.recipe["answers"] > 50
+    assert total_grants() == held, "a plan changes nothing until it is applied"
+    applied(ada, plan)
+    assert total_grants() == held + plan.effect["grants"]
+    again = reported(ada)
+    assert again.summary["answers_lost"] == 0 and again.revision == JournalLine.objects.latest("revision").revision
+    activated(ada, AFTER)
+    assert had <= permitted()
+    assert JournalLine.objects.filter(action="grant", reason="keeps what people have").count() == plan.effect["grants"]
+
+
+def test_a_plan_for_one_namespace_keeps_that_one_and_the_report_was_right_about_the_rest(ada):
+    had = permitted()
+    run = reported(ada)
+    plan = planned(ada, run, namespace=SCOPE)
+    applied(ada, plan)
+    activated(ada, AFTER)
+    inside = {answer for answer in had if f"{answer[1]}.".partition(":")[2].startswith(f"{SCOPE}.")}
+    lost = had - permitted()
+    assert inside and not lost & inside
+    assert 0 < len(lost) == run.summary["answers_lost"] - plan.recipe["answers"]

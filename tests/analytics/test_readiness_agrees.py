@@ -1,0 +1,97 @@
+"""Spark's delete-readiness, the immediate answer in SQL and a plain reference agree on random tenants."""
+
+import pytest
+
+from analytics.analyses import analysis_named
+from analytics.results.read import result_batches
+from analytics.runs import computation
+from analytics.runs.computation import report_compute
+from entities.models import State
+from entities.vocabulary import Privilege
+from grants.evaluation.engine import check
+from grants.lifecycle.readiness import readiness_of
+from grants.models import User
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+READINESS = analysis_named("delete-readiness")
+# deleting a namespace asks for it alone, or for all that lives in it too
+COUNTS_WHAT_IS_INSIDE = {"core": False, "existing": False, "proposed": True, "final": True}
+
+
+class Unwatched:
+    def stage(self, stage):
+        pass
+
+    def check(self):
+        pass
+
+    def watch(self, context):
+        pass
+
+
+def computed(generation):
+    """(namespace, user) -> (required, held, ready, missing addresses), as Spark writes it."""
+    report_compute(analysis=READINESS, options={"generation": generation}, folder="report", detail_rows_most=None,
+                   progress=Unwatched())
+    missing = {}
+    for row in written(READINESS.detail.table):
+        missing.setdefault((row["namespace"], row["user"]), []).append(row["entity"])
+    rows = {(r["namespace"], r["user"]): r for r in written(READINESS.rows)}
+    assert list(rows) == sorted(rows, key=lambda key: [part.encode() for part in key])
+    return {key: (r["required"], r["held"], r["ready"], missing.get(key, [])) for key, r in rows.items()}
+
+
+def written(table):
+    return [row for batch in result_batches(table, "report") for row in batch.to_pylist()]
+
+
+def reference(tenant, generation):
+    """The same by loops over lists."""
+    found = {}
+    for namespace, state in tenant.entities.items():
+        if namespace.kind != "namespace" or state != State.LIVE:
+            continue
+        inside = [a for a in tenant.entities if a.namespace == namespace]
+        needed = [a for a in inside if tenant.entities[a] == State.LIVE] if COUNTS_WHAT_IS_INSIDE[generation] else [namespace]
+        for user in tenant.users:
+            holders = tenant.holders("user", user) or []
+            admin = {a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)}
+            if admin:
+                lacking = sorted((str(a) for a in needed if a not in admin), key=str.encode)
+                found[namespace.key, user] = (len(needed), len(needed) - len(lacking), not lacking, lacking)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
+    # the last ones by way of a large tenant
+    monkeypatch.setattr(computation, "LITTLE_BYTES", 0 if seed > 2 else computation.LITTLE_BYTES)
+    settings.SNAPSHOT_URI = str(tmp_path)
+    tenant = random_tenant(seed)
+    store(tenant)
+    users = {user.username: user for user in User.objects.all()}
+    for generation in GENERATIONS.values():
+        rows = computed(generation.name)
+        assert rows == reference(tenant, generation.name)
+        for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
+            for name, user in users.items():
+                allowed = check(Question("user", name, "delete", namespace, generation.name)).allowed
+                row = rows.get((namespace.key, name))
+                assert allowed == (row is not None and row[2]), (namespace, name)
+                if row is not None:
+                    at_once = readiness_of(namespace, user, generation, most=len(tenant.entities))
+                    missing = sorted((str(address) for address, _ in at_once.missing), key=str.encode)
+                    assert (at_once.required, at_once.held, at_once.ready, missing) == row, (namespace, name)
+
+
+def test_the_random_tenants_hold_what_the_agreement_is_about():
+    """Without these the agreement would prove little."""
+    tenants = [random_tenant(seed) for seed in range(5)]
+    rows = [row for tenant in tenants for row in reference(tenant, "final").values()]
+    assert any(ready for _, _, ready, _ in rows) and any(not ready for _, _, ready, _ in rows)
+    assert any((False, True) == facts for tenant in tenants for facts in tenant.users.values())
+    assert any((True, False) == facts for tenant in tenants for facts in tenant.users.values())

@@ -1,0 +1,155 @@
+"""A plan from a policy-impact report: nobody loses anything by the other generation afterwards, nothing is granted in vain."""
+
+import dataclasses
+from itertools import permutations
+
+import pytest
+
+from analytics.analyses import AnalysisError
+from analytics.regrant_plans import create_regrant_plan
+from entities.models import State
+from entities.vocabulary import KINDS
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.errors import NotAdministrator, PlanError, StaleBase
+from grants.journal import current_revision
+from grants.models import Plan, Role
+from grants.plans.apply import apply_plan
+from grants.plans.renew import renew_plan
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.authors import COMMAND, at, author_with, held
+from tests.support.cast import SETUP, house
+from tests.support.random_tenants import random_tenant, reference_holds, store
+from tests.support.reports import done_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+def differences(tenant, before, after):
+    """The rows that Spark writes as detail, by the plain reference."""
+    for user in sorted(name for name, standing in tenant.users.items() if standing == (True, True)):
+        for address in sorted((a for a, state in tenant.entities.items() if state == State.LIVE), key=str):
+            for operation in sorted(KINDS[address.kind].operations):
+                if not all(GENERATIONS[g].policy(address.kind, operation).is_rule for g in (before, after)):
+                    continue
+                found = [reference_holds(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
+                if found[0] != found[1]:
+                    yield user, str(address), operation, *found
+
+
+def impact(place, tenant, before, after):
+    rows = list(differences(tenant, before, after))
+    return done_run(place, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact", revision=current_revision(),
+                    options={"generation": before, "to_generation": after}, summary={"detail_is_written": True}), rows
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_after_the_plan_nobody_loses_anything(seed, place):
+    tenant, kept = random_tenant(seed), 0
+    store(tenant)
+    for before, after in permutations(GENERATIONS, 2):
+        run, rows = impact(place, tenant, before, after)
+        lost = [row for row in rows if row[3]]
+        if not lost:
+            with pytest.raises(PlanError, match="nothing is lost"):
+                create_regrant_plan(author=COMMAND, run=run)
+            continue
+        plan = create_regrant_plan(author=COMMAND, run=run)
+        items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
+        assert not items & tenant.grants and plan.effect["already"] == 0 and plan.recipe["answers"] == len(lost)
+        granted = dataclasses.replace(tenant, grants=tenant.grants | items)
+        assert all(reference_holds(granted, Question("user", user, operation, at(entity), after))
+                   for user, entity, operation, *_ in lost)
+        kept += len(lost)
+    assert kept > 100
+
+
+@pytest.fixture
+def report(place):
+    """From existing, where ned's ADMIN on the namespace drops everything in it, to final, where it does not."""
+    house()
+    change_grants(author=SETUP, grant=[("user:dee", at("namespace:hr"), "ADMIN"), ("user:grp", at("namespace:hr"), "ADMIN")])
+    rows = [(user, entity, operation, True, False) for user in ("dee", "grp")
+            for entity, operation in (("dataset:hr.salaries", "drop"), ("dataset:hr.salaries", "truncate"),
+                                      ("namespace:hr", "delete"))]
+    return done_run(place, {"rows": [], "operations": [], "detail": [*rows, ("ned", "dataset:sales.orders", "get", False, True)]},
+                    analysis="policy-impact", revision=current_revision(), summary={"detail_is_written": True},
+                    options={"generation": "existing", "to_generation": "final"})
+
+
+def items(plan):
+    return [(row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+
+
+def test_answers_that_share_a_grant_need_it_once(report):
+    plan = create_regrant_plan(author=COMMAND, run=report)
+    assert items(plan) == [("user:dee", "dataset:hr.salaries", "ADMIN"), ("user:grp", "dataset:hr.salaries", "ADMIN")]
+    assert plan.recipe["note"] == ("It keeps 6 answers that would be lost. There is no other way to keep them: it is the "
+                                   "smallest set of grants.")
+    assert plan.title == "Keep what people have, from existing to final"
+    activate_generation(author=COMMAND, name="core")
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert ("user:grp", "dataset:hr.salaries", "ADMIN") in held()
+
+
+@pytest.mark.parametrize(("scope", "who"), [
+    ({"user": "dee"}, ["user:dee"]), ({"group": "operators"}, ["user:grp"]), ({"namespace": "hr"}, ["user:dee", "user:grp"]),
+    ({"namespace": "sales"}, None), ({"user": "ned"}, None), ({"user": "dee", "group": "operators"}, None),
+])
+def test_it_can_be_made_for_a_part(report, scope, who):
+    if who is None:
+        with pytest.raises(PlanError, match="nothing is lost, (by|in)"):
+            create_regrant_plan(author=COMMAND, run=report, **scope)
+    else:
+        assert [principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))] == who
+
+
+@pytest.mark.parametrize(("scope", "words"), [({"user": "x"}, "user:x is not known"), ({"group": "x"}, "group:x is not known")])
+def test_an_unknown_part_is_refused(report, scope, words):
+    with pytest.raises(PlanError, match=words):
+        create_regrant_plan(author=COMMAND, run=report, **scope)
+
+
+def test_a_report_that_is_no_longer_so_makes_no_plan_and_a_plan_is_not_applied_then(report):
+    plan = create_regrant_plan(author=COMMAND, run=report)
+    change_grants(author=COMMAND, revoke=[("user:grp", at("namespace:hr"), "ADMIN")])
+    with pytest.raises(PlanError, match=r"data was changed since: line \d+ .*; run policy-impact again"):
+        create_regrant_plan(author=COMMAND, run=report)
+    with pytest.raises(StaleBase):
+        apply_plan(author=COMMAND, plan_id=plan.pk)
+    with pytest.raises(PlanError, match="was made from the report of an analysis: run that again"):
+        renew_plan(author=COMMAND, plan_id=plan.pk)
+
+
+def test_what_has_no_such_report_says_so(report, place):
+    report.summary = {"detail_is_written": False}
+    with pytest.raises(AnalysisError, match="the detail was left out"):
+        create_regrant_plan(author=COMMAND, run=report)
+    report.state = "running"
+    with pytest.raises(AnalysisError, match="is running: it has no report"):
+        create_regrant_plan(author=COMMAND, run=report)
+    with pytest.raises(AnalysisError, match="only a report of policy-impact"):
+        create_regrant_plan(author=COMMAND, run=done_run(place, {"rows": []}))
+
+
+def test_more_than_a_plan_holds_is_refused(report, monkeypatch):
+    monkeypatch.setattr("analytics.regrant_plans.MOST_ITEMS", 1)
+    with pytest.raises(PlanError, match="which is the limit of a plan"):
+        create_regrant_plan(author=COMMAND, run=report)
+    monkeypatch.setattr("analytics.regrant_plans.MOST_ANSWERS", 5)
+    monkeypatch.setattr("analytics.regrant_plans.MOST_ITEMS", 100)
+    with pytest.raises(PlanError, match="more than 5 answers"):
+        create_regrant_plan(author=COMMAND, run=report)
+    assert not Plan.objects.exists()
+
+
+def test_only_administrators_make_it(report):
+    with pytest.raises(NotAdministrator):
+        create_regrant_plan(author=author_with(Role.AUDITOR), run=report)

@@ -1,0 +1,220 @@
+"""Reading a report by pages and writing it to a file, without Spark."""
+
+import csv
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analytics.analyses import AnalysisError
+from analytics.models import AnalysisRun, RunState
+from analytics.results.export import FORMS, export_check, table_export, table_pieces
+from analytics.results.read import (
+    EVERYTHING,
+    ResultFilter,
+    ResultsGone,
+    TableLeftOut,
+    result_batches,
+    result_page,
+    result_stream,
+    row_counts,
+)
+from analytics.snapshots.snapshot import arrow_schema
+from analytics.storage import StorageError
+from analytics.tables import READINESS, READINESS_NAMESPACES
+
+ROWS = [
+    {"namespace": "eng", "user": "Zoe", "required": 3, "held": 1, "missing": 2, "ready": False},
+    {"namespace": "eng", "user": "ada, the first", "required": 3, "held": 3, "missing": 0, "ready": True},
+    {"namespace": "sales", "user": "ada, the first", "required": 9, "held": 4, "missing": 5, "ready": False},
+    {"namespace": "sales", "user": 'q"o', "required": 9, "held": 9, "missing": 0, "ready": True},
+]
+
+
+@pytest.fixture
+def run(settings, tmp_path):
+    """A finished run whose rows lie in two files."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    folder = tmp_path / "results" / "rows"
+    folder.mkdir(parents=True)
+    for number, part in enumerate((ROWS[:1], ROWS[1:])):
+        pq.write_table(pa.Table.from_pylist(part, arrow_schema(READINESS)), folder / f"part-{number:05}.parquet")
+    (folder / "_SUCCESS").touch()
+    return AnalysisRun(pk=1, analysis="delete-readiness", state=RunState.DONE, result_folder="results")
+
+
+def users(page):
+    return [(row["namespace"], row["user"]) for row in page.rows]
+
+
+def test_a_page_is_in_the_order_of_the_key_and_knows_how_many_there_are(run):
+    page = result_page(run, first_row=1, most_rows=2)
+    assert page.rows == ROWS[1:3] and page.total_rows == 4
+
+
+@pytest.mark.parametrize("first_row", range(6))
+@pytest.mark.parametrize("most_rows", [1, 2, 5])
+def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, most_rows, run, tmp_path):
+    part = tmp_path / "results" / "rows" / "part-00001.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS[1:], arrow_schema(READINESS)), part, row_group_size=2)
+    page = result_page(run, first_row=first_row, most_rows=most_rows)
+    assert page.rows == ROWS[first_row : first_row + most_rows] and page.total_rows == 4
+
+
+def test_any_column_sorts_in_both_directions_and_the_key_breaks_ties(run):
+    assert users(result_page(run, sort="missing")) == [users_of(1), users_of(3), users_of(0), users_of(2)]
+    assert users(result_page(run, sort="missing", descending=True)) == [users_of(2), users_of(0), users_of(1), users_of(3)]
+
+
+def test_rows_are_counted_by_the_values_of_a_column(run):
+    assert row_counts(run, "rows", by="user") == {"Zoe": 1, "ada, the first": 2, 'q"o': 1}
+    assert row_counts(run, "rows", by="namespace", where=ResultFilter(equal={"ready": True})) == {"eng": 1, "sales": 1}
+    assert row_counts(run, "rows", by="namespace", where=ResultFilter(among={"namespace": ["hr"]})) == {}
+    with pytest.raises(AnalysisError, match="missing"):
+        row_counts(run, "rows", by="missing")
+
+
+def users_of(number):
+    return ROWS[number]["namespace"], ROWS[number]["user"]
+
+
+def test_filters_narrow_rows_and_count(run):
+    page = result_page(run, where=ResultFilter(equal={"namespace": "sales", "ready": True}))
+    assert page.rows == [ROWS[3]] and page.total_rows == 1
+    assert result_page(run, where=ResultFilter(containing={"user": "ADA"})).total_rows == 2
+    assert result_page(run, where=ResultFilter(containing={"user": "%"})).total_rows == 0
+
+
+@pytest.mark.parametrize("asked", [
+    {"sort": "name"}, {"sort": 'user" --'}, {"where": ResultFilter(equal={"x": 1})},
+    {"where": ResultFilter(containing={"missing": "1"})}, {"table_name": "nothing"},
+])
+def test_a_column_or_table_that_is_not_there_is_refused_by_name(run, asked):
+    with pytest.raises(AnalysisError, match="there is|its tables are"):
+        result_page(run, **asked)
+
+
+def test_a_run_without_a_report_says_so(run):
+    run.state = RunState.FAILED
+    with pytest.raises(AnalysisError, match="run 1 is failed: it has no report"):
+        result_page(run)
+
+
+def test_files_that_are_gone_are_a_clear_error(run):
+    run.result_folder = "elsewhere"
+    with pytest.raises(AnalysisError, match="run the analysis again"):
+        result_page(run)
+
+
+DAMAGES = {
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+    "no Parquet": lambda whole: b"not found",
+    # head and foot are as they should be, the rows between them are not
+    "scrambled": lambda whole: whole[:4] + b"\xff" * 300 + whole[304:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_a_sentence_that_says_what_to_do(run, tmp_path, damage):
+    path = tmp_path / "results" / "rows" / "part-00001.parquet"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(StorageError, match=r"damaged or out of reach \(.+\); run the analysis again$") as raised:
+        result_page(run)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(StorageError, match="run the analysis again"):
+        list(result_batches(READINESS, "results"))
+
+
+def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(run, tmp_path):
+    assert table_export(READINESS, "results", tmp_path / "out.csv") == 4
+    assert (tmp_path / "out.csv").read_text() == (
+        "namespace,user,required,held,missing,ready\n"
+        "eng,Zoe,3,1,2,false\n"
+        'eng,"ada, the first",3,3,0,true\n'
+        'sales,"ada, the first",9,4,5,false\n'
+        'sales,"q""o",9,9,0,true\n'
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_pieces_of_a_stream_are_the_file(run, tmp_path, form):
+    pieces = list(table_pieces(READINESS, result_stream(run, "rows"), FORMS[form]))
+    table_export(READINESS, "results", tmp_path / f"out{form}")
+    assert b"".join(pieces) == (tmp_path / f"out{form}").read_bytes() and len(pieces) > 2
+
+
+def test_a_line_break_within_a_value_stays_in_its_field(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    rows = [ROWS[0] | {"user": name} for name in ("a\rb", "a\nb", "a\r\nb")]
+    (tmp_path / "r" / "rows").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(READINESS)), tmp_path / "r" / "rows" / "part-0.parquet")
+    table_export(READINESS, "r", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["user"] for row in csv.DictReader(file)] == ["a\rb", "a\nb", "a\r\nb"]
+
+
+def test_a_stream_gives_the_rows_that_the_filter_lets_through_in_the_order_of_the_key(run):
+    batches = result_stream(run, "rows", where=ResultFilter(equal={"ready": True}, containing={"user": "O"}))
+    assert [row for batch in batches for row in batch.to_pylist()] == [ROWS[3]]
+
+
+@pytest.mark.parametrize("where", [EVERYTHING, ResultFilter(equal={"ready": True})])
+def test_a_stream_of_files_that_are_gone_is_refused_before_its_first_piece(run, where):
+    run.result_folder = "elsewhere"
+    with pytest.raises(ResultsGone, match="run the analysis again"):
+        result_stream(run, "rows", where=where)
+
+
+def test_a_table_whose_files_are_gone_is_never_written_as_an_empty_one(run, tmp_path):
+    with pytest.raises(ResultsGone, match="run the analysis again"):
+        table_export(READINESS_NAMESPACES, "results", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_report_that_was_removed_says_when_and_one_without_a_table_says_why(run):
+    run.summary = {"detail_is_written": False, "detail_rows": 6_000_000}
+    with pytest.raises(TableLeftOut, match="6,000,000 rows are more than the console keeps"):
+        result_page(run, "detail")
+    run.results_removed_at = datetime(2026, 3, 1, tzinfo=UTC)
+    with pytest.raises(ResultsGone, match="run 1 was removed on 01 March 2026"):
+        result_page(run)
+
+
+def test_json_lines_and_parquet_hold_the_same_rows_in_the_same_order(run, tmp_path):
+    table_export(READINESS, "results", tmp_path / "out.jsonl")
+    table_export(READINESS, "results", tmp_path / "out.parquet")
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ROWS
+    written = pq.read_table(tmp_path / "out.parquet")
+    assert written.to_pylist() == ROWS and written.schema == arrow_schema(READINESS)
+
+
+def test_a_file_that_fails_half_way_leaves_what_was_there(run, tmp_path, monkeypatch):
+    (tmp_path / "out.csv").write_text("before")
+    monkeypatch.setattr("analytics.results.export.result_batches", lambda *_: iter([1 / 1, None]))
+    with pytest.raises(AttributeError):
+        table_export(READINESS, "results", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "before"
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_table_without_rows_is_a_header(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    (tmp_path / "r" / "namespaces").mkdir(parents=True)
+    pq.write_table(arrow_schema(READINESS_NAMESPACES).empty_table(), tmp_path / "r" / "namespaces" / "part-0.parquet")
+    assert table_export(READINESS_NAMESPACES, "r", tmp_path / "out.csv") == 0
+    assert (tmp_path / "out.csv").read_text() == ",".join(READINESS_NAMESPACES.column_names) + "\n"
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("out.xls", "it must be one of .csv, .parquet, .jsonl"),
+    ("out", "it must be one of .csv, .parquet, .jsonl"),
+    ("absent/out.csv", "there is no folder"),
+    ("folder.csv", "is a folder"),
+])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name, says):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(AnalysisError, match=says):
+        export_check(tmp_path / name)

@@ -1,0 +1,115 @@
+"""How long reports are kept: by number, by age, never the newest, never under the hands of who reads it."""
+
+import os
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from analytics.models import AnalysisRun, RunState
+from analytics.results.read import ResultsGone, result_page, result_stream
+from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, results_clean
+from analytics.storage import database_identity
+from tests.support.reports import done_run
+
+pytestmark = pytest.mark.django_db
+
+ROWS = {"rows": [("eng", "ada", 3, 1, 2, False)]}
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI, settings.RESULTS_KEPT, settings.RESULTS_KEPT_DAYS = str(tmp_path), 2, 30
+    return tmp_path
+
+
+def kept():
+    return list(AnalysisRun.objects.filter(results_removed_at=None).order_by("pk"))
+
+
+def long_ago(days):
+    return timezone.now() - timedelta(days=days)
+
+
+def test_the_newest_of_each_question_are_kept_and_others_told_to_be_removed(place):
+    done = [done_run(place, ROWS) for _ in range(4)]
+    other = [done_run(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
+    failed = AnalysisRun.objects.create(analysis="delete-readiness", options=done[0].options, state=RunState.FAILED)
+    results_clean()
+    assert kept() == [*done[2:], *other, failed]
+    with pytest.raises(ResultsGone, match=f"run {done[0].pk} was removed on"):
+        result_page(AnalysisRun.objects.get(pk=done[0].pk))
+
+
+def test_what_is_too_old_goes_but_never_the_newest(place, settings):
+    old = [done_run(place, ROWS, finished_at=long_ago(40)) for _ in range(2)]
+    alone = done_run(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
+                     finished_at=long_ago(400))
+    settings.RESULTS_KEPT_DAYS = 0
+    results_clean()
+    assert kept() == [*old, alone]
+    settings.RESULTS_KEPT_DAYS = 30
+    results_clean()
+    assert kept() == [old[1], alone]
+
+
+@pytest.mark.parametrize("number", [0, -3])
+def test_no_setting_removes_the_newest(place, settings, number):
+    settings.RESULTS_KEPT = number
+    newest = [done_run(place, ROWS) for _ in range(3)][-1]
+    results_clean()
+    assert kept() == [newest]
+
+
+def test_files_go_after_the_last_readers(place):
+    runs = [done_run(place, ROWS) for _ in range(3)]
+    batches = result_stream(runs[0], "rows")
+    results_clean()
+    results_clean()
+    assert (place / runs[0].result_folder).is_dir() and sum(batch.num_rows for batch in batches) == 1
+    AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=timezone.now() - LAST_READERS - timedelta(minutes=1))
+    results_clean()
+    assert not (place / runs[0].result_folder).exists() and all((place / run.result_folder).is_dir() for run in runs[1:])
+    assert AnalysisRun.objects.get(pk=runs[0].pk).result_folder == ""
+    assert AnalysisRun.objects.get(pk=runs[0].pk).summary == runs[0].summary
+
+
+def folder(place, name, *, hours_old):
+    path = place / "results" / database_identity() / name
+    (path / "rows").mkdir(parents=True)
+    (path / "rows" / "part-0.parquet").write_bytes(b"half")
+    touched = time.time() - hours_old * 3_600
+    for one in (path / "rows" / "part-0.parquet", path / "rows", path):
+        os.utime(one, (touched, touched))
+    return path
+
+
+def test_folders_that_killed_processes_left_are_removed_once_they_are_long_untouched(place):
+    old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
+    run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
+    done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
+    AnalysisRun.objects.filter(pk=done.pk).update(result_folder=f"results/{database_identity()}/run-{done.pk}-1")
+    stay = [folder(place, f"run-{run.pk}-2", hours_old=old), folder(place, f"run-{done.pk}-1", hours_old=old),
+            folder(place, "command-abc", hours_old=1), folder(place, "run-98765-1", hours_old=1)]
+    go = [folder(place, f"run-{run.pk}-1", hours_old=old), folder(place, "command-def", hours_old=old),
+          folder(place, "run-98765-2", hours_old=old)]
+    stranger = place / "results" / "another-database" / "run-1-1"
+    stranger.mkdir(parents=True)
+    results_clean()
+    assert all(path.is_dir() for path in [*stay, stranger]) and not any(path.exists() for path in go)
+
+
+def test_a_storage_that_is_out_of_reach_is_told_in_the_log_and_breaks_nothing(place, settings, caplog):
+    for _ in range(3):
+        done_run(place, ROWS)
+    settings.SNAPSHOT_URI = "nothing://there"
+    results_clean()
+    assert "Old results could not be removed" in caplog.text and len(kept()) == 2
+
+
+def test_cleaning_takes_the_same_queries_however_many_runs_there_are(place, django_assert_max_num_queries):
+    for _ in range(30):
+        done_run(place, ROWS)
+    with django_assert_max_num_queries(5):
+        results_clean()

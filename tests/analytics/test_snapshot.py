@@ -1,0 +1,223 @@
+"""Database to Parquet: one revision, reused, cleaned up, never read half-written."""
+
+import threading
+from datetime import timedelta
+
+import pyarrow.dataset as ds
+import pytest
+from django.db import connections, transaction
+
+from analytics.snapshots import snapshot as snapshots
+from analytics.snapshots.snapshot import snapshot_in_use
+from analytics.storage import StorageError, database_identity, spark_uri, storage_path, storage_root
+from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
+from entities.models import Entity
+from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.models import User
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
+    return tmp_path / "snapshots"
+
+
+def rows(snapshot, table):
+    return ds.dataset(f"{snapshot.path}/{table.name}", format="parquet").to_table().to_pylist()
+
+
+def change_something():
+    with transaction.atomic():
+        append_to_journal(lock_journal(), [Change("test")], author=Author("test"))
+
+
+def kept(folder):
+    return sorted(path.name for path in (folder / database_identity()).iterdir())
+
+
+def test_an_empty_tenant_is_tables_without_rows():
+    with snapshot_in_use() as snapshot:
+        assert snapshot.revision == 0
+        for table in SNAPSHOT_TABLES:
+            assert rows(snapshot, table) == []
+
+
+def test_it_holds_the_tenant_with_active_principals_only():
+    tenant = random_tenant(7)
+    store(tenant)
+    with snapshot_in_use() as snapshot:
+        entities = {row["id"]: f"{row['kind']}:{row['key']}" for row in rows(snapshot, ENTITIES)}
+        users = {row["id"]: row["name"] for row in rows(snapshot, USERS)}
+        groups = {row["id"]: row["name"] for row in rows(snapshot, GROUPS)}
+        states = {entities[row["id"]]: row["state"] for row in rows(snapshot, ENTITIES)}
+        assert states == {str(address): state for address, state in tenant.entities.items()}
+        assert set(users.values()) == {name for name, facts in tenant.users.items() if facts == (True, True)}
+        assert set(groups.values()) == set(tenant.groups)
+        members = {(groups[row["group_id"]], users[row["user_id"]]) for row in rows(snapshot, MEMBERSHIPS)}
+        assert members == {(g, u) for g, names in tenant.groups.items() for u in names if u in users.values()}
+        names = {("user", pk): name for pk, name in User.objects.values_list("pk", "username")} | {
+            ("group", pk): name for pk, name in groups.items()}
+        grants = {(f"{r['principal_type']}:{names[r['principal_type'], r['principal_id']]}", entities[r["entity_id"]],
+                   r["privilege"]) for r in rows(snapshot, GRANTS)}
+        assert grants == {(principal, str(address), privilege) for principal, address, privilege in tenant.grants}
+
+
+def test_containers_are_in_it_by_number():
+    store(random_tenant(7))
+    with snapshot_in_use() as snapshot:
+        found = {row["id"]: row for row in rows(snapshot, ENTITIES)}
+    for entity in Entity.objects.all():
+        row = found[entity.pk]
+        assert (row["parent_id"], row["namespace_id"], row["application_id"]) == (
+            entity.parent_id, entity.namespace_id, entity.application_id)
+
+
+def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(monkeypatch):
+    store(random_tenant(1))
+    entities, users = Entity.objects.count(), User.objects.count()
+    seen = []
+
+    def write_elsewhere():
+        change_something()
+        Entity.objects.create(kind="namespace", key="late")
+        User.objects.create(username="late")
+        seen.append(Entity.objects.count())
+        connections.close_all()
+
+    def meanwhile():
+        if not seen:
+            thread = threading.Thread(target=write_elsewhere)
+            thread.start()
+            thread.join(timeout=10)
+            assert not thread.is_alive(), "the snapshot keeps a writer waiting"
+
+    with snapshot_in_use(check=meanwhile) as snapshot:
+        assert seen == [entities + 1]
+        assert snapshot.revision == 0
+        assert len(rows(snapshot, ENTITIES)) == entities
+        assert "late" not in {row["name"] for row in rows(snapshot, USERS)}
+    assert User.objects.count() == users + 1
+
+
+def test_the_usual_transactions_come_back_afterwards():
+    with snapshot_in_use():
+        pass
+    with transaction.atomic():
+        User.objects.create(username="written after")
+    connection = connections["default"]
+    if connection.vendor == "sqlite":
+        assert connection.transaction_mode == "IMMEDIATE"
+
+
+def test_large_tables_are_written_as_several_files(monkeypatch):
+    monkeypatch.setattr(snapshots, "ROWS_A_GROUP", 10)
+    monkeypatch.setattr(snapshots, "ROWS_A_FILE", 20)
+    User.objects.bulk_create(User(username=f"user {number}") for number in range(45))
+    with snapshot_in_use() as snapshot:
+        files = ds.dataset(f"{snapshot.path}/users", format="parquet").files
+        assert len(files) == 3
+        assert {row["name"] for row in rows(snapshot, USERS)} == {f"user {number}" for number in range(45)}
+
+
+def test_it_is_reused_until_the_revision_changes():
+    with snapshot_in_use() as first, snapshot_in_use() as again:
+        assert again == first
+    change_something()
+    with snapshot_in_use() as newer:
+        assert newer.path != first.path and newer.revision == 1
+
+
+def test_another_history_at_the_same_revision_is_another_snapshot():
+    change_something()
+    with snapshot_in_use() as first:
+        pass
+    head = journal_lock_head()
+    head.hash = "f" * 64
+    head.save()
+    with snapshot_in_use() as second:
+        assert second.revision == first.revision and second.path != first.path
+
+
+def journal_lock_head():
+    with transaction.atomic():
+        return lock_journal()
+
+
+def test_one_without_its_mark_is_never_read(folder):
+    with snapshot_in_use() as first:
+        pass
+    storage_root()[0].delete_file(f"{first.path}/_COMPLETE")
+    with snapshot_in_use() as second:
+        assert second.path != first.path
+
+
+def test_one_that_failed_half_way_leaves_nothing(folder):
+    User.objects.create(username="somebody")
+
+    class Ended(Exception):
+        pass
+
+    def end():
+        raise Ended
+
+    with pytest.raises(Ended), snapshot_in_use(check=end):
+        pass
+    assert kept(folder) == []
+
+
+def test_the_newest_stay_and_older_ones_go(settings, folder):
+    settings.SNAPSHOTS_KEPT = 2
+    paths = []
+    for _ in range(4):
+        change_something()
+        with snapshot_in_use() as snapshot:
+            paths.append(snapshot.path)
+    assert kept(folder) == [path.rpartition("/")[2] for path in paths[-2:]]
+
+
+def test_one_in_use_stays_however_old(settings, folder):
+    settings.SNAPSHOTS_KEPT = 1
+    with snapshot_in_use() as first:
+        for _ in range(3):
+            change_something()
+            with snapshot_in_use():
+                pass
+        assert rows(first, USERS) == []
+    with snapshot_in_use() as newest:
+        assert kept(folder) == [newest.path.rpartition("/")[2]]
+
+
+def test_an_unfinished_one_goes_only_when_nobody_can_still_be_writing_it(monkeypatch, folder):
+    unfinished = folder / database_identity() / "revision=00000000000000000000-000000000000-aaaaaaaa"
+    (unfinished / "entities").mkdir(parents=True)
+    (unfinished / "entities" / "part-00000.parquet").write_bytes(b"half")
+    with snapshot_in_use():
+        assert unfinished.exists()
+    monkeypatch.setattr(snapshots, "ABANDONED_AFTER", timedelta(seconds=-60))
+    with snapshot_in_use():
+        assert not unfinished.exists()
+
+
+def test_a_place_that_cannot_be_written_is_named_with_the_way_out(settings, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    settings.SNAPSHOT_URI = str(tmp_path / "file" / "snapshots")
+    with pytest.raises(StorageError, match="SNAPSHOT_URI") as error, snapshot_in_use():
+        pass
+    assert str(tmp_path / "file") in str(error.value)
+
+
+def test_a_scheme_that_nobody_knows_is_a_clear_error(settings):
+    settings.SNAPSHOT_URI = "nowhere://bucket/path"
+    with pytest.raises(StorageError, match="nowhere://bucket/path"), snapshot_in_use():
+        pass
+
+
+@pytest.mark.parametrize("given", ["{path}", "{path}/", "file://{path}", "file://{path}/"])
+def test_a_path_and_a_uri_mean_the_same_place(settings, tmp_path, given):
+    settings.SNAPSHOT_URI = given.format(path=tmp_path)
+    assert spark_uri(storage_path("a/b")) == f"file://{tmp_path}/a/b"
+
+

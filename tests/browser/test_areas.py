@@ -1,0 +1,205 @@
+"""A walk through every area of the navigation on the demo tenant, with scripts and without: what each is for is done there."""
+
+import io
+import re
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from authzconsole.management.commands.bootstrap import DEMO_TENANT
+from grants.models import Role, User
+from tests.support.cast import PASSWORD
+from tests.support.reports import done_run
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+REPORT = {"rows": [("logistics", "sofia.lindqvist", 54, 51, 3, False), ("sandbox", "kenji.tanaka", 23, 23, 0, True)],
+          "namespaces": [("logistics", 54, 11, 0, 3, "sofia.lindqvist", False), ("sandbox", 23, 6, 1, 0, "kenji.tanaka", False)]}
+AREAS = {}
+
+
+def area(title):
+    """A walk through the area that the navigation calls so."""
+    def keep(walk):
+        AREAS[title] = walk
+        return walk
+
+    return keep
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_every_area_does_what_it_is_for(scripts, page_of, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
+    User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
+    done_run(tmp_path, REPORT, revision=1, finished_at=timezone.now())
+    page = page_of("ada", scripts=scripts)
+    page.set_default_timeout(10_000)
+    rooms = page.get_by_role("navigation", name="Rooms").get_by_role("link")
+    assert set(rooms.all_inner_texts()) == AREAS.keys() | {"My access"}
+    for title, walk in AREAS.items():
+        rooms.filter(has_text=title).click()
+        expect(page.locator(".rooms [aria-current=page]:visible")).to_have_text(title)
+        walk(page, Filters(page, scripts))
+
+
+class Filters:
+    """Fields that answer while one types, and by a button where no script runs."""
+
+    def __init__(self, page, scripts):
+        self._page, self._scripts = page, scripts
+
+    def fill(self, part, label, text):
+        part.get_by_label(label, exact=True).fill(text)
+        if not self._scripts:
+            part.get_by_role("button", name="Filter").click()
+
+
+@area("Overview")
+def overview(page, filters):
+    expect(page.locator(".stats").first).to_contain_text("301")
+    expect(page.locator(".treemap:visible .tile")).to_have_count(6)
+    expect(page.locator("#namespaces")).to_contain_text("nobody; sofia.lindqvist lacks 3 of 54")
+    filters.fill(page.locator("#namespaces"), "Find a namespace by its name or description", "warehouses")
+    expect(page.locator("#namespaces tbody tr")).to_have_count(1)
+    page.get_by_role("link", name=re.compile("^namespace:finance:")).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("namespace:finance")
+
+
+@area("Explorer")
+def explorer(page, filters):
+    children = page.locator("#children")
+    children.get_by_role("link", name="namespace:logistics").click()
+    children.get_by_role("link", name="applications").click()
+    expect(children.locator("tbody tr")).to_have_count(5)
+    filters.fill(children, "Find by name", "route")
+    expect(children.locator("tbody tr")).to_have_count(1)
+    children.get_by_role("link", name="application:logistics.route_planner").click()
+    expect(page.locator(".trail").first).to_contain_text("logistics")
+    page.get_by_role("link", name="program:logistics.route_planner.spark.optimise_tours").first.click()
+    expect(page.locator("#holders")).to_contain_text("data-science")
+    page.get_by_role("combobox", name="Search addresses").fill("payroll")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="dataset:finance.payroll.export").click()
+    expect(page.locator(".notice.warning")).to_contain_text("outlived it")
+
+
+@area("Ask")
+def ask(page, filters):
+    page.get_by_label("May this person or group").fill("sofia.lindquist")
+    page.get_by_label("do this").fill("delete")
+    page.get_by_label("on this entity").fill("logistics")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("link", name="user:sofia.lindqvist").click()
+    expect(page).to_have_url(re.compile(r"/ask\?.*entity=namespace(:|%3A)logistics"))
+    answer, beside = page.locator("#answer"), page.locator(".beside > li")
+    expect(answer.locator(".verdict.denied")).to_contain_text("lacks ADMIN on 3 of the 53 live entities")
+    expect(answer.locator(".tree .joint")).to_have_text(re.compile(r"ALL OF\s+not met"))
+    expect(answer.locator(".tree ul ul .met")).to_contain_text("ADMIN held by user:sofia.lindqvist")
+    expect(answer.locator(".tree ul ul .unmet")).to_contain_text("missing on program:logistics.demand_forecast")
+    expect(answer.get_by_role("link", name="Grant ADMIN on program:logistics")).to_have_count(3)
+    expect(beside.filter(has=page.locator(".allowed"))).to_have_count(2)
+    expect(beside.filter(has_text="final")).to_contain_text("3 grants are missing")
+    beside.get_by_role("link", name="existing", exact=True).click()
+    expect(answer.locator(".verdict.allowed")).to_contain_text("holds ADMIN on namespace:logistics")
+    page.go_back()
+    answer.get_by_role("link", name="002, Namespaces, Delete").click()
+    expect(page.locator("tr:target")).to_contain_text("delete")
+    page.go_back()
+    page.get_by_role("button", name="Grant all of it with a plan").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:sofia.lindqvist delete namespace:logistics")
+    page.get_by_role("button", name="Discard plan").click()
+
+
+@area("People")
+def people(page, filters):
+    filters.fill(page.locator("#people"), "Find by name", "ingrid")
+    page.get_by_role("link", name="ingrid.solberg").click()
+    page.get_by_role("link", name="Open namespace:finance").click()
+    expect(page.locator("#sight")).to_contain_text("application:finance.vat_return")
+    page.get_by_role("link", name="If they left").click()
+    expect(page.locator(".stat.bad")).to_have_text(re.compile(r"5\s*left without an administrator"))
+    page.get_by_role("navigation", name="Where this is").get_by_role("link", name="People").click()
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("link", name="store-operations").click()
+    expect(page.locator("#sight tbody tr").first).to_have_text(re.compile("namespace:logistics.*only EXECUTE on", re.DOTALL))
+    page.get_by_role("link", name="Open namespace:logistics").click()
+    expect(page.locator("#sight tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="If it were removed").click()
+    expect(page.get_by_role("heading", name="Who would lose it")).to_be_visible()
+
+
+@area("Plans")
+def plans(page, filters):
+    page.get_by_label("From").fill("user:sofia.lindqvist")
+    page.get_by_label("To", exact=True).fill("user:ana.pereira")
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Copy the grants of user:sofia.lindqvist")
+    expect(page.locator("#effects tbody tr")).to_have_count(1)
+    page.get_by_label("Reason, for the journal").fill("the same work")
+    page.get_by_role("button", name="Apply plan").click()
+    expect(page.locator("#notices")).to_contain_text("is applied")
+    page.get_by_role("button", name="Undo with a plan").click()
+    page.get_by_role("button", name="Discard plan").click()
+    expect(page.locator("#notices")).to_contain_text("is discarded")
+
+
+@area("Policies")
+def policies(page, filters):
+    page.get_by_role("navigation", name="Generation").get_by_role("link", name="existing").click()
+    page.get_by_role("navigation", name="Beside").get_by_role("link", name="final").click()
+    page.get_by_role("link", name="Differences only").click()
+    expect(page.locator("tr.differs").first).to_be_visible()
+    expect(page.locator("tbody tr:not(.differs)")).to_have_count(2)
+    page.get_by_role("link", name="Make existing active").click()
+    page.get_by_label("Reason, for the journal").fill("until the new rules are ready")
+    page.get_by_role("button", name="Make existing active").click()
+    expect(page.locator("#notices")).to_contain_text("existing")
+    page.get_by_role("navigation", name="Generation").get_by_role("link", name="final").click()
+    page.get_by_role("link", name="Make final active").click()
+    page.get_by_label("Reason, for the journal").fill("they are")
+    page.get_by_role("button", name="Make final active").click()
+    expect(page.locator(".head-note")).to_contain_text("The active generation is final")
+
+
+@area("Analyses")
+def analyses(page, filters):
+    page.get_by_role("link", name=re.compile(r"^Delete readiness \d+$")).click()
+    page.locator("#rows").get_by_role("searchbox", name="Namespace").fill("logistics")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+    page.get_by_role("navigation", name="Where this is").get_by_role("link", name="Analyses").click()
+    page.get_by_label("Analysis").select_option("visibility")
+    page.get_by_role("button", name="Start analysis").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Visibility")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#run")).to_contain_text("cancelled")
+
+
+@area("Journal")
+def journal(page, filters):
+    lines = page.locator("#lines")
+    lines.get_by_label("Action").fill("plan-apply")
+    lines.get_by_role("button", name="Filter").click()
+    expect(lines.locator("tbody tr")).to_have_count(1)
+    expect(lines).to_contain_text("the same work")
+    page.get_by_role("link", name="Prove the chain").click()
+    expect(page.locator("#content")).to_contain_text("hold")
+
+
+@area("Accounts")
+def accounts(page, filters):
+    filters.fill(page.locator("#accounts"), "Find by name", "sofia")
+    page.get_by_role("link", name="sofia.lindqvist").click()
+    page.get_by_label("Role in the console").select_option("auditor")
+    page.get_by_role("button", name="Set role").click()
+    page.locator("#change-reason").fill("reviews the quarter")
+    page.get_by_role("button", name="Set role to Auditor").click()
+    expect(page.locator("#notices")).to_contain_text("auditor")
+    page.get_by_role("link", name="New token").click()
+    page.get_by_label("What it is for").fill("nightly")
+    page.get_by_label("Read what its owner may see").check()
+    page.get_by_role("button", name="Make token").click()
+    expect(page.locator(".secret code")).to_contain_text("azc_")

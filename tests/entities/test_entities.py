@@ -1,0 +1,201 @@
+"""The table of addresses: what a row points at, and what the lists over it hold."""
+
+from importlib import import_module
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.address import instance_address
+from entities.models import Entity, State
+from entities.selectors import children_of, entities_at, entity_at, live_below, search, subtree_of
+from entities.services import EntityError, ensure_entities, ensure_entity, set_entity_state
+from entities.vocabulary import KINDS
+from tests.support.authors import at, states
+
+pytestmark = pytest.mark.django_db
+
+PARTS = import_module("entities.migrations.0003_counting_and_parts")
+of_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite reads through the keys")
+
+# kind: (address, parent, namespace, application), as the rows must point
+POINTING = {
+    "instance": ("instance:cdap", None, None, None),
+    "namespace": ("namespace:sales", "instance:cdap", "namespace:sales", None),
+    "artifact": ("artifact:sales.etl-1.0", "namespace:sales", "namespace:sales", None),
+    "application": ("application:sales.orders", "namespace:sales", "namespace:sales", "application:sales.orders"),
+    "program": ("program:sales.orders.spark.daily", "application:sales.orders", "namespace:sales", "application:sales.orders"),
+    "stream": ("stream:sales.clicks", "namespace:sales", "namespace:sales", None),
+    "dataset": ("dataset:sales.by.day", "namespace:sales", "namespace:sales", None),
+    "dataset_module": ("dataset_module:sales.a.b", "namespace:sales", "namespace:sales", None),
+    "dataset_type": ("dataset_type:sales.a$b", "namespace:sales", "namespace:sales", None),
+    "securekey": ("securekey:sales.key", "namespace:sales", "namespace:sales", None),
+    "kerberosprincipal": ("kerberosprincipal:etl/host@REALM", "instance:cdap", None, None),
+}
+
+
+def written(row):
+    return None if row is None else str(row)
+
+
+def make(*addresses, state=State.LIVE):
+    return ensure_entities(states=dict.fromkeys(map(at, addresses), state)).rows
+
+
+def test_the_table_of_pointers_covers_every_kind():
+    assert list(POINTING) == list(KINDS)
+
+
+@pytest.mark.parametrize("address, parent, namespace, application", POINTING.values(), ids=POINTING)
+def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespace, application):
+    made, created = ensure_entity(address=at(address), state=State.LIVE)
+    for row in (made, Entity.objects.get(pk=made.pk)):
+        assert (created, str(row)) == (True, address)
+        assert (written(row.parent), written(row.namespace), written(row.application)) == (parent, namespace, application)
+
+
+@pytest.mark.parametrize("state, containers", [("live", "live"), ("planned", "planned"), ("deleted", "planned")])
+def test_missing_containers_are_registered_live_only_for_a_live_entity(state, containers):
+    ensure_entity(address=at("program:sales.orders.spark.daily"), state=state)
+    assert states() == {"instance:cdap": containers, "namespace:sales": containers, "application:sales.orders": containers,
+                        "program:sales.orders.spark.daily": state}
+
+
+def test_a_container_of_a_live_and_a_planned_entity_is_live_in_either_order():
+    for pair in (["dataset:a.x", "dataset:a.y"], ["dataset:b.y", "dataset:b.x"]):
+        ensure_entities(states={at(address): "live" if address.endswith("x") else "planned" for address in pair})
+    assert states()["namespace:a"] == states()["namespace:b"] == "live"
+
+
+def test_what_exists_keeps_its_state():
+    make("dataset:sales.orders", state=State.PLANNED)
+    row, created = ensure_entity(address=at("dataset:sales.orders"), state=State.LIVE)
+    assert (created, row.state) == (False, "planned")
+    make("dataset:sales.clicks")
+    assert states()["namespace:sales"] == "planned"
+
+
+def test_another_instance_is_refused():
+    with pytest.raises(EntityError, match="`instance:other` is not the instance of this console, which is `instance:cdap`"):
+        ensure_entity(address=at("instance:other"), state=State.LIVE)
+    assert not Entity.objects.exists()
+
+
+def test_as_many_statements_make_three_hundred_rows_as_one_of_each_depth():
+    def statements(namespace, count):
+        places = [at(f"program:{namespace}{n}.app.spark.p") for n in range(count)]
+        with CaptureQueriesContext(connection) as captured:
+            ensure_entities(states=dict.fromkeys(places, State.LIVE))
+        return len([q for q in captured if not q["sql"].startswith(("INSERT", "SAVEPOINT", "RELEASE"))]), len(captured)
+
+    make("instance:cdap")
+    (few, _), (many, all_of_many) = statements("a", 1), statements("b", 100)
+    assert few == many
+    # SQLite takes a thousand parameters in an INSERT at most
+    assert all_of_many <= many + 30
+
+
+def test_moving_a_state_says_whether_it_moved_and_stamps_the_time():
+    row = make("dataset:sales.orders")[at("dataset:sales.orders")]
+    before = row.changed_at
+    assert set_entity_state(entity=row, state=State.LIVE) is False
+    assert set_entity_state(entity=row, state=State.DELETED) is True
+    row.refresh_from_db()
+    assert row.state == "deleted" and row.changed_at > before
+
+
+def test_an_address_is_found_by_kind_and_key_together():
+    rows = make("dataset:sales.orders", "stream:sales.orders")
+    assert entity_at(at("dataset:sales.orders")) == rows[at("dataset:sales.orders")]
+    assert entity_at(at("dataset:sales.Orders")) is None
+    found = entities_at([at("dataset:sales.orders"), at("namespace:sales"), at("namespace:none")])
+    assert set(found) == {at("dataset:sales.orders"), at("namespace:sales")}
+
+
+@pytest.fixture
+def two_namespaces():
+    return make("program:sales.orders.spark.daily", "dataset:sales.x", "program:sales.orders2.spark.daily", "dataset:sales2.x",
+                "kerberosprincipal:etl@REALM")
+
+
+def keys(rows):
+    return [str(row) for row in rows]
+
+
+def test_children_are_what_lies_directly_inside(two_namespaces):
+    assert keys(children_of(two_namespaces[at("namespace:sales")])) == [
+        "application:sales.orders", "application:sales.orders2", "dataset:sales.x"]
+    assert keys(children_of(two_namespaces[instance_address()])) == [
+        "kerberosprincipal:etl@REALM", "namespace:sales", "namespace:sales2"]
+
+
+def test_a_subtree_holds_every_depth_and_no_neighbour_with_a_longer_name(two_namespaces):
+    assert keys(subtree_of(two_namespaces[at("namespace:sales")])) == [
+        "application:sales.orders", "application:sales.orders2", "dataset:sales.x", "namespace:sales",
+        "program:sales.orders.spark.daily", "program:sales.orders2.spark.daily"]
+    assert keys(subtree_of(two_namespaces[at("application:sales.orders")])) == [
+        "application:sales.orders", "program:sales.orders.spark.daily"]
+    assert keys(subtree_of(two_namespaces[at("dataset:sales.x")])) == ["dataset:sales.x"]
+    assert subtree_of(two_namespaces[instance_address()]).count() == Entity.objects.count()
+
+
+def test_live_below_leaves_out_itself_and_what_is_not_live(two_namespaces):
+    make("dataset:sales.planned", state=State.PLANNED)
+    make("dataset:sales.deleted", state=State.DELETED)
+    namespace = two_namespaces[at("namespace:sales")]
+    assert keys(live_below(namespace, "dataset")) == ["dataset:sales.x"]
+    assert live_below(namespace).count() == 5
+    assert not live_below(two_namespaces[at("dataset:sales.x")]).exists()
+
+
+def test_lists_sort_by_bytes_on_every_database():
+    make(*(f"dataset:sales.{name}" for name in ("b", "B", "a-b", "a_b", "a.b", "A", "$", "aB")))
+    assert [row.name for row in live_below(entity_at(at("namespace:sales")))] == ["$", "A", "B", "a-b", "a.b", "aB", "a_b", "b"]
+
+
+@pytest.mark.parametrize("text, found", [
+    ("dataset:sales.", ["dataset:sales.x"]),
+    ("DATASET:sales", ["dataset:sales.x", "dataset:sales2.x"]),
+    ("dataset:SALES", []),
+    ("Orders2", ["application:sales.orders2", "program:sales.orders2.spark.daily"]),
+    ("realm", ["kerberosprincipal:etl@REALM"]),
+    ("  sales.x ", ["dataset:sales.x"]),
+    ("sales_x", []),
+    ("%", []),
+    ("nothing:sales", []),
+    ("", []),
+    ("\0", []),
+    ("\ud800", []),
+])
+def test_a_search_finds_the_beginning_of_an_address_or_any_part_of_a_key(two_namespaces, text, found):
+    assert keys(search(text)) == found
+
+
+def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # the planner reads a small table whole
+            cursor.execute("SET LOCAL enable_seqscan = off")
+    plan = search("dataset:sales.").explain()
+    on_postgresql = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
+    assert (on_postgresql if connection.vendor == "postgresql" else "key>?") in plan, plan
+
+
+@of_postgresql
+def test_a_search_by_any_part_of_a_key_uses_an_index(two_namespaces):
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
+    assert PARTS.BY_PARTS in search("rders2").order_by().explain()
+
+
+@of_postgresql
+def test_a_database_that_refuses_the_extension_is_migrated_without_that_index(two_namespaces):
+    with connection.schema_editor() as editor:
+        PARTS.forget_parts(None, editor)
+        editor.execute("DROP EXTENSION pg_trgm")
+        editor.execute("CREATE ROLE tenant_of_many; GRANT ALL ON ALL TABLES IN SCHEMA public TO tenant_of_many")
+        editor.execute("SET LOCAL ROLE tenant_of_many")
+        PARTS.index_parts(None, editor)
+    assert keys(search("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
+    with connection.cursor() as cursor:
+        assert PARTS.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")

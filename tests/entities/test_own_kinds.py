@@ -1,0 +1,91 @@
+"""A deployment's own kinds of entity are decided by the general rules of each document."""
+
+import pytest
+
+from entities.address import AddressError, parse_address
+from entities.kinds_file import register_kinds
+from entities.models import State
+from entities.vocabulary import KINDS, OperationClass, Privilege, VocabularyError
+from grants.evaluation.engine import check
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import question_from_json
+from tests.support.random_tenants import Tenant, store
+
+
+def ask(subject, operation, address, **context):
+    kind, _, key = address.partition(":")
+    return check(question_from_json({"subject": {"type": "user", "id": subject}, "action": {"name": operation},
+                                     "resource": {"type": kind, "id": key}, "context": context}, active_generation="final"))
+
+
+def test_an_address_of_an_own_kind_knows_its_place(own_kinds):
+    record, widget, probe = map(parse_address, ("record:record-1", "widget:sales.w.1", "probe:sales.orders.p1"))
+    assert str(record.parent) == "instance:cdap" and record.namespace is None
+    assert str(widget.parent) == "namespace:sales" and widget.name == "w.1"
+    assert str(probe.parent) == "application:sales.orders" and str(probe.namespace) == "namespace:sales"
+    with pytest.raises(AddressError, match="the probe is empty|lacks a part"):
+        parse_address("probe:sales.orders")
+
+
+@pytest.mark.django_db
+def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
+    one, two = parse_address("record:record-1"), parse_address("record:record-2")
+    store(Tenant(
+        {parse_address("instance:cdap"): State.LIVE, one: State.LIVE, two: State.LIVE},
+        {"alice": (True, True), "bob": (True, True)}, {},
+        {("user:alice", one, Privilege.READ), ("user:alice", one, Privilege.WRITE), ("user:bob", one, Privilege.READ)},
+    ))
+    asked = [("alice", "read"), ("alice", "write"), ("bob", "read"), ("bob", "write"), ("alice", "delete")]
+    answers = [ask(subject, operation, "record:record-1").allowed for subject, operation in asked]
+    assert answers == [True, True, True, False, False]
+    assert ask("alice", "list", "record:record-1").allowed and not ask("alice", "list", "record:record-2").allowed
+    assert str(ask("bob", "write", "record:record-1").source) == "002, Summary, write operation"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("generation", ["existing", "proposed"])
+def test_a_document_without_general_rules_has_no_rule(own_kinds, generation):
+    store(Tenant({parse_address("record:record-1"): State.LIVE}, {"alice": (True, True)}, {},
+                 {("user:alice", parse_address("record:record-1"), privilege) for privilege in Privilege}))
+    answer = ask("alice", "read", "record:record-1", generation=generation)
+    assert answer.sentence == f"Denied: the `{generation}` generation has no rule for `read` on a record."
+
+
+@pytest.mark.django_db
+def test_core_decides_by_its_core_policies(own_kinds):
+    widget, namespace = parse_address("widget:sales.w"), parse_address("namespace:sales")
+    store(Tenant({parse_address("instance:cdap"): State.LIVE, namespace: State.LIVE, widget: State.LIVE},
+                 {"ada": (True, True)}, {}, {("user:ada", namespace, Privilege.WRITE), ("user:ada", widget, Privilege.READ)}))
+    assert ask("ada", "make", "widget:sales.w", generation="core").allowed
+    assert ask("ada", "list", "widget:sales.w", generation="core").allowed
+    assert ask("ada", "inspect", "widget:sales.w", generation="core").sentence == (
+        "Denied: user:ada lacks READ on namespace:sales.")
+
+
+def test_every_class_of_operations_is_ruled_or_said_to_be_without_a_rule():
+    for generation in GENERATIONS.values():
+        assert set(generation.general) == set(OperationClass)
+        assert all(rule.requires or rule.source.note for rule in generation.general.values())
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "it must hold .*kind.* tables"),
+    ("[[kind]]\nparent='instance'", "needs `name`"),
+    ("[[kind]]\nname='Record'\nparent='instance'", "`Record` cannot name a kind"),
+    ("[[kind]]\nname='dataset'\nparent='instance'", "the kind `dataset` exists already"),
+    ("[[kind]]\nname='record'\nparent='dataset'", "must lie in one of instance, namespace, application, not in `dataset`"),
+    ("[[kind]]\nname='record'\nparent='instance'\ncolour='red'", "`colour` is not a member of a kind"),
+    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nfly=['fly']", "`fly` is not a class of operations"),
+    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['READ']", "`READ` cannot name an operation"),
+    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['x']\nget=['x']", "names the operation `x` twice"),
+    ("[[kind]]\nname='record'\nparent='instance'\ncharacters='z-a'", "is not a set of characters"),
+    ("[[kind]]\nname='record'\nparent='instance'\ncharacters='a-z '", "may not hold white space"),
+    ("nonsense", "cannot be read"),
+])
+def test_a_bad_file_of_kinds_is_refused_with_its_fault(tmp_path, text, message):
+    path = tmp_path / "kinds.toml"
+    path.write_text(text)
+    before = dict(KINDS)
+    with pytest.raises(VocabularyError, match=message):
+        register_kinds(path)
+    assert before == KINDS

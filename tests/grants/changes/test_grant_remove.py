@@ -1,0 +1,63 @@
+"""Revoking one privilege."""
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.changes.services import grant_add, grant_remove
+from grants.errors import GrantError, NotAdministrator
+from grants.models import Role, User
+from tests.support.authors import COMMAND, at, author_with, everything, held, lines_after
+
+pytestmark = pytest.mark.django_db
+ORDERS = at("dataset:sales.orders")
+
+
+@pytest.fixture(autouse=True)
+def grants():
+    User.objects.create(username="alice")
+    Group.objects.create(name="analysts")
+    for principal in ("user:alice", "group:analysts"):
+        for privilege in (Privilege.READ, Privilege.ADMIN):
+            grant_add(author=COMMAND, principal=principal, address=ORDERS, privilege=privilege)
+
+
+@pytest.mark.parametrize("principal", ["user:alice", "group:analysts"])
+def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
+    before = held()
+    outcome = grant_remove(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege.READ)
+    assert (outcome.changed, outcome.sentence) == (True, f"READ on dataset:sales.orders was revoked from {principal}")
+    assert before - held() == {(principal, "dataset:sales.orders", "READ")}
+    assert lines_after(outcome.revision - 1) == [("revoke", principal, "dataset:sales.orders", "READ", "")]
+
+
+@pytest.mark.parametrize("address", ["dataset:sales.orders", "dataset:sales.none"])
+def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing(address):
+    before = everything()
+    outcome = grant_remove(author=COMMAND, principal="user:alice", address=at(address), privilege=Privilege.WRITE)
+    assert (outcome.changed, outcome.sentence) == (False, f"user:alice does not hold WRITE on {address}: nothing changed")
+    assert everything() == before
+
+
+def test_the_address_stays_registered_without_grants():
+    for principal in ("user:alice", "group:analysts"):
+        for privilege in (Privilege.READ, Privilege.ADMIN):
+            grant_remove(author=COMMAND, principal=principal, address=ORDERS, privilege=privilege)
+    assert held() == set()
+    assert Entity.objects.get(kind="dataset").state == "planned"
+
+
+def test_revoking_from_somebody_unknown_is_an_error_and_not_nothing():
+    before = everything()
+    with pytest.raises(GrantError, match="^user:nobody is not known here"):
+        grant_remove(author=COMMAND, principal="user:nobody", address=ORDERS, privilege=Privilege.READ)
+    assert everything() == before
+
+
+def test_an_auditor_revokes_nothing():
+    author = author_with(Role.AUDITOR)
+    before = everything()
+    with pytest.raises(NotAdministrator):
+        grant_remove(author=author, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    assert everything() == before

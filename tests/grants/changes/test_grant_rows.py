@@ -1,0 +1,53 @@
+"""A grant is filed under the namespace and the application of its entity, by whatever way it was written."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from entities.address import parse_address
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.changes.rows import first_misplaced_grant
+from grants.changes.services import change_grants
+from grants.models import GroupGrant, UserGrant
+from tests.support.authors import COMMAND
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tenant():
+    made = random_tenant(4)
+    store(made)
+    return made
+
+
+def test_grants_of_the_service_and_of_the_orm_are_filed_in_place(tenant):
+    granted = change_grants(author=COMMAND, grant=[
+        ("user:user 0", parse_address(address), Privilege.READ)
+        for address in ("program:new.app.workflow.w", "dataset:new.d", "namespace:other", "kerberosprincipal:x@Y")])
+    assert granted.changed
+    assert first_misplaced_grant() is None
+    assert UserGrant.objects.get(content_object__key="new.app.workflow.w").application.key == "new.app"
+
+
+@pytest.mark.parametrize(("model", "column"), [(UserGrant, "namespace"), (GroupGrant, "application")])
+def test_a_misplaced_grant_is_found(tenant, model, column):
+    program = parse_address("program:ns0.app0.workflow.w")
+    change_grants(author=COMMAND, grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")])
+    grant = model.objects.filter(**{f"{column}__isnull": False}).first()
+    for wrong in (None, Entity.objects.get(kind="instance")):
+        model.objects.filter(pk=grant.pk).update(**{column: wrong})
+        assert first_misplaced_grant() == grant
+
+
+def test_the_command_says_that_all_is_in_place_or_names_the_first_that_is_not(tenant):
+    output = io.StringIO()
+    call_command("verify_grants", stdout=output)
+    assert "Every grant is filed" in output.getvalue()
+    grant = UserGrant.objects.filter(namespace__isnull=False).first()
+    UserGrant.objects.filter(pk=grant.pk).update(namespace=None)
+    with pytest.raises(CommandError, match=f"grant {grant.pk} on {grant.content_object} is not filed"):
+        call_command("verify_grants")

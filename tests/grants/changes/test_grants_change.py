@@ -1,0 +1,143 @@
+"""Many grants and revocations as one change."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.vocabulary import Privilege
+from grants.bulk_rows import ROWS_AT_ONCE
+from grants.changes.services import change_grants
+from grants.errors import ChangeRefused, StaleBase
+from grants.journal import current_revision, first_break
+from grants.models import User, UserGrant
+from tests.support.authors import COMMAND, at, everything, held, lines_after, states
+
+pytestmark = pytest.mark.django_db
+READ, WRITE, EXECUTE, ADMIN = Privilege
+ORDERS, CLICKS = at("dataset:sales.orders"), at("stream:sales.clicks")
+
+
+@pytest.fixture(autouse=True)
+def people():
+    User.objects.create(username="alice")
+    Group.objects.create(name="analysts")
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ), ("group:analysts", ORDERS, READ)])
+
+
+def test_a_change_revokes_then_grants_and_tells_what_it_did():
+    revision = current_revision()
+    outcome = change_grants(
+        author=COMMAND,
+        grant=[("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, READ), ("group:analysts", ORDERS, ADMIN)],
+        revoke=[("user:alice", ORDERS, READ), ("user:alice", ORDERS, ADMIN)],
+    )
+    assert held() == {("user:alice", "stream:sales.clicks", "WRITE"), ("group:analysts", "dataset:sales.orders", "READ"),
+                      ("group:analysts", "dataset:sales.orders", "ADMIN")}
+    assert lines_after(revision) == [
+        ("revoke", "user:alice", "dataset:sales.orders", "READ", ""),
+        ("plan", "", "stream:sales.clicks", "", ""),
+        ("grant", "user:alice", "stream:sales.clicks", "WRITE", ""),
+        ("grant", "group:analysts", "dataset:sales.orders", "ADMIN", ""),
+    ]
+    assert outcome.granted == (("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, ADMIN))
+    assert outcome.revoked == (("user:alice", ORDERS, READ),)
+    assert outcome.unchanged == ("group:analysts already holds READ on dataset:sales.orders: nothing changed",
+                                 "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed")
+    assert (outcome.planned, outcome.revision) == ((CLICKS,), revision + 4)
+    assert outcome.sentence == "granted 2, revoked 1, 2 unchanged; 1 address is only planned: stream:sales.clicks"
+    assert outcome.foretold == ("would grant 2, would revoke 1, 2 would stay as it is; 1 address would be registered as planned: "
+                                "stream:sales.clicks")
+
+
+def test_the_same_change_again_changes_nothing():
+    change = {"grant": [("user:alice", CLICKS, WRITE)], "revoke": [("user:alice", ORDERS, READ)]}
+    change_grants(author=COMMAND, **change)
+    before = everything()
+    outcome = change_grants(author=COMMAND, **change)
+    assert (outcome.changed, outcome.sentence, len(outcome.unchanged)) == (False, "nothing changed", 2)
+    assert everything() == before
+
+
+def test_an_empty_change_changes_nothing():
+    before = everything()
+    assert not change_grants(author=COMMAND).changed
+    assert everything() == before
+
+
+def test_any_iterable_will_do():
+    outcome = change_grants(author=COMMAND, grant=((p, CLICKS, READ) for p in ("user:alice", "group:analysts")), revoke=iter(()))
+    assert len(outcome.granted) == 2
+
+
+def test_every_bad_item_is_named_with_its_place_and_none_is_written():
+    before = everything()
+    with pytest.raises(ChangeRefused) as refused:
+        change_grants(
+            author=COMMAND,
+            grant=[("user:alice", CLICKS, ADMIN), ("user:nobody", CLICKS, READ), ("user:alice", CLICKS, "OWN"),
+                   ("user:alice", "dataset:", READ), ("user:alice", CLICKS, ADMIN)],
+            revoke=[("alice", ORDERS, READ), ("user:alice", CLICKS, ADMIN), ("group:nobody", ORDERS, READ)],
+        )
+    assert [(index, part) for index, part, _ in refused.value.errors] == [
+        (1, "grant"), (2, "grant"), (3, "grant"), (4, "grant"), (0, "revoke"), (1, "revoke"), (2, "revoke")]
+    messages = str(refused.value).splitlines()
+    assert messages[0] == "grant[1]: user:nobody is not known here: add it first, or correct the name"
+    assert messages[3] == ("grant[4]: ADMIN on stream:sales.clicks for user:alice stands already at grant[0]: keep one of "
+                           "the two")
+    assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice stands already at grant[0]: keep one of "
+                           "the two")
+    assert everything() == before
+
+
+def test_a_change_made_for_an_older_revision_is_refused_with_both_revisions():
+    base = current_revision()
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, ADMIN)], base_revision=base)
+    before = everything()
+    with pytest.raises(StaleBase, match=f"made for revision {base}, but the console is at revision {base + 1}") as stale:
+        change_grants(author=COMMAND, grant=[("user:alice", ORDERS, WRITE)], base_revision=base)
+    assert (stale.value.base_revision, stale.value.revision) == (base, base + 1)
+    assert everything() == before
+    with pytest.raises(StaleBase):
+        change_grants(author=COMMAND, base_revision=0)
+
+
+def test_a_change_that_fails_at_its_end_leaves_nothing(monkeypatch):
+    before = everything()
+    monkeypatch.setattr("grants.changes.services.append_to_journal", lambda *args, **given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        change_grants(author=COMMAND, grant=[("user:alice", CLICKS, READ)], revoke=[("user:alice", ORDERS, READ)])
+    assert everything() == before
+
+
+def test_as_many_statements_change_hundreds_of_items_as_a_few():
+    names = [f"user {n}" for n in range(40)]
+    User.objects.bulk_create(User(username=name, is_principal=False) for name in names)
+    Group.objects.bulk_create(Group(name=name) for name in names)
+    places = [at(f"{kind}:sales.{n}") for n in range(5) for kind in ("dataset", "stream")]
+    change_grants(author=COMMAND, grant=[("user:alice", place, ADMIN) for place in places])
+
+    def items(people):
+        return [(f"{kind}:{name}", place, READ) for name in people for kind in ("user", "group") for place in places]
+
+    def statements(**change):
+        with CaptureQueriesContext(connection) as captured:
+            change_grants(author=COMMAND, **change)
+        return len(captured)
+
+    few, many = names[:1], names[1:41]
+    assert len(items(many)) < ROWS_AT_ONCE
+    assert statements(grant=items(few)) == statements(grant=items(many)) <= 18
+    assert statements(revoke=items(few)) == statements(revoke=items(many)) <= 14
+    assert first_break() is None
+
+
+def test_more_items_than_one_statement_takes_are_all_changed():
+    places = [at(f"dataset:big.{n}") for n in range(ROWS_AT_ONCE + 5)]
+    items = [("user:alice", place, ADMIN) for place in places]
+    assert len(change_grants(author=COMMAND, grant=items).granted) == len(items)
+    assert UserGrant.objects.count() == len(items) + 1
+    assert states()["namespace:big"] == "planned"
+    assert len(change_grants(author=COMMAND, revoke=items).revoked) == len(items)
+    assert UserGrant.objects.count() == 1
+    assert first_break() is None

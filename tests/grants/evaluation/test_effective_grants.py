@@ -1,0 +1,85 @@
+"""Who holds what on an entity, and what a principal holds."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.paginator import Paginator
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.selectors import entity_at
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.holders import grants_of, holders_of
+from grants.models import User
+from tests.support.authors import administrator, at
+
+pytestmark = pytest.mark.django_db
+ORDERS = at("dataset:sales.orders")
+READ, WRITE, EXECUTE, ADMIN = Privilege
+
+
+@pytest.fixture
+def author():
+    for name in ("b", "B", "a"):
+        User.objects.create(username=name, is_active=name != "b")
+    Group.objects.create(name="analysts").user_set.add(*User.objects.filter(username__in="ab"))
+    author = administrator()
+    change_grants(author=author, grant=[
+        *(("user:b", ORDERS, privilege) for privilege in (ADMIN, READ)), ("user:B", ORDERS, WRITE), ("user:a", ORDERS, ADMIN),
+        ("group:analysts", ORDERS, EXECUTE), ("user:a", at("stream:sales.clicks"), READ),
+    ])
+    return author
+
+
+def test_holders_stand_by_name_users_first_with_their_privileges(author):
+    rows = [(str(holder), list(holder.grants), holder.is_active, holder.members) for holder in holders_of(entity_at(ORDERS))]
+    assert rows == [("user:B", [WRITE], True, None), ("user:a", [ADMIN], True, None), ("user:b", [READ, ADMIN], False, None),
+                    ("group:analysts", [EXECUTE], True, 2)]
+
+
+def test_each_grant_says_who_when_and_why(author):
+    grant = holders_of(entity_at(ORDERS))[0].grants["WRITE"]
+    assert (grant.granted_by.username, grant.reason, grant.granted_at is not None) == (author.name, "quarterly close", True)
+
+
+def test_only_grants_on_exactly_this_entity_count(author):
+    assert len(holders_of(entity_at(at("namespace:sales")))) == 0
+    assert holders_of(entity_at(at("namespace:sales")))[:] == []
+    assert [str(holder) for holder in holders_of(entity_at(at("stream:sales.clicks")))] == ["user:a"]
+
+
+def test_a_page_costs_the_same_however_many_hold(author):
+    def statements(size):
+        page = Paginator(holders_of(entity_at(ORDERS)), size).page(1)
+        with CaptureQueriesContext(connection) as captured:
+            assert len(list(page)) == size
+            assert all(grant.granted_by.username for holder in page for grant in holder.grants.values())
+        return len(captured)
+
+    names = [f"user {n}" for n in range(60)]
+    User.objects.bulk_create(User(username=name) for name in names)
+    groups = [Group.objects.create(name=f"group {n}").name for n in range(60)]
+    change_grants(author=author, grant=[*((f"user:{name}", ORDERS, READ) for name in names),
+                                        *((f"group:{name}", ORDERS, READ) for name in groups)])
+    assert statements(70) == statements(110) <= 6
+    pages = Paginator(holders_of(entity_at(ORDERS)), 50)
+    assert (pages.count, pages.num_pages) == (124, 3)
+    assert len({str(holder) for number in pages.page_range for holder in pages.page(number)}) == 124
+
+
+def test_what_a_principal_holds_stands_by_address_whatever_the_state(author):
+    rows = [(str(holding.entity), holding.entity.state, list(holding.grants))
+            for holding in grants_of(User.objects.get(username="a"))]
+    assert rows == [("dataset:sales.orders", "planned", [ADMIN]), ("stream:sales.clicks", "planned", [READ])]
+    (holding,) = grants_of(Group.objects.get())
+    assert (str(holding.entity), list(holding.grants)) == ("dataset:sales.orders", [EXECUTE])
+    assert len(grants_of(User.objects.get(username=author.name))) == 0
+
+
+def test_a_page_of_what_a_principal_holds_costs_two_statements(author, django_assert_num_queries):
+    alice = User.objects.get(username="a")
+    change_grants(author=author, grant=[(alice, at(f"dataset:big.{n}"), p) for n in range(80) for p in (READ, ADMIN)])
+    with django_assert_num_queries(2):
+        page = grants_of(alice)[10:60]
+    assert len(page) == 50 and all(set(holding.grants) <= set(Privilege) for holding in page)
+    assert len(grants_of(alice)) == 82

@@ -1,0 +1,217 @@
+"""Registering and recreating, and what the creator receives."""
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.models import Entity, State
+from entities.services import ensure_entities, ensure_entity
+from entities.vocabulary import Privilege
+from grants.changes.services import grant_add
+from grants.errors import LifecycleError, NotAdministrator
+from grants.journal import current_revision, first_break
+from grants.lifecycle.services import delete_entity, describe_entity, lifecycle_forecast, recreate_entity, register_entity
+from grants.models import JournalLine, Role, User
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration
+from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
+
+pytestmark = pytest.mark.django_db
+
+# what creating does to grants, by generation
+CREATOR_RECEIVES = {
+    "core": ["READ", "WRITE", "EXECUTE", "ADMIN"],
+    "existing": ["READ", "WRITE", "EXECUTE", "ADMIN"],
+    "proposed": [],
+    "final": [],
+}
+ORDERS = at("dataset:sales.orders")
+
+
+@pytest.fixture
+def sales():
+    User.objects.create(username="alice")
+    return ensure_entity(address=at("namespace:sales"), state=State.LIVE)[0]
+
+
+def test_the_table_covers_every_generation():
+    assert list(CREATOR_RECEIVES) == list(GENERATIONS)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_creator_receives_what_the_generation_gives(sales, generation):
+    outcome = register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation=generation)
+    received = CREATOR_RECEIVES[generation]
+    assert outcome.changed and states()["dataset:sales.orders"] == "live"
+    assert held() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
+    detail = f"received as its creator ({generation})"
+    assert lines_after(0) == [("register", "", "dataset:sales.orders", "", ""),
+                              *(("grant", "user:alice", "dataset:sales.orders", p, detail) for p in received)]
+    assert ("received READ, WRITE, EXECUTE, ADMIN" in outcome.sentence) == bool(received)
+    assert outcome.revision == current_revision()
+
+
+def test_without_a_creator_nobody_receives_anything(sales):
+    register_entity(author=COMMAND, address=ORDERS, generation="core")
+    assert held() == set()
+
+
+def test_the_active_generation_decides_unless_another_is_given(sales, settings):
+    settings.DEFAULT_GENERATION = "core"
+    register_entity(author=COMMAND, address=ORDERS, creator=User.objects.get(username="alice"))
+    assert len(held()) == 4
+
+
+def test_the_creator_keeps_what_was_held_before(sales):
+    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation="core")
+    assert [line[3] for line in lines_after(2) if line[0] == "grant"] == ["WRITE", "EXECUTE", "ADMIN"]
+    assert len(held()) == 4
+
+
+@pytest.mark.parametrize("creator, message", [
+    ("user:nobody", "user:nobody is not known here"),
+    ("group:g", "group:g cannot create an entity: name a user"),
+    ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
+])
+def test_an_impossible_creator_is_refused_also_where_nothing_would_be_received(sales, creator, message):
+    before = everything()
+    with pytest.raises(ValueError, match=message):
+        register_entity(author=COMMAND, address=ORDERS, creator=creator, generation="final")
+    assert everything() == before
+
+
+def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
+    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    revision = current_revision()
+    outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
+    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it from before will apply"
+    assert held() == {("user:alice", "dataset:sales.orders", "READ")}
+    assert lines_after(revision) == [("register", "", "dataset:sales.orders", "", "it was planned"),
+                                     ("describe", "", "dataset:sales.orders", "", "by day")]
+    assert Entity.objects.get(key="sales.orders").description == "by day"
+
+
+@pytest.mark.parametrize("change", [register_entity, recreate_entity])
+def test_a_live_entity_stays_as_it_is_and_no_line_is_written(sales, change):
+    register_entity(author=COMMAND, address=ORDERS, generation="core")
+    before = everything()
+    outcome = change(author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core")
+    assert (outcome.changed, outcome.sentence) == (False, "dataset:sales.orders is live already: nothing changed")
+    assert everything() == before
+
+
+def test_a_deleted_entity_is_recreated_and_not_registered(sales):
+    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    register_entity(author=COMMAND, address=ORDERS)
+    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    with pytest.raises(LifecycleError, match="dataset:sales.orders was deleted: recreate it instead"):
+        register_entity(author=COMMAND, address=ORDERS)
+    revision = current_revision()
+    outcome = recreate_entity(author=COMMAND, address=ORDERS, generation="final")
+    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it from before will apply"
+    assert lines_after(revision) == [("recreate", "", "dataset:sales.orders", "", "it was deleted")]
+    assert states()["dataset:sales.orders"] == "live"
+    assert held() == {("user:alice", "dataset:sales.orders", "READ")}
+
+
+@pytest.mark.parametrize("state", [None, State.PLANNED])
+def test_what_was_never_deleted_is_not_recreated(sales, state):
+    if state:
+        ensure_entity(address=ORDERS, state=state)
+    with pytest.raises(LifecycleError, match="dataset:sales.orders was never deleted: register it instead"):
+        recreate_entity(author=COMMAND, address=ORDERS)
+
+
+@pytest.mark.parametrize("state, message", [
+    (None, "application:sales.etl, which contains it, is not registered; register application:sales.etl first"),
+    (State.PLANNED, "application:sales.etl, which contains it, is only planned; register application:sales.etl first"),
+    (State.DELETED, "application:sales.etl, which contains it, was deleted; recreate application:sales.etl first"),
+])
+def test_the_parent_must_be_live(sales, state, message):
+    if state:
+        ensure_entity(address=at("application:sales.etl"), state=state)
+    before = everything()
+    program = at("program:sales.etl.spark.daily")
+    with pytest.raises(LifecycleError) as refused:
+        register_entity(author=COMMAND, address=program)
+    assert str(refused.value) == f"program:sales.etl.spark.daily cannot be registered: {message}"
+    assert lifecycle_forecast(program, "register").refusal == str(refused.value)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("state", [None, State.PLANNED, State.LIVE])
+def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
+    if state:
+        ensure_entity(address=at("instance:cdap"), state=state)
+    register_entity(author=COMMAND, address=at("namespace:sales"))
+    assert states() == {"instance:cdap": "live", "namespace:sales": "live"}
+    registered = [entity for action, _, entity, *_ in lines_after(0) if action == "register"]
+    assert registered == (["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"])
+
+
+def test_the_instance_itself_can_be_registered_and_no_other():
+    assert register_entity(author=COMMAND, address=at("instance:cdap")).changed
+    with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
+        register_entity(author=COMMAND, address=at("instance:other"))
+    assert states() == {"instance:cdap": "live"}
+
+
+def test_an_unknown_generation_is_refused(sales):
+    with pytest.raises(UnknownGeneration, match="the generations are core, existing, proposed, final"):
+        register_entity(author=COMMAND, address=ORDERS, generation="newest")
+
+
+def test_a_description_is_changed_once_and_journaled(sales):
+    outcome = describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells")
+    assert outcome.changed and lines_after(0) == [("describe", "", "namespace:sales", "", "All that sells")]
+    assert not describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells").changed
+    assert current_revision() == 1
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800", "d" * 10_001])
+def test_a_description_that_no_database_keeps_or_that_is_too_long_is_refused(sales, text):
+    for change in (describe_entity, register_entity):
+        with pytest.raises(LifecycleError, match="the description cannot be kept"):
+            change(author=COMMAND, address=ORDERS, description=text)
+
+
+def test_what_is_not_registered_cannot_be_described():
+    with pytest.raises(LifecycleError, match="dataset:sales.orders is not registered: register it first"):
+        describe_entity(author=COMMAND, address=ORDERS, description="x")
+
+
+@pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
+def test_only_an_active_administrator_moves_entities(sales, role, active):
+    author = author_with(role, active=active)
+    ensure_entity(address=at("dataset:sales.deleted"), state=State.DELETED)
+    before = everything()
+    for change, given in ((register_entity, {"address": ORDERS}), (recreate_entity, {"address": at("dataset:sales.deleted")}),
+                          (delete_entity, {"address": at("namespace:sales")}),
+                          (describe_entity, {"address": at("namespace:sales"), "description": "x"})):
+        with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator"):
+            change(author=author, **given)
+    assert everything() == before
+
+
+def test_an_administrator_registers_with_name_reason_and_request_on_the_line(sales):
+    author = administrator()
+    register_entity(author=author, address=ORDERS)
+    line = JournalLine.objects.get()
+    assert (line.actor, line.reason, line.request_id) == (author.name, "quarterly close", "request-1")
+    assert first_break() is None
+
+
+def test_a_forecast_of_recreating_names_who_holds_what(sales):
+    Group.objects.create(name="analysts")
+    for principal, privilege in (("user:alice", "ADMIN"), ("user:alice", "READ"), ("group:analysts", "WRITE")):
+        grant_add(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege[privilege])
+    ensure_entities(states={ORDERS: State.DELETED})
+    Entity.objects.filter(key="sales.orders").update(state=State.DELETED)
+    forecast = lifecycle_forecast(ORDERS, "recreate", "core")
+    assert forecast.applying == (("group:analysts", ("WRITE",)), ("user:alice", ("READ", "ADMIN")))
+    assert (forecast.grants_applying, forecast.entities, forecast.refusal) == (3, {"dataset": 1}, "")
+    assert list(forecast.creator_receives) == CREATOR_RECEIVES["core"]
+
+
+def test_a_forecast_knows_three_verbs():
+    with pytest.raises(ValueError, match="`destroy` is not one of register, delete, recreate"):
+        lifecycle_forecast(ORDERS, "destroy")

@@ -1,0 +1,183 @@
+"""What would go and what would remain, held to a plain reference on random tenants, in every generation."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.models import State
+from entities.selectors import entity_at
+from entities.vocabulary import KINDS, Privilege
+from grants.errors import LifecycleError
+from grants.evaluation.engine import check
+from grants.lifecycle.namespace_deletion import StepOutcome, Verdict, deletion_forecast, not_deletable
+from grants.lifecycle.services import delete_entity
+from grants.models import GroupGrant, UserGrant
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.deletion_rules import steps
+from grants.policies.question import Question
+from tests.support.authors import COMMAND, at, held
+from tests.support.cast import house
+from tests.support.random_tenants import random_tenant, store
+
+pytestmark = pytest.mark.django_db
+
+ORDER = ["application program", "dataset", "dataset_module", "stream", "artifact"]
+
+
+@pytest.fixture(params=range(8))
+def tenant(request):
+    made = random_tenant(request.param)
+    store(made)
+    return made
+
+
+def live_namespaces(tenant):
+    return [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]
+
+
+def expected(tenant, namespace, user, generation):
+    """(addresses that go, whether it may begin), by loops over lists."""
+    holders = tenant.holders("user", user) or []
+
+    def admin(address):
+        return any((holder, address, Privilege.ADMIN) in tenant.grants for holder in holders)
+
+    inside = [a for a, state in tenant.entities.items() if a.namespace == namespace and a != namespace and state == State.LIVE]
+    if not admin(namespace):
+        return set(), False
+    if generation == "existing":
+        return {*inside, namespace}, True
+    if generation == "core":
+        gone = {a for a in inside if admin(a.application if a.kind == "program" else a)}
+        return (gone | {namespace} if len(gone) == len(inside) else gone), True
+    gone = set()
+    for kinds in [*(step.split() for step in ORDER), [kind for kind in KINDS if not any(kind in step.split() for step in ORDER)]]:
+        of_step = [a for a in inside if a.kind in kinds]
+        if not all(map(admin, of_step)):
+            return gone, True
+        gone.update(of_step)
+    return gone | {namespace}, True
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_it_agrees_with_the_plain_reference(tenant, generation):
+    for namespace in live_namespaces(tenant):
+        for user in tenant.users:
+            forecast = deletion_forecast(namespace, user, generation)
+            gone, begins = expected(tenant, namespace, user, generation)
+            assert forecast.gone == len(gone) and forecast.namespace_goes == (namespace in gone), (namespace, user)
+            assert (forecast.verdict == Verdict.REFUSED) is (not begins)
+            of_gone = [grant for grant in tenant.grants if grant[1] in gone]
+            removes = GENERATIONS[generation].deleting_removes_grants
+            assert (forecast.grants_removed, forecast.grants_kept) == (len(of_gone), 0)[:: 1 if removes else -1]
+            if not removes:
+                heirs = {grant[0] for grant in of_gone if grant[0].startswith("group:")
+                         or tenant.users[grant[0].removeprefix("user:")] == (True, True)}
+                assert forecast.heirs_users + forecast.heirs_groups == len(heirs)
+                assert sum(row.grants for row in forecast.heirs) == len(of_gone)
+                assert len(forecast.ghosts) == min(12, len(of_gone)) and set(map(tuple, forecast.ghosts)) <= set(of_gone)
+            assert not_deletable(namespace, user, generation).count() == forecast.missing
+
+
+def test_the_random_tenants_hold_every_verdict():
+    """Without these the agreement would prove little."""
+    met = set()
+    for seed in range(8):
+        tenant = random_tenant(seed)
+        for namespace in live_namespaces(tenant):
+            for user in tenant.users:
+                gone, begins = expected(tenant, namespace, user, "final")
+                met.add((begins, namespace in gone, bool(gone)))
+    assert met == {(False, False, False), (True, False, False), (True, False, True), (True, True, True)}
+
+
+@pytest.mark.parametrize("generation", ["existing", "proposed", "final"])
+def test_all_of_it_goes_exactly_where_the_deletion_is_permitted(tenant, generation):
+    """In core the decision is about the namespace alone, and its content goes one by one."""
+    for namespace in live_namespaces(tenant):
+        for user in tenant.users:
+            allowed = check(Question("user", user, "delete", namespace, generation)).allowed
+            assert (deletion_forecast(namespace, user, generation).verdict == Verdict.COMPLETE) is allowed
+
+
+def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
+    for namespace in live_namespaces(tenant):
+        for user in tenant.users:
+            forecast = deletion_forecast(namespace, user, "final")
+            if forecast.verdict == Verdict.COMPLETE:
+                before = held()
+                delete_entity(author=COMMAND, address=namespace, generation="final")
+                assert entity_at(namespace).state == State.DELETED and held() == before
+                gone = {"content_object__namespace__key": namespace.key, "content_object__state": State.DELETED}
+                ghosts = UserGrant.objects.filter(**gone).count() + GroupGrant.objects.filter(**gone).count()
+                assert ghosts >= forecast.grants_kept
+                return
+
+
+def test_the_steps_follow_the_order_of_the_platform():
+    assert [" ".join(kinds) for kinds in steps()[:-1]] == ORDER
+    assert set(steps()[-1]) == {"dataset_type", "securekey"}
+
+
+def test_every_generation_says_how_with_its_source():
+    for generation in GENERATIONS.values():
+        assert generation.deletion.source.seed in {"core": ("001",), "existing": ("003",), "proposed": ("003",),
+                                                   "final": ("002",)}[generation.name]
+        assert generation.deletion.source.note
+
+
+@pytest.fixture
+def sales(db):
+    house()
+    UserGrant.objects.filter(user__username="ned", content_object__key="sales.customers").delete()
+    return at("namespace:sales")
+
+
+def outcomes(forecast):
+    return {step.kinds[0][0]: step.outcome for step in forecast.steps if step.live}
+
+
+def test_in_final_one_missing_leaves_an_inconsistent_state(sales):
+    forecast = deletion_forecast(sales, "ned", "final")
+    assert forecast.verdict == Verdict.INCONSISTENT and not forecast.namespace_goes
+    assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.STOPS,
+                                  "artifact": StepOutcome.NOT_REACHED}
+    assert forecast.sentence == (
+        "An inconsistent state: it stops at the datasets, of which 1 may not be deleted. 2 of 5 live entities in namespace:sales "
+        "are gone by then, 3 remain, and the namespace stands.")
+    assert [str(entity) for entity in not_deletable(sales, "ned", "final")] == ["dataset:sales.customers"]
+    assert {(row.privilege, row.users, row.groups, row.grants) for row in forecast.heirs} == {
+        ("ADMIN", 1, 0, 2), ("EXECUTE", 0, 1, 1)}
+
+
+def test_in_core_one_missing_is_passed_over(sales):
+    forecast = deletion_forecast(sales, "ned", "core")
+    assert forecast.verdict == Verdict.PARTIAL and (forecast.gone, forecast.remains) == (4, 2)
+    assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.PARTLY, "artifact": StepOutcome.GOES}
+    assert forecast.sentence == ("4 of 5 live entities in namespace:sales go; each of the other 1 is reported as an error, "
+                                 "and the namespace stands.")
+
+
+def test_in_existing_admin_on_the_namespace_takes_everything(sales):
+    forecast = deletion_forecast(sales, "ned", "existing")
+    assert forecast.verdict == Verdict.COMPLETE and forecast.grants_removed and not forecast.grants_kept
+
+
+@pytest.mark.parametrize(("user", "words"), [("dee", "lacks what the deletion"), ("ina", "is not a known, active principal"),
+                                             ("nobody", "is not a known, active principal")])
+def test_without_admin_on_the_namespace_nothing_goes(sales, user, words):
+    for generation in GENERATIONS:
+        forecast = deletion_forecast(sales, user, generation)
+        assert forecast.verdict == Verdict.REFUSED and forecast.gone == 0 and words in forecast.sentence
+
+
+@pytest.mark.parametrize("address", ["dataset:sales.orders", "namespace:nowhere"])
+def test_only_a_live_namespace_is_foretold(sales, address):
+    with pytest.raises(LifecycleError):
+        deletion_forecast(at(address), "ned")
+
+
+def test_it_takes_a_fixed_number_of_statements(sales):
+    with CaptureQueriesContext(connection) as captured:
+        deletion_forecast(sales, "ned", "final")
+    assert len(captured) <= 13

@@ -1,0 +1,204 @@
+"""Plans for many entities at once: inside a container, or chosen one by one."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.services import ensure_entities
+from entities.vocabulary import VocabularyError
+from grants.changes.services import change_grants
+from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
+from grants.lifecycle.services import delete_entity, register_entity
+from grants.models import Plan
+from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.effect import stranded_by
+from grants.plans.renew import renew_plan
+from grants.plans.sources.bulk import MOST_CHOSEN, MOST_PRINCIPALS, create_selection_plan, create_subtree_plan, wanted_of
+from grants.plans.staleness import first_concerning
+from tests.support.authors import COMMAND, administrator, at, author_with, everything, held
+from tests.support.cast import SALES, house
+
+pytestmark = pytest.mark.django_db
+
+ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
+SALES_PLACE = at("namespace:sales")
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return house()
+
+
+def wanted(verb="grant", principals=("user:out",), privileges=("READ",)):
+    return wanted_of(verb=verb, principals=principals, privileges=privileges)
+
+
+def inside(of=None, within=SALES_PLACE, author=COMMAND, **scope):
+    return create_subtree_plan(author=author, wanted=of or wanted(), within=within, **scope)
+
+
+def chosen(*addresses, of=None, author=COMMAND):
+    return create_selection_plan(author=author, wanted=of or wanted(), addresses=map(at, addresses))
+
+
+def items(plan):
+    return [(row.verb, row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+
+
+def places(plan):
+    return {str(row.address) for row in plan.items.all()}
+
+
+def test_everything_live_in_a_namespace_is_granted_with_the_namespace_and_nothing_else():
+    before = everything()
+    plan = inside(author=administrator())
+    assert places(plan) == set(SALES)
+    assert (plan.effect["grants"], plan.effect["already"], plan.effect["principals"]) == (6, 0, 1)
+    assert plan.title == "Grant READ to user:out on namespace:sales and everything in it"
+    assert everything()[:4] == before[:4]
+
+
+def test_only_the_chosen_kinds_and_the_container_only_where_it_is_chosen():
+    assert places(inside(kinds=["dataset"], itself=False)) == {ORDERS, CUSTOMERS}
+    assert places(inside(kinds=[], itself=True)) == {"namespace:sales"}
+    assert places(inside(kinds=["program"], itself=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
+    assert places(inside(within=at("application:sales.shop"))) == {"application:sales.shop", "program:sales.shop.workflow.daily"}
+    assert places(inside(within=at("instance:cdap"), kinds=["namespace"], itself=False)) == {"namespace:sales", "namespace:hr"}
+    assert places(inside(within=at("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries", "instance:cdap"}
+
+
+def test_what_is_so_already_is_left_out():
+    both = wanted(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
+    plan = inside(both, kinds=["dataset"], itself=False)
+    assert items(plan) == [
+        ("grant", "user:dee", CUSTOMERS, "READ"), ("grant", "user:dee", CUSTOMERS, "WRITE"),
+        ("grant", "user:dee", ORDERS, "WRITE"),
+        ("grant", "group:operators", CUSTOMERS, "READ"), ("grant", "group:operators", CUSTOMERS, "WRITE"),
+        ("grant", "group:operators", ORDERS, "READ"), ("grant", "group:operators", ORDERS, "WRITE")]
+    assert plan.title == "Grant READ, WRITE to user:dee and 1 more on datasets in namespace:sales"
+    with pytest.raises(PlanError, match="nothing to grant on namespace:sales and everything in it: it is so already"):
+        inside(wanted(principals=["user:ned"], privileges=["ADMIN"]))
+
+
+def test_what_is_held_is_revoked_and_ghosts_and_waiting_grants_are_left():
+    everybody = wanted("revoke", ["user:ned", "user:dee", "group:operators"], ["READ", "WRITE", "EXECUTE", "ADMIN"])
+    plan = inside(everybody)
+    assert {(principal, place) for _, principal, place, _ in items(plan)} == {
+        *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}
+    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_by(plan, most_rows=10)) == 6
+    before = held()
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert held() == {("user:dee", "dataset:sales.legacy", "WRITE"), ("user:ina", ORDERS, "READ"),
+                      ("group:operators", "dataset:sales.forecast", "READ")}
+    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    assert held() == before
+
+
+def test_a_selection_is_what_was_chosen_each_once():
+    plan = chosen(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, of=wanted(principals=["user:dee", "user:dee"]))
+    assert items(plan) == [("grant", "user:dee", "dataset:hr.salaries", "READ"), ("grant", "user:dee", CUSTOMERS, "READ")]
+    assert plan.title == "Grant READ to user:dee on 2 chosen entities"
+    with pytest.raises(PlanError, match="there is nothing to grant on 1 chosen entity: it is so already"):
+        chosen(ORDERS, of=wanted(principals=["user:dee"]))
+
+
+@pytest.mark.parametrize(("address", "words"), [
+    ("dataset:sales.legacy", "is deleted, and only live"), ("dataset:sales.forecast", "is planned, and only live"),
+    ("dataset:sales.nothing", "is not registered, and only live"),
+])
+def test_a_selection_holds_live_entities_only(address, words):
+    with pytest.raises(PlanError, match=f"{address} {words}"):
+        chosen(ORDERS, address)
+    assert not Plan.objects.exists()
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: wanted("take"), "neither granting nor revoking"), (lambda: wanted(principals=[]), "no principal is named"),
+    (lambda: wanted(principals=["out"]), "not a principal"), (lambda: wanted(privileges=[]), "no privilege is chosen"),
+    (lambda: wanted(privileges=["read"]), "not a privilege"),
+    (lambda: wanted(principals=[f"user:{n}" for n in range(MOST_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
+    (lambda: inside(wanted(principals=["user:x", "group:y"])), "group:y, user:x are not known here"),
+    (lambda: chosen(ORDERS, of=wanted("revoke", ["user:x"])), "user:x is not known here"),
+    (lambda: inside(within=at(ORDERS)), "nothing lies in dataset:sales.orders"),
+    (lambda: inside(within=at("namespace:nowhere")), "namespace:nowhere is not registered"),
+    (lambda: inside(kinds=["namespace"]), "no namespace lies in namespace:sales"),
+    (lambda: inside(kinds=[], itself=False), "no kind is chosen"), (lambda: chosen(), "no entity is chosen"),
+    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MOST_CHOSEN + 1))), "501 entities are chosen, and 500 are allowed"),
+])
+def test_what_cannot_be_made_says_why_and_makes_nothing(make, words):
+    with pytest.raises((GrantError, VocabularyError), match=words):
+        make()
+    assert not Plan.objects.exists()
+
+
+@pytest.mark.parametrize("role", ["auditor", "ordinary"])
+def test_only_administrators_make_them(role):
+    author = author_with(role)
+    for make in (lambda: inside(author=author), lambda: chosen(ORDERS, author=author)):
+        with pytest.raises(NotAdministrator):
+            make()
+    assert not Plan.objects.exists()
+
+
+def grants(*items):
+    change_grants(author=COMMAND, grant=[(who, at(place), privilege) for who, place, privilege in items])
+
+
+def test_what_comes_to_life_inside_makes_a_plan_for_the_whole_stale_and_not_one_for_a_selection():
+    whole, few = inside(), chosen(ORDERS)
+    everywhere = inside(wanted(principals=["user:grp"]), within=at("instance:cdap"), kinds=["dataset"], itself=False)
+    register_entity(author=COMMAND, address=at("dataset:sales.new"))
+    for plan in (whole, everywhere):
+        with pytest.raises(StaleBase):
+            apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert first_concerning(few) is None
+    renewed = renew_plan(author=COMMAND, plan_id=whole.pk)
+    assert places(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
+
+
+def test_a_plan_over_the_instance_is_stale_where_a_namespace_that_it_does_not_touch_gets_something():
+    plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=at("instance:cdap"))
+    assert not any(place.endswith("hr.salaries") for place in places(plan))
+    grants(("user:out", "dataset:hr.salaries", "READ"))
+    assert first_concerning(plan) is None
+    register_entity(author=COMMAND, address=at("dataset:hr.new"))
+    assert first_concerning(plan).entity == "dataset:hr.new"
+
+
+def test_a_plan_is_stale_where_what_was_left_out_is_so_no_longer():
+    plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
+    assert places(plan) == {CUSTOMERS}
+    change_grants(author=COMMAND, revoke=[("user:dee", at(ORDERS), "READ")])
+    assert first_concerning(plan).principal == "user:dee"
+    assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
+
+
+def test_a_selection_is_made_anew_for_those_that_still_live():
+    plan = chosen(ORDERS, CUSTOMERS)
+    delete_entity(author=COMMAND, address=at(CUSTOMERS))
+    assert first_concerning(plan).entity == CUSTOMERS
+    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 chosen entity"
+
+
+def test_more_than_a_plan_holds_is_refused(monkeypatch):
+    monkeypatch.setattr("grants.plans.create.MOST_ITEMS", 5)
+    with pytest.raises(PlanError, match="more than 5 items, which is the limit"):
+        inside()
+    assert places(inside(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}
+
+
+@pytest.mark.parametrize("verb", ["grant", "revoke"])
+def test_statements_grow_by_the_chunk_and_not_by_the_entity(verb):
+    def statements(first, last):
+        addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
+        ensure_entities(states=dict.fromkeys(addresses, "live"))
+        change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
+        with CaptureQueriesContext(connection) as captured:
+            inside(wanted(verb, ["user:out" if verb == "grant" else "user:ned"]))
+        return len(captured)
+
+    few, many = statements(0, 3), statements(3, 300)
+    assert many == few <= 20
+    assert statements(300, ITEMS_AT_ONCE + 1) <= few + 3

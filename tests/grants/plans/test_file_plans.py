@@ -1,0 +1,193 @@
+"""Plans of the changes that a file holds: CSV or JSON Lines, read whole or not at all."""
+
+import json
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from grants.errors import NotAdministrator, PlanError
+from grants.models import Plan, User
+from grants.plans.apply import apply_plan
+from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.renew import renew_plan
+from grants.plans.sources import change_file
+from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
+from grants.plans.sources.file import create_plan_from_file
+from tests.support.authors import COMMAND, author_with, everything, held, states
+from tests.support.cast import house
+
+pytestmark = pytest.mark.django_db
+
+ORDERS = "dataset:sales.orders"
+HEADER = "verb,principal,entity,privilege\n"
+GOOD = f"grant,user:out,{ORDERS},READ\nrevoke,user:ned,{ORDERS},ADMIN\ngrant,group:operators,dataset:sales.new,WRITE\n"
+ITEMS = [("grant", "user:out", ORDERS, "READ"), ("revoke", "user:ned", ORDERS, "ADMIN"),
+         ("grant", "group:operators", "dataset:sales.new", "WRITE")]
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return house()
+
+
+def made(text, **options):
+    raw = text if isinstance(text, bytes) else text.encode()
+    return create_plan_from_file(author=COMMAND, raw=raw, **options)
+
+
+def items(plan):
+    return [(row.verb, row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+
+
+def lines(rows=ITEMS):
+    return "".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
+
+
+def faults(text):
+    with pytest.raises(BadChangeFile) as bad:
+        made(text)
+    assert not Plan.objects.exists()
+    return [str(fault) for fault in bad.value.faults]
+
+
+@pytest.mark.parametrize("text", [
+    HEADER + GOOD, (HEADER + GOOD).replace("\n", "\r\n"), (HEADER + GOOD).replace("\n", "\r"), "\ufeff" + HEADER + GOOD,
+    HEADER.upper() + GOOD.strip(), "\n" + HEADER + "\n,,,\n" + GOOD + "\n\n", lines(), "\ufeff" + lines().replace("\n", "\r\n"),
+    "\n" + lines().replace("\n", "\n\n"),
+    "Principal , entity,privilege,verb\n" + "".join(f'"{p}", {e} , {r} , {v} \n' for v, p, e, r in ITEMS),
+], ids=["csv", "CRLF", "CR", "BOM", "capitals", "blank lines", "json", "json, BOM and CRLF", "json with blanks", "other order"])
+def test_each_form_says_the_same(text):
+    plan = made(text, name="changes.csv")
+    assert items(plan) == ITEMS
+    assert (plan.title, plan.recipe) == ("Grant 2 and revoke 1 from changes.csv", {"file": "changes.csv", "note": ""})
+    assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["planned"]) == (2, 1, 1)
+
+
+def test_it_is_applied_like_any_plan_and_made_anew():
+    plan = made(HEADER + GOOD)
+    assert plan.title == "Grant 2 and revoke 1 from pasted text"
+    assert items(renew_plan(author=COMMAND, plan_id=plan.pk)) == ITEMS
+    again = Plan.objects.latest("pk")
+    apply_plan(author=COMMAND, plan_id=again.pk)
+    assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
+
+
+def test_names_may_hold_commas_quotes_and_spaces():
+    name = ' a, "b" '
+    User.objects.create(username=name)
+    quoted = 'grant,"user: a, ""b"" ",dataset:sales.orders,READ\n'
+    assert items(made(HEADER + quoted)) == items(made(lines([("grant", f"user:{name}", ORDERS, "READ")])))
+
+
+def test_every_bad_line_is_named_and_nothing_is_made():
+    before = everything()
+    bad = ("give,user:out,dataset:sales.orders,READ", "grant,out,dataset:sales.orders,READ", "grant,user:out,dataset:x,READ",
+           "grant,user:out,dataset:sales.orders,read", "grant,user:nobody,dataset:sales.orders,READ",
+           "grant,user:out,instance:other,READ", "grant,user:out,dataset:sales.orders", ",,dataset:sales.orders,READ")
+    found = faults(HEADER + GOOD + "\n".join(bad))
+    assert [(fault.split(": ")[0], fault.split("`")[1] if fault.split(": ")[1].startswith("`") else "") for fault in found] == [
+        ("line 5", "verb"), ("line 6", "principal"), ("line 7", "entity"), ("line 8", "privilege"), ("line 9", "principal"),
+        ("line 10", "entity"), ("line 11", ""), ("line 12", "verb"), ("line 12", "principal")]
+    for words in ("`give` is not one of grant, revoke", "write user:NAME", "`dataset:x` lacks a part", "not one of READ, WRITE",
+                  "user:nobody is not known here: add it first", "3 values where the header has 4"):
+        assert sum(words in fault for fault in found) >= 1, words
+    assert everything() == before
+
+
+def test_bad_lines_of_json_are_named_too():
+    further = lines().split("\n")[0][:-1] + ',"x":1}'
+    bad = ["{", '{"verb":"grant"}', "[]", '{"verb":"grant","verb":"revoke"}', '{"verb":1}', further]
+    found = faults(lines() + "\n".join(bad))
+    assert {fault.split(":")[0] for fault in found} == {f"line {number}" for number in range(4, 10)}
+    for words in ("is not JSON", "`principal`: it is missing", "must be a JSON object", "stands twice", "not a number",
+                  "`x` is not a member of this line"):
+        assert any(words in fault for fault in found), words
+
+
+def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
+    text = HEADER + f"take,user:out,{ORDERS},READ\n" * 150 + "".join(f"grant,user:x{n},{ORDERS},READ\n" for n in range(50))
+    with pytest.raises(BadChangeFile, match="200 bad lines, so that nothing was made; the first is line 2: `verb`") as bad:
+        made(text)
+    assert (len(bad.value.faults), bad.value.bad_lines) == (100, 200)
+
+
+def test_a_line_that_stands_there_twice_counts_once_and_is_told():
+    plan = made(HEADER + GOOD + GOOD)
+    assert items(plan) == ITEMS
+    assert plan.recipe["note"] == "3 lines repeat what an earlier line of the file says, and count once: lines 5, 6, 7."
+    assert made(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and counts once: line 5.")
+
+
+def test_granting_and_revoking_the_same_is_a_fault():
+    assert faults(HEADER + GOOD + f"revoke,user:out,{ORDERS},READ") == [
+        "line 5: `verb`: it says revoke, and line 2 says grant, of the same principal, entity and privilege: keep one of the two"]
+
+
+@pytest.mark.parametrize(("header", "words"), [
+    ("", "it lacks `verb`"), ("verb,principal,entity\n", "it lacks `privilege`"), (HEADER.replace(",", ";"), "not by semicolons"),
+    (HEADER.replace(",", "\t"), "not by semicolons or tabs"), ("reason," + HEADER, "`reason` is none of these"),
+    ("verb," + HEADER, "stands there twice"),
+])
+def test_a_file_of_csv_has_its_header(header, words):
+    (fault,) = faults(header + GOOD)
+    assert fault.startswith("line 1: the first line must be the header verb,principal,entity,privilege") and words in fault
+
+
+@pytest.mark.parametrize(("raw", "words"), [
+    (b"", "the file is empty"), (b"\xef\xbb\xbf \n", "the file is empty"), (HEADER.encode(), "a header and no changes"),
+    ((HEADER + GOOD).encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
+    (b'[{"verb":"grant"}]', "one list of JSON: write one object a line"),
+    (b"x" * (change_file.MOST_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
+])
+def test_a_file_that_cannot_be_read_at_all_says_why(raw, words):
+    with pytest.raises(PlanError, match=words):
+        made(raw)
+    assert not Plan.objects.exists()
+
+
+def test_every_line_that_is_not_utf_8_is_named():
+    raw = (HEADER + f"grant,user:é,{ORDERS},READ\n" + GOOD + f"grant,user:ö,{ORDERS},READ\n").encode("latin-1")
+    assert [fault.split(":")[0] for fault in faults(raw)] == ["line 2", "line 6"]
+
+
+@pytest.mark.parametrize("row", ['grant,"user:out" x,dataset:sales.orders,READ', f'grant,"{"x" * 200_000}",{ORDERS},READ'])
+def test_a_row_that_is_no_csv_is_named_and_reading_goes_on(row):
+    found = faults(f"{HEADER}{row}\n{GOOD}give,user:out,{ORDERS},READ\n")
+    assert found[0].startswith("line 2: it is not CSV") and found[-1].startswith("line 6: `verb`")
+
+
+def test_a_quote_that_is_never_closed_is_named_where_it_begins():
+    assert faults(f'{HEADER}{GOOD}grant,"user:out,{ORDERS},READ\n{GOOD}')[0].startswith("line 5: it is not CSV")
+
+
+def test_more_changes_than_a_plan_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("grants.plans.sources.file.MOST_ITEMS", 2)
+    with pytest.raises(PlanError, match="the file holds 3 changes, and 2 are allowed in a plan: split it"):
+        made(HEADER + GOOD)
+
+
+@pytest.mark.parametrize("form", SAMPLES)
+def test_the_samples_can_be_read(form):
+    User.objects.create(username="sofia.lindqvist")
+    found = faults(SAMPLES[form])
+    assert len(found) == 1 and "group:contractors is not known here" in found[0]
+
+
+@pytest.mark.parametrize("role", ["auditor", "ordinary"])
+def test_only_administrators_make_it(role):
+    with pytest.raises(NotAdministrator):
+        create_plan_from_file(author=author_with(role), raw=(HEADER + GOOD).encode())
+    assert not Plan.objects.exists()
+
+
+def test_statements_grow_by_the_chunk_and_not_by_the_line():
+    def statements(count):
+        text = HEADER + "".join(f"grant,user:out,dataset:sales.orders{number},READ\n" for number in range(count))
+        with CaptureQueriesContext(connection) as captured:
+            made(text)
+        return len(captured)
+
+    few, many = statements(3), statements(300)
+    assert many == few <= 19
+    assert statements(ITEMS_AT_ONCE + 1) <= few + 3

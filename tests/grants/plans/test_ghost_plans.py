@@ -1,0 +1,105 @@
+"""Plans that take back the grants on deleted addresses."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.models import Entity, State
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.errors import NotAdministrator, PlanError, StaleBase
+from grants.lifecycle.services import delete_entity, recreate_entity
+from grants.models import Plan
+from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.renew import renew_plan
+from grants.plans.sources.ghosts import create_ghost_plan
+from grants.plans.staleness import first_concerning
+from tests.support.authors import COMMAND, at, author_with, everything, held
+from tests.support.cast import house
+
+pytestmark = pytest.mark.django_db
+
+LEGACY, SALARIES = "dataset:sales.legacy", "dataset:hr.salaries"
+GHOST = ("user:dee", LEGACY, "WRITE")
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return house()
+
+
+def items(plan):
+    return [(row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+
+
+def more_ghosts():
+    change_grants(author=COMMAND, grant=[("group:operators", at(SALARIES), "READ"), ("user:ina", at(SALARIES), "ADMIN")])
+    delete_entity(author=COMMAND, address=at(SALARIES), generation="final")
+
+
+def test_it_takes_back_what_is_on_deleted_addresses_and_leaves_what_waits():
+    before = held()
+    plan = create_ghost_plan(author=COMMAND)
+    assert items(plan) == [GHOST] and plan.effect["revokes"] == 1 and plan.recipe == {"namespace": "", "note": ""}
+    assert plan.title == "Take back the grants on deleted addresses" and held() == before
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert before - held() == {GHOST} and ("group:operators", "dataset:sales.forecast", "READ") in held()
+    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    assert held() == before
+
+
+def test_of_one_namespace_it_takes_back_what_is_on_it_and_in_it():
+    more_ghosts()
+    assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:sales"))) == [GHOST]
+    assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))) == [
+        ("user:ina", SALARIES, "ADMIN"), ("group:operators", SALARIES, "READ")]
+    Entity.objects.filter(key="hr").update(state=State.DELETED)
+    change_grants(author=COMMAND, grant=[("user:out", at("namespace:hr"), "ADMIN")])
+    assert ("user:out", "namespace:hr", "ADMIN") in items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr")))
+
+
+def test_it_says_what_the_analysis_leaves_out():
+    more_ghosts()
+    assert create_ghost_plan(author=COMMAND).recipe["note"].startswith("1 of these grants is held by inactive users")
+
+
+def test_where_there_is_none_it_says_so():
+    with pytest.raises(PlanError, match="no grant is on a deleted address in namespace:hr"):
+        create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))
+    with pytest.raises(PlanError, match="is not a namespace"):
+        create_ghost_plan(author=COMMAND, namespace=at(LEGACY))
+    assert not Plan.objects.exists()
+
+
+@pytest.mark.parametrize("role", ["auditor", "ordinary"])
+def test_only_administrators_make_it(role):
+    with pytest.raises(NotAdministrator):
+        create_ghost_plan(author=author_with(role))
+
+
+def test_an_entity_that_came_back_makes_it_stale():
+    plan = create_ghost_plan(author=COMMAND)
+    more_ghosts()
+    assert first_concerning(plan) is None
+    recreate_entity(author=COMMAND, address=at(LEGACY), generation="final")
+    before = everything()
+    with pytest.raises(StaleBase):
+        apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert everything() == before
+    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    assert {place for _, place, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan
+
+
+def test_statements_grow_by_the_chunk_and_not_by_the_ghost():
+    def statements(first, last):
+        addresses = [at(f"dataset:sales.gone{number}") for number in range(first, last)]
+        ensure_entities(states=dict.fromkeys(addresses, "deleted"))
+        change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
+        with CaptureQueriesContext(connection) as captured:
+            create_ghost_plan(author=COMMAND)
+        return len(captured)
+
+    few, many = statements(0, 3), statements(3, 300)
+    assert many == few <= 20
+    assert statements(300, ITEMS_AT_ONCE + 1) <= few + 3

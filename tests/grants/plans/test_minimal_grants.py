@@ -1,0 +1,122 @@
+"""The fewest grants that keep what people have: enough, none to spare, and called the smallest only where they are."""
+
+import dataclasses
+from itertools import combinations, permutations
+
+import pytest
+
+from entities.address import Address
+from entities.models import State
+from entities.services import ensure_entities
+from entities.vocabulary import ANY, KINDS
+from grants.changes.services import change_grants
+from grants.errors import PlanError
+from grants.plans.minimal_grants import cover_of
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.authors import at
+from tests.support.cast import SETUP, house
+from tests.support.random_tenants import random_tenant, reference_holds, store
+
+pytestmark = pytest.mark.django_db
+
+MOST_TRIED = 500
+PAIRS = tuple(permutations(GENERATIONS, 2))
+
+
+def lost_answers(tenant, user, before, after):
+    """(address, operation) of live entities, over operations that have a rule in both, by the plain reference."""
+    rules = [GENERATIONS[before], GENERATIONS[after]]
+    for address, state in tenant.entities.items():
+        for operation in KINDS[address.kind].operations if state == State.LIVE else ():
+            ruled = all(generation.policy(address.kind, operation).is_rule for generation in rules)
+            if ruled and is_permitted(tenant, user, address, operation, before) and not is_permitted(
+                    tenant, user, address, operation, after):
+                yield address, operation
+
+
+def is_permitted(tenant, user, address, operation, generation):
+    return reference_holds(tenant, Question("user", user, operation, address, generation))
+
+
+def keeps_all(tenant, user, gaps, lost, generation):
+    granted = dataclasses.replace(tenant, grants=tenant.grants | {(f"user:{user}", *gap) for gap in gaps})
+    return all(is_permitted(granted, user, *answer, generation) for answer in lost)
+
+
+def covers(tenant):
+    """(user, generation after, lost answers, cover) of everybody who loses something between two generations."""
+    for before, after in PAIRS:
+        for user in tenant.users:
+            if lost := list(lost_answers(tenant, user, before, after)):
+                yield user, after, lost, cover_of(user, lost, GENERATIONS[after], most_gaps=1_000)
+
+
+@pytest.fixture(params=range(6))
+def tenant(request):
+    made = random_tenant(request.param)
+    store(made)
+    return made
+
+
+def test_no_answer_is_lost_afterwards_and_no_grant_can_be_left_out(tenant):
+    found = list(covers(tenant))
+    for user, after, lost, cover in found:
+        assert not {(f"user:{user}", *gap) for gap in cover.gaps} & tenant.grants
+        assert keeps_all(tenant, user, cover.gaps, lost, after)
+        for spared in cover.gaps:
+            assert not keeps_all(tenant, user, set(cover.gaps) - {spared}, lost, after), (user, after, spared)
+    assert {after for _, after, _, _ in found} == set(GENERATIONS)
+
+
+def test_the_random_tenants_leave_choices_and_force_grants():
+    """Without these the agreement would prove little."""
+    made = random_tenant(1)
+    store(made)
+    found = [cover for *_, cover in covers(made)]
+    assert any(cover.only_way for cover in found)
+    assert any(cover.is_smallest for cover in found if cover.only_way < len(cover.gaps))
+
+
+def test_what_is_called_the_smallest_is(tenant):
+    """Every smaller set of what could help is tried, where these are few."""
+    tried = 0
+    for user, after, lost, cover in covers(tenant):
+        places = {place for address, _ in lost for place in (address, *address.ancestors)}
+        candidates = [(place, privilege) for place in places for privilege in ANY]
+        smaller = list(combinations(candidates, len(cover.gaps) - 1)) if len(cover.gaps) <= 3 else []
+        if cover.is_smallest and smaller and len(smaller) <= MOST_TRIED:
+            assert not any(keeps_all(tenant, user, gaps, lost, after) for gaps in smaller), (user, after)
+            tried += 1
+    assert tried
+
+
+@pytest.fixture
+def cast(db):
+    return house()
+
+
+def test_a_grant_inside_shows_what_is_around_it_for_nothing(cast):
+    """In core READ on the entity and its parent reads; in final any grant inside shows the namespace, and one is enough."""
+    answers = [(at("namespace:hr"), "list"), (at("dataset:hr.salaries"), "read")]
+    cover = cover_of("out", answers, GENERATIONS["final"], most_gaps=10)
+    assert [(str(address), privilege) for address, privilege in cover.gaps] == [("dataset:hr.salaries", "READ")]
+    assert (cover.only_way, cover.is_smallest) == (1, True)
+
+
+def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
+    ensure_entities(states={at(f"dataset:hr.d{number}"): "live" for number in range(5)})
+    answers = [(at(f"dataset:hr.d{number}"), "drop") for number in range(5)]
+    cover = cover_of("out", answers, GENERATIONS["existing"], most_gaps=10)
+    assert [(str(address), privilege) for address, privilege in cover.gaps] == [("namespace:hr", "ADMIN")] and cover.is_smallest
+    one = cover_of("out", answers[:1], GENERATIONS["existing"], most_gaps=10)
+    assert [str(address) for address, _ in one.gaps] == ["dataset:hr.d0"] and one.is_smallest
+
+
+def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
+    ensure_entities(states={Address("dataset", f"hr.d{number}"): "live" for number in range(20)})
+    change_grants(author=SETUP, grant=[("user:out", at("namespace:hr"), "ADMIN")])
+    for answers in ([(at("namespace:hr"), "delete")], [(at(f"dataset:hr.d{number}"), "read") for number in range(20)]):
+        with pytest.raises(PlanError, match="more than 10 grants would be needed"):
+            cover_of("out", answers, GENERATIONS["final"], most_gaps=10)
+        assert len(cover_of("out", answers, GENERATIONS["final"], most_gaps=21).gaps) in (20, 21)

@@ -1,0 +1,101 @@
+"""The smallest set of grants that lets somebody delete a namespace: enough, and none of them could be spared."""
+
+import dataclasses
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from entities.address import Address
+from entities.models import State
+from entities.services import ensure_entities
+from grants.errors import GrantError
+from grants.evaluation.engine import check
+from grants.lifecycle.missing_grants import deleter_named, deletion_gap
+from grants.models import User
+from grants.plans.apply import apply_plan
+from grants.plans.sources.origins import create_readiness_plan
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.authors import COMMAND, at
+from tests.support.cast import house
+from tests.support.random_tenants import random_tenant, reference_holds, store
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_it_is_what_the_explanation_says_and_enough_and_minimal(seed, generation):
+    tenant = random_tenant(seed)
+    store(tenant)
+    for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
+        for user in [name for name, (active, principal) in tenant.users.items() if active and principal]:
+            question = Question("user", user, "delete", namespace, generation)
+            decision = check(question)
+            gap = list(deletion_gap(namespace, deleter_named(user), GENERATIONS[generation]))
+            assert sorted(gap, key=str) == sorted(decision.missing or (), key=str)
+            if decision.allowed:
+                with pytest.raises(GrantError, match="can delete .* already"):
+                    create_readiness_plan(author=COMMAND, namespace=namespace, user=user, generation=generation)
+                continue
+            for principal in tenant.holders("user", user):
+                _is_enough_and_minimal(tenant, question, principal)
+
+
+def _is_enough_and_minimal(tenant, question, principal):
+    plan = create_readiness_plan(author=COMMAND, namespace=question.target, user=question.subject, generation=question.generation,
+                             principal=principal)
+    items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
+    assert plan.effect["grants"] == len(items) and plan.effect["already"] == 0
+    assert reference_holds(dataclasses.replace(tenant, grants=tenant.grants | items), question)
+    for spared in items:
+        assert not reference_holds(dataclasses.replace(tenant, grants=tenant.grants | items - {spared}), question)
+    with transaction.atomic():
+        apply_plan(author=COMMAND, plan_id=plan.pk)
+        assert check(question).allowed
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def cast(db):
+    return house()
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"user": "ina"}, "is inactive"), ({"user": "nobody"}, "user:nobody is not known"), ({"user": "a\0b"}, "is not known"),
+    ({"namespace": "namespace:nowhere"}, "is not registered"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
+    ({"principal": "group:operators"}, "user:dee is not in group:operators"),
+    ({"principal": "user:ned"}, "give user:dee nothing"),
+    ({"principal": "dee"}, "is not a principal"), ({"generation": "newest"}, "core, existing, proposed, final"),
+])
+def test_what_cannot_be_made_ready_says_why(cast, given, words):
+    given = {"namespace": "namespace:sales", "user": "dee", "generation": "final"} | given
+    with pytest.raises(ValueError, match=words):
+        create_readiness_plan(author=COMMAND, **given | {"namespace": at(given["namespace"])})
+
+
+def test_a_group_receives_only_what_its_member_lacks(cast):
+    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="grp", generation="final",
+                             principal="group:operators")
+    assert {row.principal for row in plan.items.all()} == {"group:operators"} and plan.items.count() == 6
+    assert plan.title == "Let user:grp delete namespace:sales through group:operators (final)"
+
+
+def test_somebody_who_was_no_principal_can_delete_it_afterwards(cast):
+    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:hr"), user="ada", generation="final")
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert User.objects.get(username="ada").is_principal
+    assert check(Question("user", "ada", "delete", at("namespace:hr"), "final")).allowed
+
+
+def test_the_gap_of_a_large_namespace_takes_statements_by_the_chunk(cast):
+    def statements():
+        with CaptureQueriesContext(connection) as captured:
+            plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="out", generation="final")
+        return plan.items.count(), len(captured)
+
+    small = statements()
+    ensure_entities(states={Address("dataset", f"sales.d{number:04}"): State.LIVE for number in range(1_500)})
+    large = statements()
+    assert large[0] == small[0] + 1_500 and large[1] <= small[1] + 20

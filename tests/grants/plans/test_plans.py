@@ -1,0 +1,282 @@
+"""Plans: written down, looked at, applied as a whole or not at all, discarded, made anew, undone."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.models import Entity
+from entities.services import ensure_entities
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.errors import ChangeRefused, GrantError, NotAdministrator, PlanError, StaleBase
+from grants.journal import Author, current_revision, first_break
+from grants.lifecycle.services import describe_entity, register_entity
+from grants.models import Plan, PlanState, User
+from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.effect import PrincipalEffects, changing, stranded_by
+from grants.plans.renew import renew_plan
+from grants.plans.sources.origins import create_plan_from_changes, create_plan_from_copy, create_readiness_plan
+from grants.plans.staleness import first_concerning
+from grants.principals.services import add_member, set_user_active
+from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
+from tests.support.cast import house
+
+pytestmark = pytest.mark.django_db
+
+ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return house()
+
+
+def item(principal, address, privilege="READ"):
+    return principal, at(address), privilege
+
+
+def a_plan(author=COMMAND, **given):
+    given = given or {"grant": [item("user:out", ORDERS), item("user:dee", ORDERS), item("group:operators", "dataset:sales.new")],
+                      "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)]}
+    return create_plan_from_changes(author=author, **given)
+
+
+def test_making_a_plan_changes_nothing_and_keeps_its_items_in_order():
+    before = everything()
+    plan = a_plan(administrator())
+    assert everything()[:4] == before[:4]
+    rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_so)
+            for row in plan.items.order_by("position")]
+    assert rows == [
+        (1, "grant", "user:out", ORDERS, "READ", False), (2, "grant", "user:dee", ORDERS, "READ", True),
+        (3, "grant", "group:operators", "dataset:sales.new", "READ", False),
+        (4, "revoke", "user:ned", CUSTOMERS, "ADMIN", False), (5, "revoke", "user:out", CUSTOMERS, "READ", True)]
+    assert plan.effect == {"grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1, "stranded_none": 1,
+                           "stranded_one": 0}
+    assert (plan.title, plan.origin, plan.state, plan.base_revision) == ("Grant 3 and revoke 2 by hand", "change-set", "proposed",
+                                                                         current_revision())
+
+
+def test_applying_makes_all_changes_with_their_lines_and_the_reason():
+    plan, before = a_plan(), current_revision()
+    plan = apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert (plan.state, plan.decided_by, plan.reason, plan.revision) == ("applied", "a command", "because", current_revision())
+    assert plan.effect | {"stranded_none": 1} == {"grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1,
+                                                  "stranded_none": 1, "stranded_one": 0}
+    assert lines_after(before) == [
+        ("revoke", "user:ned", CUSTOMERS, "ADMIN", f"plan {plan.pk}"), ("plan", "", "dataset:sales.new", "", ""),
+        ("grant", "user:out", ORDERS, "READ", f"plan {plan.pk}"),
+        ("grant", "group:operators", "dataset:sales.new", "READ", f"plan {plan.pk}"),
+        ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2 by hand")]
+    assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
+    assert first_break() is None
+
+
+def test_an_applied_or_discarded_plan_is_decided():
+    applied, discarded = a_plan(), a_plan()
+    apply_plan(author=COMMAND, plan_id=applied.pk)
+    discard_plan(author=COMMAND, plan_id=discarded.pk)
+    before = everything()
+    for plan in (applied, discarded):
+        for decide in (apply_plan, discard_plan):
+            with pytest.raises(PlanError, match="already, by a command"):
+                decide(author=COMMAND, plan_id=plan.pk)
+    assert everything() == before
+
+
+def test_applying_needs_a_reason():
+    plan = a_plan()
+    with pytest.raises(PlanError, match="the reason is missing"):
+        apply_plan(author=Author("a command", reason="  "), plan_id=plan.pk)
+
+
+@pytest.mark.parametrize("role", ["auditor", "ordinary"])
+def test_only_administrators_make_and_decide_plans(role):
+    plan, applied = a_plan(), a_plan(grant=[item("user:out", CUSTOMERS)])
+    author = author_with(role)
+    before = everything()
+    for attempt in (lambda: a_plan(author), lambda: apply_plan(author=author, plan_id=plan.pk),
+                    lambda: discard_plan(author=author, plan_id=plan.pk), lambda: renew_plan(author=author, plan_id=plan.pk)):
+        with pytest.raises(NotAdministrator):
+            attempt()
+    assert everything() == before
+    apply_plan(author=COMMAND, plan_id=applied.pk)
+    with pytest.raises(NotAdministrator):
+        create_inverse_plan(author=author, plan_id=applied.pk)
+    assert Plan.objects.count() == 2 and Plan.objects.get(pk=plan.pk).is_proposed
+
+
+CONCERNING = {
+    "a grant on an entity of the plan": lambda: change_grants(author=COMMAND, grant=[item("user:grp", ORDERS)]),
+    "the state of an entity of the plan": lambda: Entity.objects.get(key="sales.orders") and register_entity(
+        author=COMMAND, address=at("dataset:sales.new")),
+    "who a principal of the plan is": lambda: set_user_active(author=COMMAND, name="out", active=False),
+    "who is in a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
+}
+OF_NO_CONCERN = {
+    "a grant elsewhere": lambda: change_grants(author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]),
+    "a grant beside it": lambda: change_grants(author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]),
+    "a description": lambda: describe_entity(author=COMMAND, address=at(ORDERS), description="x"),
+    "somebody else": lambda: set_user_active(author=COMMAND, name="aud", active=False),
+}
+
+
+@pytest.mark.parametrize("what", CONCERNING)
+def test_a_plan_is_refused_where_what_it_depends_on_changed(what):
+    plan = a_plan()
+    CONCERNING[what]()
+    before = everything()
+    with pytest.raises(StaleBase, match=r"what it depends on was changed since: line \d+ .*make the plan anew") as stale:
+        apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
+    assert everything() == before and Plan.objects.get(pk=plan.pk).is_proposed
+
+
+@pytest.mark.parametrize("what", OF_NO_CONCERN)
+def test_what_does_not_concern_a_plan_does_not_stop_it(what):
+    plan = a_plan()
+    OF_NO_CONCERN[what]()
+    assert apply_plan(author=COMMAND, plan_id=plan.pk).state == PlanState.APPLIED
+
+
+def test_a_computed_plan_depends_on_the_whole_namespace():
+    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="dee", generation="final")
+    other = create_readiness_plan(author=COMMAND, namespace=at("namespace:hr"), user="dee", generation="final")
+    register_entity(author=COMMAND, address=at("stream:sales.clicks"))
+    assert first_concerning(plan).entity == "stream:sales.clicks" and first_concerning(other) is None
+    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    plan.refresh_from_db()
+    assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"made anew as {renewed}", plan)
+    assert {str(row.address) for row in renewed.items.all()} - {str(row.address) for row in plan.items.all()} == {
+        "stream:sales.clicks"}
+    assert first_concerning(renewed) is None
+
+
+def test_a_plan_of_names_with_dots_and_colons_finds_its_lines():
+    name = "user:a.b:c"
+    User.objects.create(username="a.b:c")
+    place = at("kerberosprincipal:etl.one/host@REALM")
+    plan = create_plan_from_changes(author=COMMAND, grant=[(name, place, "READ")])
+    assert first_concerning(plan) is None
+    change_grants(author=COMMAND, grant=[("user:out", place, "READ")])
+    assert first_concerning(plan).entity == str(place)
+    again = renew_plan(author=COMMAND, plan_id=plan.pk)
+    set_user_active(author=COMMAND, name="a.b:c", active=False)
+    assert first_concerning(again).principal == name
+
+
+def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
+    before = held()
+    plan = apply_plan(author=COMMAND, plan_id=a_plan().pk)
+    inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    assert inverse.inverse_of == plan and inverse.items.count() == 3 and inverse.effect["already"] == 0
+    apply_plan(author=COMMAND, plan_id=inverse.pk)
+    assert held() == before
+    again = create_inverse_plan(author=COMMAND, plan_id=inverse.pk)
+    assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
+        (row.verb, row.principal) for row in changing(plan).order_by("position")]
+
+
+def test_what_changed_nothing_or_was_not_applied_is_not_undone():
+    plan = a_plan()
+    with pytest.raises(PlanError, match="is proposed: only what was applied can be undone"):
+        create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    nothing = a_plan(grant=[item("user:dee", ORDERS)])
+    revision = current_revision()
+    apply_plan(author=COMMAND, plan_id=nothing.pk)
+    assert current_revision() == revision
+    with pytest.raises(PlanError, match="changed nothing"):
+        create_inverse_plan(author=COMMAND, plan_id=nothing.pk)
+
+
+def test_bad_items_are_refused_each_with_its_place():
+    for given in ({"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
+                  {"grant": [item("user:out", "instance:other")]}):
+        with pytest.raises(ChangeRefused):
+            create_plan_from_changes(author=COMMAND, **given)
+    with pytest.raises(PlanError, match="nothing is to be changed"):
+        create_plan_from_changes(author=COMMAND)
+    assert not Plan.objects.exists()
+
+
+def test_a_plan_over_the_limit_is_refused_and_leaves_nothing(monkeypatch):
+    monkeypatch.setattr("grants.plans.create.MOST_ITEMS", 2)
+    with pytest.raises(PlanError, match="more than 2 items, which is the limit"):
+        a_plan()
+    assert not Plan.objects.exists()
+
+
+def test_who_gains_and_who_loses_is_counted_by_kind():
+    effects = PrincipalEffects(a_plan())
+    found = {effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]}
+    assert found == {
+        "user:ned": ({}, {("dataset", Privilege.ADMIN): 1}, None), "user:out": ({("dataset", Privilege.READ): 1}, {}, None),
+        "group:operators": ({("dataset", Privilege.READ): 1}, {}, 1)}
+    assert list(found) == ["user:ned", "user:out", "group:operators"] and len(effects) == 3
+    assert [effect.principal for effect in effects[1:2]] == ["user:out"]
+
+
+def test_an_entity_is_stranded_where_fewer_than_two_are_left_and_somebody_goes():
+    group = Group.objects.create(name="owners")
+    group.user_set.set(User.objects.filter(username__in=["dee", "grp", "ina"]))
+    change_grants(author=COMMAND, grant=[item("group:owners", ORDERS, "ADMIN"), item("user:out", CUSTOMERS, "ADMIN"),
+                                         item("user:ina", "artifact:sales.etl-1.0", "ADMIN")])
+    revoke = [item("user:ned", address, "ADMIN") for address in (ORDERS, CUSTOMERS, "artifact:sales.etl-1.0",
+                                                                 "application:sales.shop")]
+    plan = create_plan_from_changes(author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")])
+    # orders keeps dee and grp through the group; dee takes over the application, of which there is one as before
+    assert [(str(row.address), row.admins) for row in stranded_by(plan, most_rows=10)] == [
+        ("artifact:sales.etl-1.0", 0), (CUSTOMERS, 1)]
+    assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
+    whole = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
+    assert [(str(row.address), row.admins) for row in stranded_by(whole, most_rows=10)] == [(ORDERS, 0)]
+    one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
+    assert [(str(row.address), row.admins) for row in stranded_by(one, most_rows=10)] == [(ORDERS, 1)]
+
+
+@pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],
+                                       ["namespace:new", "stream:new.s", "stream:sales.s"]])
+def test_what_will_be_registered_is_counted_with_what_contains_it(addresses):
+    plan = create_plan_from_changes(author=COMMAND, grant=[item("user:out", address) for address in addresses])
+    foretold, before = plan.effect["planned"], len(states())
+    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(states()) - before
+
+
+def test_copying_gives_the_target_what_it_does_not_hold_itself():
+    change_grants(author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
+    plan = create_plan_from_copy(author=COMMAND, source="user:ned", target="user:dee")
+    assert {str(row.address) for row in plan.items.all()} == {
+        "namespace:sales", ORDERS, "application:sales.shop", "program:sales.shop.workflow.daily", "artifact:sales.etl-1.0",
+        "dataset:hr.salaries"}
+    inside = create_plan_from_copy(author=COMMAND, source="user:ned", target="group:operators", within=at("namespace:hr"))
+    assert [(row.principal, str(row.address)) for row in inside.items.all()] == [("group:operators", "dataset:hr.salaries")]
+    change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
+    assert first_concerning(plan).entity == "dataset:hr.more"
+    assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"source": "user:ned", "target": "user:ned"}, "is both"),
+    ({"source": "user:x", "target": "user:ned"}, "user:x is not known"),
+    ({"source": "user:ned", "target": "group:x"}, "group:x is not known"),
+    ({"source": "ned", "target": "user:dee"}, "not a principal"),
+    ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
+    ({"source": "user:ned", "target": "user:dee", "within": at(ORDERS)}, "neither a namespace nor an application"),
+])
+def test_a_copy_that_cannot_be_made_says_why(given, words):
+    with pytest.raises(GrantError, match=words):
+        create_plan_from_copy(author=COMMAND, **given)
+    assert not Plan.objects.exists()
+
+
+def test_applying_takes_statements_by_the_chunk_and_not_by_the_item():
+    def statements(name, count):
+        ensure_entities(states={at(f"dataset:sales.{name}{number}"): "live" for number in range(count)})
+        plan = create_plan_from_changes(
+            author=COMMAND, grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)])
+        with CaptureQueriesContext(connection) as captured:
+            apply_plan(author=COMMAND, plan_id=plan.pk)
+        return len(captured)
+
+    assert statements("few", 3) == statements("many", 300)

@@ -1,0 +1,128 @@
+"""Every answer explains itself: the sentence word for word, the tree, the source and the smallest missing set."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.models import State
+from entities.vocabulary import Privilege
+from grants.evaluation.engine import check
+from grants.policies.question import question_from_json
+from grants.policies.wire import decision_as_json
+from tests.support.random_tenants import Tenant, store
+
+pytestmark = pytest.mark.django_db
+READ, WRITE, EXECUTE, ADMIN = Privilege
+
+
+@pytest.fixture(autouse=True)
+def platform():
+    """ada owns everything in sales, bob is an analyst, ina has left."""
+    live = ["instance:cdap", "namespace:sales", "application:sales.orders", "program:sales.orders.workflow.daily",
+            "dataset:sales.orders", "stream:sales.clicks", "artifact:sales.etl", "namespace:empty"]
+    tenant = Tenant({parse_address(text): State.LIVE for text in live})
+    tenant.entities[parse_address("dataset:sales.gone")] = State.DELETED
+    tenant.users = {"ada": (True, True), "bob": (True, True), "ina": (False, True), "root": (True, False)}
+    tenant.groups = {"analysts": ["bob", "ina"]}
+    tenant.grants = {("user:ada", parse_address(text), ADMIN) for text in live[1:7]}
+    tenant.grants |= {("group:analysts", parse_address("program:sales.orders.workflow.daily"), EXECUTE),
+                      ("user:bob", parse_address("namespace:sales"), READ),
+                      ("user:bob", parse_address("namespace:sales"), ADMIN)}
+    store(tenant)
+
+
+def ask(subject, operation, address, **context):
+    kind, _, key = address.partition(":")
+    subject_type, _, name = subject.partition(":")
+    request = {"subject": {"type": subject_type, "id": name}, "action": {"name": operation},
+               "resource": {"type": kind, "id": key}, "context": context}
+    return check(question_from_json(request, active_generation="final"))
+
+
+@pytest.mark.parametrize(("subject", "operation", "address", "context", "sentence"), [
+    ("user:ada", "drop", "dataset:sales.orders", {}, "Allowed: user:ada holds ADMIN on dataset:sales.orders."),
+    ("user:bob", "start", "program:sales.orders.workflow.daily", {},
+     "Allowed: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts."),
+    ("user:bob", "start", "program:sales.orders.workflow.daily", {"generation": "existing"},
+     "Allowed: user:bob holds EXECUTE on program:sales.orders.workflow.daily through group:analysts and READ on "
+     "namespace:sales."),
+    ("group:analysts", "start", "program:sales.orders.workflow.daily", {"generation": "existing"},
+     "Denied: group:analysts lacks READ on namespace:sales."),
+    ("group:analysts", "list", "namespace:sales", {},
+     "Allowed: group:analysts holds EXECUTE on program:sales.orders.workflow.daily."),
+    ("user:bob", "read", "dataset:sales.orders", {}, "Denied: user:bob lacks READ on dataset:sales.orders."),
+    ("user:bob", "write", "dataset:sales.orders", {"generation": "existing"},
+     "Denied: user:bob holds neither WRITE on dataset:sales.orders nor WRITE on namespace:sales."),
+    ("user:ada", "set-instances", "program:sales.orders.workflow.gone", {"generation": "existing"},
+     "Allowed: user:ada holds ADMIN on application:sales.orders."),
+    ("group:analysts", "stop", "program:sales.orders.workflow.other", {"generation": "existing"},
+     "Denied: group:analysts lacks one of EXECUTE on program:sales.orders.workflow.other, EXECUTE on "
+     "application:sales.orders or EXECUTE on namespace:sales and READ on namespace:sales."),
+    ("user:ada", "delete", "namespace:sales", {},
+     "Allowed: user:ada holds ADMIN on namespace:sales and ADMIN on all 5 live entities in namespace:sales."),
+    ("user:bob", "delete", "namespace:sales", {},
+     "Denied: user:bob lacks ADMIN on 5 of the 5 live entities in namespace:sales (artifact:sales.etl and 4 more)."),
+    ("user:bob", "list", "namespace:empty", {"generation": "core"},
+     "Allowed: `list` asks for nothing but an active principal."),
+    ("user:bob", "delete-all-streams", "namespace:empty", {},
+     "Allowed: user:bob holds ADMIN on all live streams in namespace:empty, of which there are none."),
+    ("user:ina", "list", "namespace:sales", {"generation": "core"}, "Denied: user:ina is not a known, active principal."),
+    ("user:root", "list", "namespace:sales", {"generation": "core"}, "Denied: user:root is not a known, active principal."),
+    ("user:zed", "READ", "dataset:sales.orders", {}, "Denied: user:zed is not a known, active principal."),
+    ("user:ada", "get", "dataset:sales.orders", {"generation": "existing"},
+     "Denied: the `existing` generation has no rule for `get` on a dataset."),
+    ("user:ada", "delete-all-streams", "namespace:sales", {"generation": "core"},
+     "Denied: the `core` generation has no rule for `delete-all-streams` on a namespace; ask `delete` on each entity."),
+    ("user:ada", "ADMIN", "dataset:sales.orders", {}, "Allowed: user:ada holds ADMIN on dataset:sales.orders."),
+    ("user:ada", "READ", "dataset:sales.orders", {}, "Denied: user:ada lacks READ on dataset:sales.orders."),
+])
+def test_the_sentence_says_what_decided(subject, operation, address, context, sentence):
+    assert ask(subject, operation, address, **context).sentence == sentence
+
+
+def test_the_source_names_the_seed_the_table_and_the_row():
+    shown = decision_as_json(ask("user:bob", "get-runtime-args", "program:sales.orders.workflow.daily"))
+    assert shown["context"]["source"] == {
+        "seed": "002", "table": "Programs", "row": "Retrieve runtime arguments", "note": "WRITE does not count",
+    }
+
+
+def test_each_attempt_carries_what_it_wanted_where_and_what_met_it_or_is_missing():
+    shown = decision_as_json(ask("group:analysts", "start", "program:sales.orders.workflow.daily", generation="core"))
+    (tree,) = shown["context"]["attempts"]
+    met, unmet = tree["parts"]
+    assert (met["wanted"], met["where"], met["met"]) == (["EXECUTE"], "program:sales.orders.workflow.daily", True)
+    assert met["grants"] == [{"principal": "group:analysts", "entity": "program:sales.orders.workflow.daily",
+                              "privilege": "EXECUTE"}]
+    assert unmet["missing"] == [{"entity": "namespace:sales", "privilege": "READ"}]
+    assert shown["context"]["missing"] == unmet["missing"]
+
+
+def test_alternatives_are_separate_attempts():
+    shown = decision_as_json(ask("user:bob", "write", "dataset:sales.orders", generation="existing"))
+    assert [attempt["where"] for attempt in shown["context"]["attempts"]] == ["dataset:sales.orders", "namespace:sales"]
+
+
+def test_a_permit_and_a_missing_rule_carry_no_missing_set():
+    for answer in (ask("user:ada", "drop", "dataset:sales.orders"),
+                   ask("user:ada", "get", "dataset:sales.orders", generation="existing"),
+                   ask("user:zed", "drop", "dataset:sales.orders")):
+        assert "missing" not in decision_as_json(answer)["context"]
+
+
+def test_nothing_is_missing_where_nothing_can_be_granted():
+    answer = ask("user:bob", "ADMIN", "instance:other")
+    assert not answer.allowed and answer.missing is None
+    assert [gap[0].kind for gap in ask("user:bob", "ADMIN", "instance:cdap").missing] == ["instance"]
+
+
+def test_the_missing_set_of_a_deletion_names_each_live_entity_once():
+    missing = decision_as_json(ask("user:bob", "delete", "namespace:sales"))["context"]["missing"]
+    assert [gap["entity"] for gap in missing] == [
+        "artifact:sales.etl", "application:sales.orders", "program:sales.orders.workflow.daily", "stream:sales.clicks",
+        "dataset:sales.orders"]
+    assert {gap["privilege"] for gap in missing} == {"ADMIN"}
+
+
+def test_one_missing_grant_is_enough_where_any_privilege_is():
+    answer = ask("user:bob", "create", "dataset:sales.new", dataset_type="dataset_type:sales.custom")
+    assert [str(address) for address, _ in answer.missing] == ["dataset:sales.new", "dataset_type:sales.custom"]

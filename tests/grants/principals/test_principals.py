@@ -1,0 +1,175 @@
+"""Users, groups and members."""
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.models import State
+from entities.services import ensure_entity
+from entities.vocabulary import Privilege
+from grants.changes.services import grant_add
+from grants.errors import GrantError, NotAdministrator, PrincipalError
+from grants.evaluation.engine import check
+from grants.models import Role, User
+from grants.policies.question import Question
+from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from tests.support.authors import COMMAND, administrator, at, author_with, everything, lines_after
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    Group.objects.create(name="analysts")
+    return User.objects.create(username="alice")
+
+
+def test_a_new_user_is_a_principal_who_cannot_sign_in_yet():
+    outcome = add_user(author=COMMAND, name="Zoë O'Hara", email="zoe@example.com")
+    user = User.objects.get()
+    assert (user.username, user.email, user.is_principal, user.role) == ("Zoë O'Hara", "zoe@example.com", True, "ordinary")
+    assert not user.has_usable_password()
+    assert (outcome.changed, outcome.sentence) == (True, "user:Zoë O'Hara was added")
+    assert lines_after(0) == [("user-add", "user:Zoë O'Hara", "", "", "")]
+
+
+def test_a_user_can_be_added_inactive_and_with_a_role():
+    add_user(author=COMMAND, name="aud", active=False, role="auditor")
+    assert lines_after(0) == [("user-add", "user:aud", "", "", "inactive, role: auditor")]
+    assert User.objects.get(is_active=False, role=Role.AUDITOR).username == "aud"
+
+
+def test_adding_what_exists_changes_nothing(alice):
+    before = everything()
+    assert add_user(author=COMMAND, name="alice").sentence == "user:alice exists already: nothing changed"
+    assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts exists already: nothing changed"
+    assert everything() == before
+
+
+def test_names_differ_by_case(alice):
+    assert add_user(author=COMMAND, name="Alice").changed
+    assert add_group(author=COMMAND, name="Analysts").changed
+
+
+def test_a_user_and_a_group_may_share_a_name(alice):
+    assert add_group(author=COMMAND, name="alice").changed
+    assert lines_after(0) == [("group-add", "group:alice", "", "", "")]
+
+
+def test_an_account_of_the_console_becomes_a_principal_when_added():
+    User.objects.create(username="root", is_principal=False, role=Role.ADMINISTRATOR)
+    assert add_user(author=COMMAND, name="root").changed
+    assert lines_after(0) == [("principal-add", "user:root", "", "", "")]
+    assert User.objects.get().role == Role.ADMINISTRATOR
+
+
+@pytest.mark.parametrize("name, message", [
+    ("", "the name is empty"),
+    ("  ", "the name is empty"),
+    ("a" * 151, "the name has 151 characters; 150 are allowed"),
+    ("a\nb", "holds a control character"),
+    ("a\0", "holds a control character"),
+    ("a\x9fb", "holds a control character"),
+    ("\ud800", "half of a surrogate pair"),
+])
+def test_an_unfit_name_is_refused(name, message):
+    for add in (add_user, add_group):
+        with pytest.raises(PrincipalError, match=message):
+            add(author=COMMAND, name=name)
+    assert not User.objects.exists() and not Group.objects.exists()
+
+
+@pytest.mark.parametrize("email", ["a" * 255, "a\r\nBcc: b", "\ud800"])
+def test_an_unfit_email_is_refused(email):
+    with pytest.raises(PrincipalError, match="email|surrogate"):
+        add_user(author=COMMAND, name="alice", email=email)
+
+
+def test_a_name_of_150_characters_is_journaled_in_full():
+    add_group(author=COMMAND, name="é" * 150)
+    assert lines_after(0)[0][1] == "group:" + "é" * 150
+
+
+def test_a_deactivated_user_is_denied_until_activated_again(alice):
+    orders = at("dataset:sales.orders")
+    ensure_entity(address=orders, state=State.LIVE)
+    grant_add(author=COMMAND, principal=alice, address=orders, privilege=Privilege.READ)
+    question = Question("user", "alice", "read", orders, "final")
+    for active, action in ((False, "user-deactivate"), (True, "user-activate")):
+        outcome = set_user_active(author=COMMAND, name="alice", active=active)
+        assert lines_after(outcome.revision - 1) == [(action, "user:alice", "", "", "")]
+        assert check(question).allowed is active
+        assert not set_user_active(author=COMMAND, name="alice", active=active).changed
+
+
+def test_a_role_is_set_once_and_journaled(alice):
+    outcome = set_user_role(author=COMMAND, name="alice", role="auditor")
+    assert outcome.sentence == "user:alice has the role auditor now; it was ordinary"
+    assert lines_after(0) == [("role-set", "user:alice", "", "", "from ordinary to auditor")]
+    assert not set_user_role(author=COMMAND, name="alice", role="auditor").changed
+    assert User.objects.get().role == Role.AUDITOR
+
+
+def test_an_unknown_role_is_refused(alice):
+    with pytest.raises(PrincipalError, match="`king` is not a role; the roles are ordinary, auditor, administrator"):
+        set_user_role(author=COMMAND, name="alice", role="king")
+
+
+@pytest.mark.parametrize("change", [
+    lambda name: set_user_role(author=COMMAND, name=name, role="ordinary"),
+    lambda name: set_user_active(author=COMMAND, name=name, active=False),
+], ids=["role", "deactivation"])
+def test_the_last_active_administrator_stays(change):
+    author = administrator()
+    author_with(Role.ADMINISTRATOR, active=False)
+    before = everything()
+    with pytest.raises(PrincipalError, match="is the only active administrator of this console: make another one first"):
+        change(author.name)
+    assert everything() == before
+    administrator()
+    assert change(author.name).changed
+
+
+def test_members_join_and_leave_once(alice):
+    joined = add_member(author=COMMAND, user="alice", group="analysts")
+    assert joined.sentence == "user:alice is in group:analysts now"
+    assert list(alice.groups.values_list("name", flat=True)) == ["analysts"]
+    assert not add_member(author=COMMAND, user="alice", group="analysts").changed
+    left = remove_member(author=COMMAND, user="alice", group="analysts")
+    assert left.sentence == "user:alice is no longer in group:analysts"
+    assert not alice.groups.exists()
+    assert not remove_member(author=COMMAND, user="alice", group="analysts").changed
+    assert lines_after(0) == [("member-add", "user:alice", "", "", "group:analysts"),
+                              ("member-remove", "user:alice", "", "", "group:analysts")]
+
+
+def test_an_account_of_the_console_becomes_a_principal_by_joining_a_group(alice):
+    User.objects.create(username="root", is_principal=False)
+    add_member(author=COMMAND, user="root", group="analysts")
+    assert [line[0] for line in lines_after(0)] == ["principal-add", "member-add"]
+    assert User.objects.get(username="root").is_principal
+
+
+@pytest.mark.parametrize("change, given, unknown", [
+    (add_member, {"user": "nobody", "group": "analysts"}, "user:nobody"),
+    (add_member, {"user": "alice", "group": "none"}, "group:none"),
+    (remove_member, {"user": "alice", "group": "a\0"}, "group:a"),
+    (set_user_active, {"name": "\ud800", "active": True}, "user:"),
+    (set_user_role, {"name": "nobody", "role": "auditor"}, "user:nobody"),
+])
+def test_somebody_unknown_is_named(alice, change, given, unknown):
+    with pytest.raises(GrantError, match=f"^{unknown}.* is not known here"):
+        change(author=COMMAND, **given)
+
+
+@pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
+def test_only_an_active_administrator_changes_principals(alice, role, active):
+    author = author_with(role, active=active)
+    before = everything()
+    for change, given in ((add_user, {"name": "new"}), (add_group, {"name": "new"}),
+                          (set_user_active, {"name": "alice", "active": False}),
+                          (set_user_role, {"name": author.name, "role": "administrator"}),
+                          (add_member, {"user": "alice", "group": "analysts"}),
+                          (remove_member, {"user": "alice", "group": "analysts"})):
+        with pytest.raises(NotAdministrator):
+            change(author=author, **given)
+    assert everything() == before

@@ -1,0 +1,41 @@
+"""Which generation decides unless a question names one."""
+
+import pytest
+
+from grants.active_generation import activate_generation, active_generation
+from grants.errors import NotAdministrator
+from grants.models import ActiveGeneration, Role
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration
+from tests.support.authors import COMMAND, author_with, lines_after
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_setting_decides_until_a_generation_is_activated(settings):
+    assert active_generation().name == "final"
+    settings.DEFAULT_GENERATION = "existing"
+    assert active_generation() is GENERATIONS["existing"]
+    activate_generation(author=COMMAND, name="core")
+    assert active_generation() is GENERATIONS["core"]
+
+
+def test_activating_is_journaled_once():
+    outcome = activate_generation(author=COMMAND, name="core")
+    assert (outcome.changed, outcome.sentence) == (True, "`core` is the active generation now; it was `final`")
+    again = activate_generation(author=COMMAND, name="core")
+    assert (again.changed, again.sentence) == (False, "`core` is the active generation already: nothing changed")
+    activate_generation(author=COMMAND, name="final")
+    assert [line[-1] for line in lines_after(0)] == ["from final to core", "from core to final"]
+    assert ActiveGeneration.objects.count() == 1
+
+
+def test_an_unknown_generation_is_refused():
+    with pytest.raises(UnknownGeneration, match="`newest` is not a generation of rules; the generations are core, existing"):
+        activate_generation(author=COMMAND, name="newest")
+    assert not ActiveGeneration.objects.exists()
+
+
+def test_an_auditor_activates_nothing():
+    with pytest.raises(NotAdministrator):
+        activate_generation(author=author_with(Role.AUDITOR), name="core")
+    assert active_generation().name == "final"

@@ -1,0 +1,227 @@
+"""The journal: what a line holds, that nobody changes it unseen, and that changes at the same time stay in one chain."""
+
+import io
+import threading
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections, transaction
+
+from entities.vocabulary import Privilege
+from grants import journal
+from grants.changes.services import grant_add, grant_remove
+from grants.journal import LINES_AT_ONCE, Change, append_to_journal, current_revision, first_break, lock_journal
+from grants.journal_queries import journal_lines
+from grants.models import JournalHead, JournalLine, User
+from tests.support.authors import COMMAND, administrator, at, held
+
+pytestmark = pytest.mark.django_db
+
+
+def append(*actions):
+    with transaction.atomic():
+        return append_to_journal(
+            lock_journal(), [Change(action, detail="naïve — “quoted”\n") for action in actions], author=COMMAND)
+
+
+def run(sql, *parameters):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+
+
+def verify():
+    out = io.StringIO()
+    call_command("verify_journal", stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def five():
+    append("a", "b", "c", "d", "e")
+
+
+def test_an_empty_journal_holds():
+    assert verify() == "The journal holds: 0 lines, revision 0.\n"
+
+
+def test_the_journal_of_real_changes_holds():
+    User.objects.create(username="alice")
+    for change in (grant_add, grant_remove, grant_add):
+        change(author=administrator(), principal="user:alice", address=at("dataset:sales.orders"), privilege=Privilege.READ)
+    assert verify() == "The journal holds: 6 lines, revision 6.\n"
+
+
+def test_revisions_have_no_gaps_over_batches(five):
+    append(*["x"] * (LINES_AT_ONCE + 3))
+    total = LINES_AT_ONCE + 8
+    assert list(JournalLine.objects.values_list("revision", flat=True)) == list(range(1, total + 1))
+    assert current_revision() == total and first_break() is None
+
+
+def test_a_line_is_written_only_in_the_transaction_of_its_change(transactional_db):
+    with pytest.raises(AssertionError, match="in the transaction of its change"):
+        append_to_journal(JournalHead(), [Change("a")], author=COMMAND)
+    assert not JournalLine.objects.exists()
+
+
+CHANGED = "line 3 was changed after it was written: its hash does not match"
+
+
+@pytest.mark.parametrize("column", [name for name in JournalLine.HASHED if name not in ("revision", "at")])
+def test_a_change_in_any_column_is_named(five, column):
+    run(f"UPDATE grants_journalline SET {column} = 'other' WHERE revision = 3")
+    assert first_break().sentence == CHANGED and first_break().revision == 3
+
+
+@pytest.mark.parametrize("tamper, line, sentence", [
+    ("UPDATE grants_journalline SET at = '2020-01-01 00:00:00+00:00' WHERE revision = 3", 3, CHANGED),
+    ("UPDATE grants_journalline SET hash = 'f' WHERE revision = 3", 3, CHANGED),
+    ("DELETE FROM grants_journalline WHERE revision = 1", 1, "line 1 is missing: line 2 follows line 0"),
+    ("DELETE FROM grants_journalline WHERE revision = 3", 3, "line 3 is missing: line 4 follows line 2"),
+    ("DELETE FROM grants_journalline WHERE revision = 5", 5,
+     "line 5 is missing: the journal ends at line 4 where its head says 5"),
+    ("DELETE FROM grants_journalline", 1, "line 1 is missing: the journal ends at line 0 where its head says 5"),
+    ("DELETE FROM grants_journalhead", 1, "line 1 was inserted: the head says that the journal ends at line 0"),
+    ("UPDATE grants_journalhead SET revision = 4", 5, "line 5 was inserted: the head says that the journal ends at line 4"),
+    ("UPDATE grants_journalhead SET revision = 9", 6, "line 6 is missing: the journal ends at line 5 where its head says 9"),
+    ("UPDATE grants_journalhead SET hash = 'f'", 5, "line 5 was changed after it was written: its hash is not the head's"),
+], ids=str)
+def test_tampering_is_named_at_the_first_broken_line(five, tamper, line, sentence):
+    run(tamper)
+    assert (first_break().revision, first_break().sentence) == (line, sentence)
+    with pytest.raises(CommandError) as refused:
+        verify()
+    assert (str(refused.value), refused.value.returncode) == (f"The journal is broken: {sentence}.", 1)
+
+
+def insert(revision, previous_hash):
+    """A line with a right hash, as somebody would write who knows how it is made."""
+    line = JournalLine.objects.get(revision=2)
+    line.revision, line.action = revision, "forged"
+    line.hash = line.hash_after(previous_hash)
+    line.save(force_insert=True)
+    return line
+
+
+def test_a_line_inserted_at_the_end_is_named(five):
+    insert(6, JournalLine.objects.get(revision=5).hash)
+    assert first_break().sentence == "line 6 was inserted: the head says that the journal ends at line 5"
+
+
+@pytest.mark.parametrize("revision", [0, -7])
+def test_a_line_inserted_before_the_first_is_named(five, revision):
+    insert(revision, "0" * 64)
+    assert first_break().sentence == f"line {revision} was inserted: the first line has the number 1"
+
+
+def test_a_line_inserted_in_the_middle_breaks_the_line_after_it(five):
+    run("UPDATE grants_journalline SET revision = revision + 100 WHERE revision >= 3")
+    run("UPDATE grants_journalline SET revision = revision - 99 WHERE revision >= 100")
+    insert(3, JournalLine.objects.get(revision=2).hash)
+    assert first_break().revision == 4
+
+
+def test_a_rewritten_end_is_seen_though_its_own_chain_holds(five):
+    line = JournalLine.objects.get(revision=5)
+    line.action = "forged"
+    line.hash = line.hash_after(JournalLine.objects.get(revision=4).hash)
+    line.save()
+    assert first_break().sentence == "line 5 was changed after it was written: its hash is not the head's"
+
+
+def test_a_line_written_during_the_verification_is_no_break(five, monkeypatch):
+    read, written = journal._head, []
+
+    def head_then_write():
+        head = read()
+        if len(written) < 3:
+            written.append(append("meanwhile"))
+        return head
+
+    monkeypatch.setattr(journal, "_head", head_then_write)
+    assert first_break() is None
+    assert written == [6, 7, 8]
+
+
+def test_verifying_keeps_one_batch_in_memory_and_reads_it_once(five, django_assert_max_num_queries):
+    with django_assert_max_num_queries(4):
+        first_break()
+
+
+def test_lines_are_found_by_what_they_say(five):
+    User.objects.create(username="alice")
+    author = administrator()
+    grant_add(author=author, principal="user:alice", address=at("dataset:sales.orders"), privilege=Privilege.READ)
+    assert [line.revision for line in journal_lines()] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert [line.action for line in journal_lines(actor=author.name)] == ["grant", "plan", "plan", "plan"]
+    assert [line.action for line in journal_lines(entity="dataset:sales.orders")] == ["grant", "plan"]
+    assert [line.action for line in journal_lines(principal="user:alice")] == ["grant"]
+    assert [line.revision for line in journal_lines(action="b")] == [2]
+    moment = JournalLine.objects.get(revision=6).at
+    assert [line.revision for line in journal_lines(until=moment)] == [5, 4, 3, 2, 1]
+    assert [line.revision for line in journal_lines(since=moment, action="plan")] == [8, 7, 6]
+
+
+def in_threads(*jobs):
+    """Run each job in a thread with a connection of its own, all let go at the same moment; returns what they raised."""
+    start, raised = threading.Barrier(len(jobs)), []
+
+    def work(job):
+        try:
+            start.wait()
+            job()
+        except Exception as error:
+            raised.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=work, args=[job]) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+@pytest.mark.django_db(transaction=True)
+def test_changes_at_the_same_time_make_one_chain_without_gaps():
+    names = [f"user {n}" for n in range(4)]
+    User.objects.bulk_create(User(username=name) for name in names)
+
+    def job(name):
+        def grants():
+            for number in range(15):
+                # everybody plans the same new addresses: without the lock, two would make one
+                grant_add(author=COMMAND, principal=f"user:{name}", address=at(f"dataset:shared.{number}"),
+                          privilege=Privilege.READ)
+        return grants
+
+    assert in_threads(*map(job, names)) == []
+    assert len(held()) == 60
+    planned = JournalLine.objects.filter(action="plan").values_list("entity", flat=True)
+    assert len(planned) == len(set(planned)) == 17
+    assert current_revision() == 77 and first_break() is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_changes_nothing():
+    User.objects.create(username="alice")
+    outcomes = []
+
+    def job():
+        outcomes.append(grant_add(author=COMMAND, principal="user:alice", address=at("dataset:a.b"), privilege=Privilege.READ))
+
+    assert in_threads(job, job, job) == []
+    assert sorted(outcome.changed for outcome in outcomes) == [False, False, True]
+    assert len(held()) == 1 and first_break() is None
+
+
+def test_a_clock_that_is_set_back_puts_no_line_before_the_one_before_it(monkeypatch):
+    append("a")
+    before = JournalLine.objects.latest("revision")
+    monkeypatch.setattr("grants.journal.timezone.now", lambda: before.at - timedelta(days=1))
+    append("b")
+    after = JournalLine.objects.latest("revision")
+    assert after.revision > before.revision and after.at == before.at
+    assert first_break() is None

@@ -1,0 +1,16 @@
+"""The arrows between the packages, as the contracts of pyproject.toml state them."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+CONTRACTS = [contract["id"] for contract in tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]]
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_packages_import_only_in_the_direction_of_the_arrows(contract, capsys):
+    status = lint_imports(config_filename=str(PYPROJECT), limit_to_contracts=(contract,), no_cache=True)
+    assert status == 0, capsys.readouterr().out

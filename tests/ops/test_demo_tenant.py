@@ -1,0 +1,180 @@
+"""The demo tenant holds every situation of its table, read from the file alone: no database, no engine."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from entities.vocabulary import KINDS, PROGRAM_TYPES, Privilege
+from tests.support.tenant_documents import exported, imported
+
+DEMO = Path(__file__).parents[2] / "authzconsole" / "demo"
+CONTENT = (DEMO / "tenant.jsonl").read_bytes()
+LINES = [json.loads(line) for line in CONTENT.splitlines()]
+SITUATIONS = (DEMO / "SITUATIONS.md").read_text()
+
+STATE = {line["id"]: line["state"] for line in LINES if line["type"] == "entity"}
+ACTIVE = {line["name"] for line in LINES if line["type"] == "user" and line["active"]}
+INACTIVE = {line["name"] for line in LINES if line["type"] == "user" and not line["active"]}
+MEMBERS = {line["name"]: line["members"] for line in LINES if line["type"] == "group"}
+GRANTED = {(line["principal"], line["entity"], privilege)
+           for line in LINES if line["type"] == "grant" for privilege in line["privileges"]}
+
+HELD = defaultdict(set)
+for principal, entity, privilege in GRANTED:
+    kind, _, name = principal.partition(":")
+    for person in [name] if kind == "user" else MEMBERS[name]:
+        HELD[person].add((entity, privilege))
+
+LIVE = {entity for entity, state in STATE.items() if state == "live"}
+
+
+def namespace_of(entity: str) -> str | None:
+    kind, _, key = entity.partition(":")
+    return None if kind in ("instance", "kerberosprincipal") else key.split(".", 1)[0]
+
+
+def live_in(namespace: str) -> set[str]:
+    """The namespace and everything live in it: ADMIN on all of these deletes it in `final`."""
+    return {entity for entity in LIVE if namespace_of(entity) == namespace}
+
+
+def missing(person: str, namespace: str) -> set[str]:
+    return {entity for entity in live_in(namespace) if (entity, "ADMIN") not in HELD[person]}
+
+
+def deleters(namespace: str) -> set[str]:
+    return {person for person in ACTIVE if not missing(person, namespace)}
+
+
+def administrators(entity: str) -> set[str]:
+    return {person for person in ACTIVE if (entity, "ADMIN") in HELD[person]}
+
+
+def on(subject: str, namespace: str) -> set[tuple[str, str]]:
+    """What a principal itself holds in a namespace, whatever the state."""
+    return {(entity, privilege) for holder, entity, privilege in GRANTED
+            if holder == subject and namespace_of(entity) == namespace}
+
+
+def test_the_file_is_what_the_script_makes():
+    made = subprocess.run([sys.executable, "-m", "authzconsole.demo.make_tenant"], cwd=DEMO.parent.parent, check=True,
+                          capture_output=True)
+    assert made.stdout == CONTENT
+
+
+@pytest.mark.django_db
+def test_the_file_is_what_exporting_it_gives():
+    assert not imported(CONTENT).warnings
+    assert exported() == CONTENT
+
+
+def test_it_has_the_size_and_every_kind_that_it_promises():
+    assert {entity.partition(":")[0] for entity in LIVE} == set(KINDS)
+    assert {entity.split(".")[2] for entity in LIVE if entity.startswith("program:")} == set(PROGRAM_TYPES)
+    assert {privilege for *_, privilege in GRANTED} == set(Privilege)
+    assert (len(STATE), len(ACTIVE | INACTIVE), len(MEMBERS)) == (301, 40, 10)
+    assert len([entity for entity in LIVE if entity.startswith("namespace:")]) == 6
+    assert "301 addresses" in SITUATIONS and "40 users, 10 groups" in SITUATIONS and "seven namespaces" in SITUATIONS
+
+
+def test_every_name_and_address_of_the_table_is_in_the_file():
+    quoted = SITUATIONS.split("`")[1::2]
+    assert [address for address in quoted if address.partition(":")[0] in KINDS and address not in STATE] == []
+    assert [name for name in quoted if name.count(".") == 1 and ":" not in name and name not in ACTIVE | INACTIVE] == []
+    assert [name[6:] for name in quoted if name.startswith("group:") and name[6:] not in MEMBERS] == []
+
+
+def test_exactly_one_person_can_delete_the_sandbox():
+    assert deleters("sandbox") == {"kenji.tanaka"}
+
+
+def test_three_entities_in_two_applications_keep_sofia_from_deleting_logistics():
+    lacking = missing("sofia.lindqvist", "logistics")
+    assert lacking == {"program:logistics.route_planner.spark.optimise_tours",
+                       "program:logistics.route_planner.spark.travel_times",
+                       "program:logistics.demand_forecast.spark.train_demand"}
+    assert deleters("logistics") == set()
+    assert all(len(missing(person, "logistics")) > 3 for person in ACTIVE - {"sofia.lindqvist"})
+
+
+def test_nobody_can_delete_finance_for_two_entities_have_no_active_administrator():
+    assert deleters("finance") == set()
+    orphans = {entity for entity in live_in("finance") if not administrators(entity)}
+    assert orphans == {"dataset:finance.budget.2025", "securekey:finance.ledger-db-password"}
+
+
+def test_two_people_can_delete_marketing_and_three_lack_the_namespace_alone():
+    assert deleters("marketing") == {"amelie.laurent", "katarzyna.wojcik"}
+    assert len([person for person in ACTIVE if missing(person, "marketing") == {"namespace:marketing"}]) == 3
+
+
+def test_a_planned_application_has_its_grants_already():
+    planned = {entity for entity, state in STATE.items() if state == "planned"}
+    assert {entity for entity in planned if entity.startswith("application:")} == {"application:marketing.churn_radar"}
+    assert len([entity for entity in planned if entity.startswith("program:marketing.churn_radar.")]) == 3
+    assert planned == {entity for _, entity, _ in GRANTED if entity in planned}
+
+
+def test_grants_are_left_over_on_deleted_entities():
+    ghosts = {(holder, entity) for holder, entity, _ in GRANTED if STATE[entity] == "deleted"}
+    assert {"user:mei.chen", "user:nikolai.petrov", "group:store-operations"} <= {holder for holder, _ in ghosts}
+    assert len({entity for _, entity in ghosts if entity.startswith("dataset:")}) == 8 and "eight datasets" in SITUATIONS
+    assert {"application:sales.click_collect_v1", "namespace:wholesale"} <= {entity for _, entity in ghosts}
+
+
+def test_recreating_the_payroll_export_would_let_contractors_in():
+    assert STATE["dataset:finance.payroll.export"] == "deleted"
+    for person in MEMBERS["contractors"]:
+        assert ("dataset:finance.payroll.export", "READ") in HELD[person]
+        assert {entity for entity, _ in HELD[person] if namespace_of(entity) == "finance"} == {"dataset:finance.payroll.export"}
+
+
+def test_amara_and_ingrid_are_alone_with_what_only_they_administer():
+    alone = defaultdict(set)
+    for entity in LIVE:
+        if len(administrators(entity)) == 1:
+            alone[administrators(entity).pop()].add(entity)
+    assert alone == {
+        "amara.okafor": {"dataset:risk.watchlist"},
+        "ingrid.solberg": {"application:finance.vat_return", "program:finance.vat_return.workflow.quarterly_return",
+                           "program:finance.vat_return.spark.vat_checks", "dataset:finance.vat.returns",
+                           "securekey:finance.tax-portal-cert"},
+    }
+
+
+def test_people_who_left_still_hold_grants_and_a_membership():
+    assert INACTIVE == {"viktor.hale", "sara.bergman"}
+    assert all(HELD[person] for person in INACTIVE)
+    assert "viktor.hale" in MEMBERS["finance-stewards"]
+
+
+def test_store_operations_sees_logistics_through_one_program_only():
+    program = ("program:logistics.store_deliveries.service.delivery_board", "EXECUTE")
+    assert on("group:store-operations", "logistics") == {program}
+    for person in MEMBERS["store-operations"]:
+        assert {held for held in HELD[person] if namespace_of(held[0]) == "logistics"} == {program}
+
+
+def test_gareth_holds_everything_at_the_namespace_and_nothing_below():
+    assert HELD["gareth.pryce"] == {("namespace:risk", "READ"), ("namespace:risk", "WRITE"), ("namespace:risk", "ADMIN")}
+    assert len([entity for entity in live_in("risk") if entity.startswith("dataset:")]) > 5
+
+
+def test_the_customers_have_administrators_who_may_not_read_them():
+    assert {privilege for holder, entity, privilege in GRANTED
+            if (holder, entity) == ("group:platform-operations", "dataset:sales.customers")} == {"ADMIN"}
+    assert not any(("dataset:sales.customers", "READ") in HELD[person] for person in MEMBERS["platform-operations"])
+
+
+def test_one_user_is_in_three_groups_and_two_hold_nothing():
+    assert [name for name in MEMBERS if "grace.kim" in MEMBERS[name]] == ["data-science", "marketing-analytics", "risk-analytics"]
+    assert {person for person in ACTIVE if not HELD[person]} == {"julia.schmidt", "ana.pereira"}
+
+
+def test_most_grants_say_why():
+    reasons = [line.get("reason", "") for line in LINES if line["type"] == "grant"]
+    assert sum(map(bool, reasons)) / len(reasons) > 0.75

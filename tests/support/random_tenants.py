@@ -1,0 +1,168 @@
+"""Random small tenants, and the law in its plainest form: loops over lists, to hold every evaluator to one answer."""
+
+import random
+from dataclasses import dataclass, field
+
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from entities.address import Address, instance_address, parse_address
+from entities.models import Entity, State
+from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege
+from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
+from grants.policies.question import Question, members_read
+
+
+@dataclass
+class Tenant:
+    """entities: state by address. users: (active, principal) by name. groups: members by name. grants: (principal, address,
+    privilege)."""
+
+    entities: dict[Address, str] = field(default_factory=dict)
+    users: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    grants: set[tuple[str, Address, Privilege]] = field(default_factory=set)
+
+    def holders(self, subject_type: str, subject: str) -> list[str] | None:
+        """The principals whose grants count for the subject; None where it is unknown or inactive."""
+        if subject_type == "group":
+            return [f"group:{subject}"] if subject in self.groups else None
+        if self.users.get(subject) != (True, True):
+            return None
+        return [f"user:{subject}", *(f"group:{name}" for name, members in self.groups.items() if subject in members)]
+
+
+def random_tenant(seed: int) -> Tenant:
+    """A tenant with every kind and state, dense enough in grants that each answer has both outcomes."""
+    dice = random.Random(seed)
+    tenant = Tenant({instance_address(): State.LIVE})
+    for number in range(dice.randint(2, 4)):
+        _fill_namespace(dice, tenant, f"ns{number}")
+    for number in range(2):
+        tenant.entities[parse_address(f"kerberosprincipal:etl{number}/host@REALM")] = dice.choice(State.values)
+    tenant.users = {f"user {n}": (dice.random() < 0.85, dice.random() < 0.9) for n in range(dice.randint(4, 7))}
+    tenant.groups = {f"group {n}": [u for u in tenant.users if dice.random() < 0.4] for n in range(dice.randint(1, 4))}
+    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    density = dice.choice([0.03, 0.1, 0.3])
+    for address in tenant.entities:
+        for principal in principals:
+            # ADMIN is dealt generously, so that some deletions are ready
+            held = [p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)]
+            tenant.grants.update((principal, address, privilege) for privilege in held)
+    for address in [a for a in tenant.entities if a.kind == "namespace"]:
+        _make_administrator(dice, tenant, address, principals)
+    return tenant
+
+
+def _make_administrator(dice: random.Random, tenant: Tenant, namespace: Address, principals: list[str]) -> None:
+    """Let somebody hold ADMIN on nearly everything in the namespace."""
+    someone = dice.choice(principals)
+    inside = [a for a in tenant.entities if a.namespace == namespace]
+    spared = dice.sample(inside, k=min(len(inside), dice.choice([0, 0, 1, 2])))
+    tenant.grants.update((someone, address, Privilege.ADMIN) for address in inside if address not in spared)
+
+
+def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
+    tenant.entities[Address("namespace", name)] = dice.choice(State.values + [State.LIVE] * 4)
+    for number in range(dice.randint(0, 2)):
+        application = Address("application", f"{name}.app{number}")
+        tenant.entities[application] = dice.choice(State.values + [State.LIVE] * 4)
+        for program in range(dice.randint(0, 3)):
+            kind = dice.choice(PROGRAM_TYPES)
+            address = Address("program", f"{application.key}.{kind}.p{program}")
+            tenant.entities[address] = dice.choice(State.values + [State.LIVE] * 4)
+    for kind in ("artifact", "stream", "dataset", "dataset_module", "dataset_type", "securekey"):
+        for number in range(dice.randint(0, 2)):
+            tenant.entities[Address(kind, f"{name}.{kind}{number}")] = dice.choice(State.values + [State.LIVE] * 4)
+
+
+def store(tenant: Tenant) -> None:
+    """Write the tenant into the database."""
+    rows: dict[Address, Entity] = {}
+    for address in sorted(tenant.entities, key=lambda a: len(a.ancestors)):
+        row = Entity(kind=address.kind, key=address.key, state=tenant.entities[address])
+        row.parent = rows.get(address.parent)
+        row.save()
+        rows[address] = row
+        row.namespace, row.application = rows.get(address.namespace), rows.get(address.application)
+        row.save()
+    users = {n: User.objects.create(username=n, is_active=active, is_principal=principal)
+             for n, (active, principal) in tenant.users.items()}
+    groups = {name: Group.objects.create(name=name) for name in tenant.groups}
+    for name, members in tenant.groups.items():
+        groups[name].user_set.set([users[member] for member in members])
+    ids, now = permission_ids(), timezone.now()
+    for principal, address, privilege in tenant.grants:
+        kind, _, name = principal.partition(":")
+        row = {"content_object": rows[address], "permission_id": ids[privilege], "granted_at": now}
+        if kind == "user":
+            UserGrant.objects.create(user=users[name], **row)
+        else:
+            GroupGrant.objects.create(group=groups[name], **row)
+
+
+def reference_holds(tenant: Tenant, question: Question) -> bool:
+    """The answer by the plainest possible reading of the expression."""
+    holders = tenant.holders(question.subject_type, question.subject)
+    policy = GENERATIONS[question.generation].policy(question.target.kind, question.operation)
+    if holders is None or policy is None or policy.requires is None:
+        return False
+    return _holds(tenant, holders, policy.requires, question)
+
+
+def _any_held(tenant: Tenant, holders: list[str], place: Address | None, privileges) -> bool:
+    return any((holder, place, privilege) in tenant.grants for holder in holders for privilege in privileges)
+
+
+def _is_inside(address: Address, container: Address) -> bool:
+    return container in address.ancestors
+
+
+def _holds(tenant: Tenant, holders: list[str], expression, question: Question) -> bool:
+    match expression:
+        case Has(privileges, scope):
+            return _any_held(tenant, holders, question.at(scope), privileges)
+        case HasAtOrBelow():
+            return any(_any_held(tenant, holders, address, ANY) for _, address, _ in tenant.grants
+                       if address == question.target or _is_inside(address, question.target))
+        case HasOnAllLive(privilege, kind):
+            return all(_any_held(tenant, holders, address, [privilege]) for address, state in tenant.entities.items()
+                       if state == State.LIVE and _is_inside(address, question.target) and kind in (None, address.kind))
+        case AllOf(parts):
+            return all(_holds(tenant, holders, part, question) for part in parts)
+        case AnyOf(parts):
+            return any(_holds(tenant, holders, part, question) for part in parts)
+        case Given(parameter, then):
+            return not question.gives(parameter) or _holds(tenant, holders, then, question)
+        case Always():
+            return True
+    raise AssertionError(expression)
+
+
+def every_question(tenant: Tenant, *, dice: random.Random):
+    """Every operation and bare privilege of every generation on every address, by one random subject each."""
+    subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups]
+    subjects += [("user", "nobody"), ("group", "nobody")]
+    targets = [*tenant.entities, parse_address("dataset:ns0.unregistered"), parse_address("namespace:unregistered")]
+    for target in targets:
+        for operation in (*KINDS[target.kind].operations, *Privilege):
+            for generation in GENERATIONS:
+                subject_type, subject = dice.choice(subjects)
+                yield Question(subject_type, subject, str(operation), target, generation,
+                               **_members(tenant, dice, members_read(generation, target.kind, str(operation))))
+
+
+def _members(tenant: Tenant, dice: random.Random, members: tuple[str, ...]) -> dict:
+    """Random values for the members of `context` that the rule reads."""
+    kinds = {"artifact": "artifact", "dataset_type": "dataset_type", "owner": "kerberosprincipal"}
+    given = {}
+    for member in members:
+        if member == "artifact_is_new":
+            given[member] = dice.random() < 0.5
+            continue
+        places = [address for address in tenant.entities if address.kind == kinds[member]]
+        if places and dice.random() < 0.7:
+            given[member] = dice.choice(places)
+    return given

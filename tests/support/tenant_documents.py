@@ -1,0 +1,94 @@
+"""Tenant documents for tests: written from lines, imported, emptied again."""
+
+import io
+import json
+import random
+
+from django.contrib.auth.models import Group
+
+from entities.models import Entity, State
+from entities.vocabulary import Privilege
+from grants.journal import Author
+from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant
+from grants.tenant.export_document import export_tenant
+from grants.tenant.import_document import import_tenant
+
+AUTHOR = Author("tests", reason="test")
+ODD_NAMES = ["ada", "Ada", "ÅSA", "zoë", "a b", "user:x", "名前", "ﬀ", "😀", "a\u2028b", "-", "_", "Z", "é", 'quo"te',
+             "back\\slash"]
+ODD_TEXTS = ["", "plain", 'quote " and \\ slash', "two\nlines\tand a tab", "naïve 😀 \u2028"]
+
+
+def document(*lines: dict | str) -> bytes:
+    return "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines).encode()
+
+
+def imported(*lines, **options):
+    """Import lines, or one document of bytes."""
+    content = lines[0] if lines and isinstance(lines[0], bytes) else document(*lines)
+    return import_tenant(stream=io.BytesIO(content), author=AUTHOR, **options)
+
+
+def exported() -> bytes:
+    stream = io.BytesIO()
+    export_tenant(stream)
+    return stream.getvalue()
+
+
+def exported_lines() -> list[dict]:
+    return [json.loads(line) for line in exported().splitlines()]
+
+
+def entity(address, state=None, **members) -> dict:
+    return {"type": "entity", "id": address, **({"state": state} if state else {}), **members}
+
+
+def user(name, **members) -> dict:
+    return {"type": "user", "name": name, **members}
+
+
+def group(name, *members) -> dict:
+    return {"type": "group", "name": name, "members": list(members)}
+
+
+def grant(principal, address, *privileges, **members) -> dict:
+    return {"type": "grant", "principal": principal, "entity": address, "privileges": list(privileges), **members}
+
+
+def empty_console() -> None:
+    """Everything that a tenant document speaks of, and the journal, without regard for what protects it."""
+    for model in (UserGrant, GroupGrant, User.groups.through, Group, User, Entity, JournalLine, JournalHead):
+        model.objects.all()._raw_delete("default")
+
+
+def random_lines(seed: int) -> list[dict]:
+    """A tenant with odd names and texts, in no order, with some of what it names left for the import to add."""
+    dice = random.Random(seed)
+    users, groups = dice.sample(ODD_NAMES, dice.randint(1, 8)), dice.sample(ODD_NAMES, dice.randint(0, 5))
+    addresses = _random_addresses(dice)
+    lines = [entity(address, dice.choice([*State.values, None]), **_some_text(dice, "description"))
+             for address in addresses if dice.random() < 0.7]
+    lines += [user(name, active=dice.random() < 0.8, **_some_text(dice, "email", ["", "a@example.com", "ä@example.com"]))
+              for name in users]
+    lines += [group(name, *dice.sample(users, dice.randint(0, len(users)))) for name in groups]
+    principals = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
+    lines += [grant(dice.choice(principals), dice.choice(addresses), *dice.sample(list(Privilege), dice.randint(1, 4)),
+                    **_some_text(dice, "reason")) for _ in range(dice.randint(0, 40))]
+    dice.shuffle(lines)
+    return lines
+
+
+def _random_addresses(dice: random.Random) -> list[str]:
+    places = []
+    for namespace in dice.sample(["a", "B", "_", "ns_1", "Z9"], dice.randint(1, 3)):
+        application = f"{namespace}.{dice.choice(['app', 'App-1', '_'])}"
+        places += [f"namespace:{namespace}", f"application:{application}", f"program:{application}.spark.p-1",
+                   f"program:{application}.worker.p-1", f"dataset:{namespace}.x.y$z", f"dataset_module:{namespace}.x.y$z",
+                   f"dataset_type:{namespace}.T", f"stream:{namespace}.S", f"securekey:{namespace}.k",
+                   f"artifact:{namespace}.a-1.0"]
+    places += ["instance:cdap", "kerberosprincipal:etl/host.example.com@REALM", "kerberosprincipal:Ω@REALM"]
+    return dice.sample(places, dice.randint(1, len(places)))
+
+
+def _some_text(dice: random.Random, member: str, texts: list[str] = ODD_TEXTS) -> dict:
+    return {member: dice.choice(texts)} if dice.random() < 0.6 else {}

@@ -1,0 +1,93 @@
+"""A real Redis and a real Celery worker on the test database, in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from django.db import connection
+
+from authzconsole.ops import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def redis_at(port: int, folder: Path) -> Iterator[subprocess.Popen]:
+    """A real Redis that forgets everything when it ends; its log lies in `folder`."""
+    program = machine.redis_server()
+    if program is None:
+        pytest.fail("redis-server is missing; `make test` installs it")
+    with (folder / "redis.log").open("a") as log:
+        server = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
+                                  stdout=log, stderr=log)
+    try:
+        _wait_until_ready(port, server)
+        yield server
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_until_ready(port, server):
+    with redis.Redis(port=port) as client:
+        for _ in range(200):
+            assert server.poll() is None, "redis-server ended at once"
+            try:
+                client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.05)
+    pytest.fail("redis-server did not answer within 10 s")
+
+
+@contextmanager
+def celery_worker(place: Path, redis_url: str) -> Iterator[subprocess.Popen]:
+    """`celery worker` with the periodic sweep in it; its log and its snapshots lie in `place`."""
+    environment = os.environ | {
+        "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(place / "snapshots"),
+        "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+    }
+    command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--beat", "--concurrency", "1",
+               "--loglevel", "INFO"]
+    with (place / "worker.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGQUIT)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        pass
+    if process.poll() is None or descendants(process.pid):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def descendants(pid: int) -> list[tuple[int, str]]:
+    """Process ids and names, the nearest first."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [(child, Path(f"/proc/{child}/comm").read_text().strip()), *descendants(child)]
+    return found
+
+
+def database_url() -> str:
+    name = connection.settings_dict["NAME"]
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{name}"
+    return urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()

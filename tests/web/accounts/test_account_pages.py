@@ -1,0 +1,226 @@
+"""Accounts and tokens: who may look and change, what is shown once, and what it costs."""
+
+import re
+from html import unescape
+
+import pytest
+from django.test import Client
+
+from authzconsole.common.tokens import TokenRefused, create_token, token_shown
+from authzconsole.models import ApiToken
+from grants.models import JournalLine, User
+from tests.support.authors import COMMAND, everything
+
+WHO = ("ada", "aud", "ned", "out")
+PAGES = [
+    ("/accounts/", 200, 200, 404, 404),
+    ("/accounts/user:dee", 200, 200, 404, 404),
+    ("/accounts/user:nobody", 404, 404, 404, 404),
+    ("/accounts/group:operators", 404, 404, 404, 404),
+    ("/accounts/tokens/", 200, 200, 404, 404),
+    ("/accounts/tokens/new", 200, 403, 404, 404),
+    ("/accounts/tokens/{token}/revoke", 200, 403, 404, 404),
+    ("/accounts/tokens/0/revoke", 404, 403, 404, 404),
+    ("/people/add?type=account", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=activity&active=no", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=role&role=auditor", 200, 403, 404, 404),
+    ("/accounts/change/user:dee?change=role&role=king", 404, 403, 404, 404),
+    ("/accounts/change/user:dee?change=name", 404, 403, 404, 404),
+    ("/accounts/change/user:nobody?change=email", 404, 403, 404, 404),
+    ("/accounts/password/user:dee", 200, 403, 404, 404),
+]
+WRITES = [
+    ("/accounts/change/user:dee", {"change": "role", "role": "administrator"}),
+    ("/accounts/change/user:dee", {"change": "activity", "active": "no"}),
+    ("/accounts/password/user:dee", {}),
+    ("/accounts/tokens/new", {"owner": "dee", "name": "x", "scope": "read", "days": "9"}),
+    ("/accounts/tokens/{token}/revoke", {}),
+    ("/people/add", {"type": "account", "name": "x"}),
+]
+
+
+@pytest.fixture
+def issued(cast):
+    return create_token(author=COMMAND, owner="dee", name="a job", scopes=["read"], days=9)
+
+
+@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, issued):
+    assert [browse(name).get(page.format(token=issued.token.pk)).status_code for name in WHO] == statuses
+
+
+@pytest.mark.parametrize(("url", "sent"), WRITES)
+def test_nobody_but_an_administrator_writes(url, sent, browse, issued):
+    before, hashes = everything(), set(User.objects.values_list("password", flat=True))
+    assert [browse(name).post(url.format(token=issued.token.pk), sent).status_code for name in WHO[1:]] == [403, 404, 404]
+    assert everything() == before and set(User.objects.values_list("password", flat=True)) == hashes
+
+
+def test_a_token_is_shown_once_and_never_again(browse):
+    client = browse("ada")
+    sent = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
+    made = client.post("/accounts/tokens/new", sent)
+    secret = re.search(r"azc_[\w-]{40,}", made.content.decode())[0]
+    assert token_shown(secret).scopes == {"decide", "read"} and "no-store" in made["Cache-Control"]
+    assert JournalLine.objects.get(action="token-add").reason == "for the job"
+    for url in ("/accounts/tokens/", "/accounts/user:dee", "/accounts/tokens/new"):
+        text = client.get(url).content.decode()
+        assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
+
+
+@pytest.mark.parametrize(("sent", "fault"), [
+    ({"owner": "nobody"}, "is no active account"), ({"scope": []}, "a token is for one or more of"),
+    ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "a token lives for 1 to"),
+    ({"name": " "}, "a token has a name of 1 to"), ({"scope": ["administer"]}, "does not administer this console"),
+])
+def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault, browse):
+    response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
+                                                           "reason": "kept too"} | sent)
+    assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
+    assert "kept too" in response.content.decode() and not ApiToken.objects.exists()
+
+
+def test_a_token_is_revoked_after_it_was_asked(browse, issued, htmx):
+    client, url = browse("ada"), f"/accounts/tokens/{issued.token.pk}/revoke"
+    assert "<html" not in client.get(url, headers=htmx("dialog")).content.decode()
+    assert token_shown(issued.secret)
+    assert client.post(url, {"reason": "leaked"})["Location"] == "/accounts/tokens/"
+    with pytest.raises(TokenRefused):
+        token_shown(issued.secret)
+    assert JournalLine.objects.get(action="token-revoke").reason == "leaked"
+    found = [len(client.get(f"/accounts/tokens/?state={state}").context["rows"]) for state in ("good", "expired", "revoked")]
+    assert found == [0, 0, 1]
+
+
+def test_a_role_an_email_and_activity_are_changed_each_with_its_journal_line(browse):
+    client, url = browse("ada"), "/accounts/change/user:dee"
+    for sent in ({"change": "role", "role": "auditor"}, {"change": "email", "email": "d@example.com"},
+                 {"change": "activity", "active": "no"}):
+        assert client.post(url, sent | {"reason": "moved"})["Location"] == "/accounts/user:dee"
+    dee = User.objects.get(username="dee")
+    assert (dee.role, dee.email, dee.is_active) == ("auditor", "d@example.com", False)
+    assert list(JournalLine.objects.filter(reason="moved").values_list("action", flat=True)) == [
+        "role-set", "user-change", "user-deactivate"]
+    assert client.post(url, {"change": "name"}).status_code == 404
+
+
+def test_the_last_administrator_stays_and_the_page_says_why(browse):
+    for sent in ({"change": "role", "role": "ordinary"}, {"change": "activity", "active": "no"}):
+        response = browse("ada").post("/accounts/change/user:ada", sent)
+        assert response.status_code == 400 and "only active administrator" in response.content.decode()
+    assert browse("ada").post("/accounts/change/user:dee", {"change": "role", "role": "king"}).status_code == 400
+
+
+def test_a_new_password_is_shown_once_opens_the_door_and_ends_the_sessions(browse):
+    session, client = browse("dee"), browse("ada")
+    page = client.post("/accounts/password/user:dee", {"reason": "forgotten"})
+    password = page.context["password"]
+    assert password in page.content.decode() and "no-store" in page["Cache-Control"]
+    assert password not in client.get("/accounts/user:dee").content.decode()
+    assert session.get("/").status_code == 302 and Client().login(username="dee", password=password)
+    line = JournalLine.objects.get(action="password-set")
+    assert (line.principal, line.reason, password in line.detail) == ("user:dee", "forgotten", False)
+
+
+def test_an_account_of_the_console_only_is_added_and_is_no_principal(browse):
+    response = browse("ada").post("/people/add", {"type": "account", "name": "eve", "role": "auditor"})
+    assert response["Location"] == "/accounts/user:eve"
+    assert User.objects.get(username="eve").is_principal is False
+
+
+def test_accounts_are_found_by_name_and_role(browse):
+    client = browse("aud")
+    assert [row["user"].username for row in client.get("/accounts/?role=administrator").context["rows"]] == ["ada"]
+    assert [row["user"].username for row in client.get("/accounts/?find=gr").context["rows"]] == ["grp"]
+    assert 'method="post"' not in client.get("/accounts/user:dee").content.decode().replace('"/sign-out" method="post"', "")
+
+
+@pytest.mark.parametrize(("url", "most"), {"/accounts/": 3, "/accounts/user:dee": 4, "/accounts/tokens/": 4}.items())
+def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, issued, django_assert_max_num_queries):
+    for number in range(30):
+        User.objects.create(username=f"more{number}")
+        create_token(author=COMMAND, owner="dee", name=f"job {number}", scopes=["read"], days=9)
+    client = browse("ada")
+    client.get(url)
+    with django_assert_max_num_queries(most):
+        client.get(url)
+
+
+def asked(client, url: str) -> str:
+    before = everything()
+    text = unescape(client.get(url).content.decode())
+    assert everything() == before and 'name="reason"' in text
+    return text
+
+
+def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse):
+    client, url = browse("ada"), "/accounts/change/user:ned"
+    browse("ned")
+    create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
+    text = asked(client, f"{url}?change=activity&active=no")
+    for words in ("6 grants of its own and 0 memberships stop counting", "1 session ends.",
+                  "1 API token is refused as long as it is inactive.", "6 entities are left with fewer than two administrators",
+                  ": 6 with nobody.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
+        assert words in text
+    sent = fields(text)
+    assert sent == {"change": "activity", "active": "no", "reason": ""}
+    client.post(url, sent | {"reason": "left"})
+    assert "6 grants of its own and 0 memberships count again." in asked(client, f"{url}?change=activity&active=yes")
+
+
+def fields(text: str) -> dict[str, str]:
+    form = text[text.index('class="form"'):]
+    found = dict(re.findall(r'name="(\w+)"(?: value="([^"]*)")?', form))
+    return {name: value for name, value in found.items() if name != "csrfmiddlewaretoken"}
+
+
+def test_another_role_says_what_it_opens_and_who_is_left(browse, cast):
+    client = browse("ada")
+    text = asked(client, "/accounts/change/user:dee?change=role&role=auditor")
+    assert "Its role was Ordinary and will be Auditor. It sees everything in this console and changes nothing." in text
+    assert "Set role to Auditor" in text
+    assert "the only active administrator" in asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    User.objects.filter(username="out").update(role="administrator")
+    create_token(author=COMMAND, owner="ada", name="a job", scopes=["administer"], days=9)
+    text = asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    assert "1 other active administrator of this console is left." in text and "1 API token changes nothing any more." in text
+    assert "already: nothing changes" in asked(client, "/accounts/change/user:dee?change=role&role=ordinary")
+
+
+def test_replacing_a_password_says_how_many_sessions_end(browse):
+    client = browse("ada")
+    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+    browse("dee"), browse("dee")
+    assert "2 sessions end." in asked(client, "/accounts/password/user:dee")
+    client.post("/accounts/password/user:dee")
+    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+
+
+def test_the_dialog_shows_the_same_as_the_page(browse, htmx):
+    url = "/accounts/change/user:ned?change=activity&active=no"
+    page, dialog = browse("ada").get(url), browse("ada").get(url, headers=htmx("dialog"))
+    assert "<html" in page.content.decode() and "<html" not in dialog.content.decode()
+    assert page.context["forecast"] == dialog.context["forecast"]
+
+
+def test_a_refused_email_and_its_reason_stay_in_the_form(browse):
+    response = browse("ada").post("/accounts/change/user:dee", {"change": "email", "email": "dee@", "reason": "she moved"})
+    assert response.status_code == 400
+    assert 'value="dee@"' in response.content.decode() and 'value="she moved"' in response.content.decode()
+
+
+@pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
+def test_what_is_no_email_address_is_refused_with_an_example(email, browse):
+    before = everything()
+    for url, sent in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
+        response = browse("ada").post(url, sent | {"email": email})
+        assert response.status_code == 400
+        assert "is no email address: write one such as name@example.com" in response.content.decode()
+    assert everything() == before
+
+
+def test_foretelling_keeps_to_its_queries(browse, django_assert_max_num_queries):
+    client = browse("ada")
+    client.get("/accounts/")
+    with django_assert_max_num_queries(18):
+        client.get("/accounts/change/user:ned?change=activity&active=no")

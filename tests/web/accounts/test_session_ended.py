@@ -1,0 +1,55 @@
+"""The session ends, or another begins, while a page is open: one comes back to the page, and is told what holds."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from django.test import Client
+
+from tests.support.cast import PASSWORD
+
+ORDERS = "http://testserver/entities/dataset:sales.orders?kind=program"
+FORM = {"principal": "user:dee", "privilege": "READ"}
+
+
+def test_a_form_that_is_sent_after_the_session_ended_leads_back_to_its_page(browse):
+    response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": ORDERS})
+    assert response.headers["Location"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders%3Fkind%3Dprogram"
+
+
+def test_a_form_of_another_host_leads_nowhere_but_to_the_sign_in(browse):
+    response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": "https://elsewhere.example/page"})
+    assert response.headers["Location"] == "/sign-in"
+
+
+@pytest.mark.parametrize("url", ["/journal.csv", "/analyses/1/tables/rows.csv"])
+def test_a_file_that_is_asked_for_after_the_session_ended_leads_back_to_the_page_that_offers_it(url, browse):
+    response = browse().get(url, headers={"Referer": "http://testserver/journal/?q=dee"})
+    assert response.headers["Location"] == "/sign-in?next=%2Fjournal%2F%3Fq%3Ddee"
+    assert browse().get(url).headers["Location"] == f"/sign-in?next={url}"
+
+
+@pytest.mark.parametrize("page", ["http://[", "nonsense", "http://testserver", "http://testserver//elsewhere.example/"])
+def test_whatever_the_browser_says_it_came_from_the_sign_in_leads_to_no_other_host(page, browse, cast):
+    client = browse()
+    location = client.post("/grant/dataset:sales.orders", FORM, headers={"Referer": page}).headers["Location"]
+    client.get(location)
+    following = client.post(location, {"username": "ada", "password": PASSWORD,
+                                       "next": dict(parse_qsl(urlsplit(location).query)).get("next", "")})
+    assert following.status_code == 302 and following.headers["Location"] == "/"
+
+
+def test_signing_in_on_a_second_page_leads_on_from_it(cast):
+    client = Client(enforce_csrf_checks=True)
+    client.get("/sign-in")
+    client.force_login(cast["ada"])
+    given = {"username": "ada", "password": PASSWORD, "next": "/journal/", "csrfmiddlewaretoken": "of the page before"}
+    response = client.post("/sign-in", given, follow=True)
+    assert (response.status_code, response.request["PATH_INFO"]) == (200, "/journal/")
+    assert "You are signed in already, as ada." in response.content.decode()
+
+
+def test_a_form_of_before_the_sign_in_is_refused_and_says_that_nothing_was_changed(cast):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast["ada"])
+    response = client.post("/grant/dataset:sales.orders", FORM | {"csrfmiddlewaretoken": "x"})
+    assert response.status_code == 403 and "nothing was changed" in response.content.decode()

@@ -1,0 +1,95 @@
+"""Signing in and out, the password, and being alive."""
+
+import pytest
+
+from tests.support.cast import PASSWORD
+
+
+def test_signing_in_leads_to_where_one_wanted_to_go(browse):
+    response = browse().post("/sign-in", {"username": "ned", "password": PASSWORD, "next": "/search?q=orders"})
+    assert (response.status_code, response.headers["Location"]) == (302, "/search?q=orders")
+
+
+def test_signing_in_never_leads_to_another_host(browse):
+    response = browse().post("/sign-in", {"username": "ned", "password": PASSWORD, "next": "https://elsewhere.example/"})
+    assert response.headers["Location"] == "/"
+
+
+def test_a_wrong_password_says_so_and_keeps_the_name(browse):
+    response = browse().post("/sign-in", {"username": "ned", "password": "wrong"})
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert "No account has this name and this password." in text and 'value="ned"' in text
+
+
+def test_an_inactive_account_is_told_nothing_more_than_a_stranger(browse):
+    stranger, inactive = (browse().post("/sign-in", {"username": name, "password": PASSWORD}) for name in ("nobody", "ina"))
+    assert stranger.context["form"].non_field_errors() == inactive.context["form"].non_field_errors()
+
+
+def test_signing_out_takes_a_post(browse):
+    client = browse("ned")
+    assert client.get("/sign-out").status_code == 405
+    assert client.post("/sign-out").headers["Location"] == "/sign-in"
+    assert client.get("/").status_code == 302
+
+
+@pytest.mark.parametrize("url", ["/grant/dataset:sales.orders", "/analyses/start", "/register", "/password"])
+def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(url, browse):
+    client = browse()
+    response = client.post(url, {"principal": "user:dee", "privilege": "READ"})
+    assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
+    assert "Your session had ended; sign in and repeat what you did." in client.get("/sign-in").content.decode()
+    response = client.post("/sign-in", {"username": "ada", "password": PASSWORD}, follow=True)
+    assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
+
+
+def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
+    client, page = browse(), "http://testserver/entities/dataset:sales.orders"
+    response = client.post("/grant/dataset:sales.orders", follow=True, headers={
+        "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
+    assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
+    assert "Your session had ended" in client.get(response.headers["HX-Redirect"]).content.decode()
+
+
+def test_signing_out_after_the_session_ended_is_not_a_deed_to_repeat(browse):
+    response = browse().post("/sign-out", follow=True)
+    assert (response.request["PATH_INFO"], response.request["QUERY_STRING"]) == ("/sign-in", "")
+    assert "session had ended" not in response.content.decode()
+
+
+def test_a_part_that_is_asked_for_after_the_session_ended_sends_the_whole_page_to_the_sign_in(browse):
+    response = browse().get("/sign-in?next=/", headers={
+        "HX-Request": "true", "HX-Target": "holders", "HX-Current-URL": "http://testserver/entities/namespace:sales"})
+    assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fnamespace%3Asales"
+
+
+def test_the_password_can_be_changed(browse, cast):
+    new = "quite another password"
+    client = browse("ned")
+    response = client.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new}, follow=True)
+    assert "Your password is changed." in response.content.decode()
+    cast["ned"].refresh_from_db()
+    assert cast["ned"].check_password(new)
+
+
+def test_a_password_that_is_too_simple_is_refused_beside_its_field(browse, cast):
+    sent = {"old_password": PASSWORD, "new_password1": "ned", "new_password2": "ned"}
+    text = browse("ned").post("/password", sent).content.decode()
+    assert "too short" in text
+    cast["ned"].refresh_from_db()
+    assert cast["ned"].check_password(PASSWORD)
+
+
+def test_healthz_answers_everybody(client):
+    response = client.get("/healthz")
+    assert (response.status_code, response.content, response.headers["Content-Type"]) == (200, b"ok", "text/plain")
+
+
+def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
+    client, url = browse("dee"), "/password"
+    for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
+                         ("This is not your password of today.", "The two new passwords differ.")),):
+        text = client.post(url, sent).content.decode()
+        assert all(said in text for said in words) and "Please" not in text
+    assert "Please" not in browse().post("/sign-in", {"username": "dee", "password": "wrong"}).content.decode()

@@ -1,0 +1,164 @@
+"""What may be done here, the same question in every generation, and the plan that grants what is missing."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.services import ensure_entities
+from entities.vocabulary import KINDS
+from grants.evaluation.engine import check
+from grants.models import Plan
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.authors import at, everything
+from tests.support.cast import DELETED, PLANNED, SALES
+
+WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
+PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/namespace:sales"
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse):
+    client = browse("aud")
+    for place in map(at, (*SALES, PLANNED, DELETED)):
+        for who in WHO:
+            each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["each"]
+            of, _, name = who.partition(":")
+            said = [check(Question(of, name, operation, place, generation)) for operation in KINDS[place.kind].operations]
+            assert [(glance.name, glance.allowed) for glance in each] == [
+                (decision.question.operation, decision.allowed) for decision in said]
+
+
+def test_the_same_question_is_answered_in_every_generation_with_its_source(browse):
+    ask = browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=start&generation=existing").context["ask"]
+    assert [glance.name for glance in ask["elsewhere"]] == list(GENERATIONS)
+    assert [glance.name for glance in ask["elsewhere"] if glance.is_current] == ["existing"]
+    assert all(glance.source for glance in ask["elsewhere"])
+    for glance in ask["elsewhere"]:
+        target = at("program:sales.shop.workflow.daily")
+        assert glance.allowed == check(Question("user", "grp", "start", target, glance.name)).allowed
+    assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["elsewhere"] == []
+
+
+def test_an_ordinary_account_is_told_at_once_what_it_may_do_itself(browse):
+    ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
+    assert {glance.name for glance in ask["each"] if glance.allowed} >= {"read", "list"} and ask["permitted"] < len(ask["each"])
+    assert all("user:ned" not in glance.sentence for glance in ask["each"])
+
+
+def test_no_line_names_what_the_account_does_not_see(browse):
+    for operation in ("", "delete"):
+        for generation in GENERATIONS:
+            text = browse("dee").get(NAMESPACE, {"generation": generation, "operation": operation}).content.decode()
+            assert "customers" not in text and "etl-1.0" not in text
+
+
+def test_a_line_leads_to_the_whole_answer(browse):
+    client = browse("aud")
+    (glance,) = [one for one in client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["each"] if one.name == "delete"]
+    assert client.get(glance.url).context["ask"]["answer"].decision.question.operation == "delete"
+
+
+def test_a_subject_that_cannot_be_is_explained_once(browse):
+    response = browse("aud").get(f"{NAMESPACE}?subject=group:")
+    assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["each"] == []
+
+
+@pytest.mark.parametrize("query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"])
+def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, browse):
+    response = browse("aud").get(f"{NAMESPACE}?{query}")
+    ask, text = response.context["ask"], response.content.decode()
+    assert (ask["nobody"].name, ask["nobody"].nearest) == ("nobody", [])
+    assert (ask["each"], ask["elsewhere"], ask["answer"], ask["fault"]) == ([], [], None, "")
+    assert text.count("is called <code>nobody</code>") == 1 and "Denied" not in text
+
+
+def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):
+    rest = "kind=dataset&state=live&find=or&after=dataset:sales.a&holders=2"
+    for headers in ({}, htmx("ask")):
+        text = browse("ada").get(f"{NAMESPACE}?subject=user:dee&{rest}", headers=headers).content.decode()
+        form = text.split('<section id="ask"')[1].split("</form>")[0]
+        for field in rest.split("&"):
+            name, _, value = field.partition("=")
+            assert f'<input type="hidden" name="{name}" value="{value}">' in form
+        assert 'type="hidden" name="subject"' not in form
+
+
+@pytest.mark.parametrize("url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"])
+def test_it_costs_the_same_however_much_lies_inside(url, browse):
+    client, costs = browse("aud"), []
+    for numbers in (range(1), range(1, 60)):
+        ensure_entities(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        with CaptureQueriesContext(connection) as captured:
+            client.get(url, headers={"HX-Request": "true", "HX-Target": "ask"})
+        costs.append(len(captured))
+    assert costs[0] == costs[1] <= 13
+
+
+def sent(**more) -> dict:
+    return {"address": "namespace:sales", "subject": "user:dee", "operation": "delete", "generation": "final"} | more
+
+
+def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
+    client = browse("ada")
+    page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert 'action="/plans/missing"' in page
+    before, response = everything()[0], client.post("/plans/missing", sent())
+    plan = Plan.objects.get()
+    assert response["Location"] == f"/plans/{plan.pk}/" and everything()[0] == before
+    assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
+    client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
+    assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.allowed
+    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and Plan.objects.count() == 1
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse):
+    client, place = browse("ada"), at("namespace:sales")
+    ensure_entities(states={at(f"{kind}:sales.more{n}"): "live" for n in range(3) for kind in ("stream", "dataset_module")})
+    for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
+        for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
+            missing = check(Question(type_, name, operation, place, generation)).missing or ()
+            where = client.post("/plans/missing", sent(subject=f"{type_}:{name}", operation=operation, generation=generation))
+            if missing:
+                items = {(row.principal, row.address, row.privilege) for row in Plan.objects.latest("pk").items.all()}
+                assert items == {(f"{type_}:{name}", *gap) for gap in missing}
+            else:
+                assert where["Location"] == NAMESPACE
+                told = "No plan was made: nothing is missing that a grant could give."
+                assert told in client.get(NAMESPACE).content.decode()
+
+
+def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_whole(browse, monkeypatch):
+    client, costs = browse("ada"), []
+    for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
+        monkeypatch.setattr(f"{module}.gather", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
+    for numbers in (range(1), range(1, 1_500)):
+        ensure_entities(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        with CaptureQueriesContext(connection) as captured:
+            assert client.post("/plans/missing", sent())["Location"].startswith("/plans/")
+        costs.append(len(captured))
+    assert Plan.objects.latest("pk").effect["grants"] == 7 + 1_499 and costs[1] <= costs[0] + 20
+
+
+def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anything_is_written(browse, monkeypatch):
+    client = browse("ada")
+    for module in ("authzconsole.web.ask.questions", "grants.plans.sources.origins"):
+        monkeypatch.setattr(f"{module}.MOST_ITEMS", 5)
+    page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert "They are more than the 5 that one plan holds." in page and 'action="/plans/missing"' not in page
+    assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
+    monkeypatch.setattr("grants.plans.create._items_write", lambda *given: pytest.fail("it was begun"))
+    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
+    assert ("No plan was made: 6 grants are missing, and a plan holds 5: make one for everything in namespace:sales of a few "
+            "kinds at a time.") in client.get(NAMESPACE).content.decode()
+
+
+def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
+    before = everything()
+    assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
+    assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert browse("ada").post("/plans/missing", sent(subject="nonsense:x")).status_code == 303
+    assert browse("ada").post("/plans/missing", sent(operation="explode")).status_code == 303
+    assert browse("ada").post("/plans/missing", sent(address="nonsense")).status_code == 404
+    assert everything() == before

@@ -1,0 +1,236 @@
+"""Asking from anywhere: the question is checked and answered in one place, at an address that keeps its answer."""
+
+import pytest
+
+from entities.services import ensure_entities
+from entities.vocabulary import KINDS
+from grants.evaluation.engine import check
+from grants.models import User
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.question import Question
+from tests.support.authors import at
+from tests.support.cast import DELETED
+
+ORDERS = "dataset:sales.orders"
+DELETE = {"operation": "delete", "entity": "namespace:sales"}
+
+
+def faults(response) -> str:
+    return response.context["ask"]["fault"]
+
+
+@pytest.mark.parametrize("name", ["ada", "aud", "ned", "dee", "out"])
+def test_everybody_may_ask(name, browse):
+    response = browse(name).get("/ask")
+    assert response.status_code == 200 and not faults(response)
+    assert ("May this person or group" in response.content.decode()) == (name in ("ada", "aud"))
+
+
+def test_a_question_is_answered_where_it_is_asked(browse):
+    response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS})
+    assert response.status_code == 200 and response.context["ask"]["answer"].decision.generation == "core"
+    text = response.content.decode()
+    assert all(field in text for field in ('value="user:dee"', 'value="read"', f'value="{ORDERS}"'))
+    assert browse("aud").get(f"/ask?entity={ORDERS}").context["ask"]["answer"] is None
+
+
+@pytest.mark.parametrize("who", ["user:ned", "user:dee", "group:operators", "user:ina"])
+@pytest.mark.parametrize("operation", KINDS["namespace"].operations)
+def test_all_generations_stand_side_by_side_as_the_engine_answers_them(who, operation, browse):
+    ensure_entities(states={at(f"stream:sales.s{number}"): "live" for number in range(20)})
+    asked = {"subject": who, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
+    ask = browse("aud").get("/ask", asked).context["ask"]
+    assert [one.name for one in ask["beside"]] == list(GENERATIONS)
+    assert [one.name for one in ask["beside"] if one.is_current] == ["existing"]
+    for one in ask["beside"]:
+        said = check(Question(*who.split(":"), operation, at("namespace:sales"), one.name))
+        shown = one.answer.decision
+        assert (shown.allowed, shown.source, one.answer.missing_total) == (said.allowed, said.source, len(said.missing or ()))
+        assert f"generation={one.name}" in one.url and one.url.startswith("/ask?")
+    assert ask["answer"] is ask["beside"][1].answer
+
+
+def test_an_answer_leads_to_the_row_of_its_rule(browse):
+    client = browse("aud")
+    for url in ("/ask?entity=namespace:sales&", "/entities/namespace:sales?"):
+        response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
+        assert 'href="/policies/?generation=proposed#namespace-delete"' in response.content.decode()
+        assert response.context["ask"]["answer"].rule_url == "/policies/?generation=proposed#namespace-delete"
+        bare = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
+        assert bare["answer"].rule_url == "" and bare["beside"] == []
+
+
+def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse):
+    tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
+    assert (tree.joint, tree.met) == ("ALL OF", True)
+    own, inside = tree.parts
+    assert (own.before, str(own.place), own.after) == ("ADMIN on ", "namespace:sales", "")
+    assert [(held.privilege, held.place, held.principal, held.url) for held in own.grants] == [
+        ("ADMIN", None, "user:ned", "/people/user:ned")]
+    assert inside.met and str(inside.place) == "namespace:sales"
+
+
+def test_one_of_several_ways_is_a_joint_too(browse):
+    asked = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
+    tree = browse("ada").get("/ask", asked).context["ask"]["answer"].tree
+    assert tree.joint == "ANY OF" and not tree.met and len(tree.parts) > 1
+
+
+def test_the_address_of_an_answer_is_whole(browse, settings):
+    settings.PUBLIC_URL = "https://console.example"
+    client = browse("ada")
+    ask = client.get("/ask?subject=dee&operation=delete&entity=namespace:sales").context["ask"]
+    assert ask["asked_url"] == (
+        "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales")
+    short = client.get("/entities/namespace:sales?subject=dee&operation=delete")
+    assert short.context["ask"]["open_url"] == ask["asked_url"].removeprefix(settings.PUBLIC_URL)
+    assert "Open this answer" in short.content.decode()
+    assert client.get(short.context["ask"]["open_url"]).context["ask"]["answer"].decision.sentence == (
+        ask["answer"].decision.sentence)
+
+
+def test_what_is_missing_becomes_a_plan_for_who_may_make_one(browse):
+    pages = {name: browse(name).get("/ask", DELETE | {"subject": "user:dee"}).content.decode() for name in ("ada", "aud")}
+    assert {name: 'action="/plans/missing"' in page for name, page in pages.items()} == {"ada": True, "aud": False}
+    assert {name: "/grant/" in page for name, page in pages.items()} == {"ada": True, "aud": False}
+
+
+def test_without_an_operation_each_is_answered(browse):
+    client = browse("aud")
+    each = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["each"]
+    assert [glance.name for glance in each] == list(KINDS["dataset"].operations)
+    (read,) = [glance for glance in each if glance.name == "read"]
+    assert client.get(read.url).context["ask"]["answer"].decision.allowed
+
+
+def test_a_part_of_the_page_is_sent_to_htmx(browse, htmx):
+    text = browse("aud").get("/ask", DELETE | {"subject": "user:dee"}, headers=htmx("ask")).content.decode()
+    assert 'id="ask"' in text and "<html" not in text and 'id="answer"' in text
+
+
+def test_an_ordinary_account_asks_only_about_itself(browse):
+    response = browse("dee").get("/ask", DELETE | {"subject": "user:ned"})
+    assert {one.answer.decision.question.principal for one in response.context["ask"]["beside"]} == {"user:dee"}
+    assert "user:ned" not in response.content.decode()
+
+
+def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(browse):
+    for operation in ("delete", "delete-all-streams", "list", ""):
+        response = browse("dee").get("/ask", DELETE | {"operation": operation})
+        text = response.content.decode()
+        assert response.status_code == 200 and "customers" not in text and "etl-1.0" not in text and "of the 5" not in text
+    answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["beside"]}
+    assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
+    assert "entities that you may not see" in answers["final"].decision.sentence
+    assert not answers["final"].decision.allowed and all(not one.place.url for one in answers["final"].tree.parts)
+
+
+def test_an_operation_of_another_kind_is_refused_with_those_that_there_are(browse):
+    response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
+    assert faults(response).startswith("`start` is no operation of datasets; there is create, update")
+    text = response.content.decode()
+    assert "<code>start</code> is no operation" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
+
+
+def test_a_part_of_an_address_is_enough_to_choose_from(browse):
+    response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
+    assert faults(response).count("is not an address") == 1 and "no address" not in faults(response)
+    ((entity, url),) = response.context["offered"]
+    assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.allowed
+
+
+@pytest.mark.parametrize("text", ["orders", "sales.orders"])
+def test_the_name_or_key_of_one_entity_is_enough(text, browse):
+    response = browse("aud").get("/ask", {"subject": "dee", "operation": "read", "entity": text})
+    assert (response.status_code, response["Location"]) == (303, f"/ask?subject=dee&operation=read&entity={ORDERS}")
+    assert browse("dee").get(f"/ask?entity={text}").status_code == 303
+
+
+def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
+    ensure_entities(states={at("application:hr.orders"): "live", at("dataset:hr.customers"): "live"})
+    response = browse("aud").get("/ask?subject=dee&entity=orders")
+    assert [str(entity) for entity, _ in response.context["offered"]] == ["application:hr.orders", ORDERS]
+    assert browse("dee").get("/ask?entity=orders").status_code == 303
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
+    assert browse("aud").get("/ask?subject=dee&entity=customers").status_code == 200
+
+
+def test_what_is_called_so_is_offered_before_what_lies_in_it(browse):
+    ensure_entities(states={at("dataset:hr.sales"): "live"})
+    offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["offered"]
+    assert str(offered[0][0]) == "namespace:sales" and len(offered) > 3 and len(set(offered)) == len(offered)
+
+
+def test_what_is_not_seen_looks_like_what_does_not_exist_and_is_not_offered(browse):
+    client = browse("dee")
+    unseen, absent = (faults(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
+    assert unseen.replace("salaries", "nothing") == absent != ""
+    for text in ("salaries", "hr.salaries", "customers"):
+        assert client.get("/ask", {"entity": text}).context["offered"] == []
+    assert [browse(name).get(f"/ask?operation=read&entity={ORDERS}").context["ask"].get("answer") is not None
+            for name in ("ned", "out")] == [True, False]
+    assert client.get(f"/ask?operation=read&entity={DELETED}").context["ask"]["answer"]
+
+
+def test_the_nearest_names_are_told_to_who_sees_all(browse):
+    User.objects.create(username="deedee")
+    for written, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
+                             ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
+        ask = browse("aud").get("/ask", DELETE | {"subject": written}).context["ask"]
+        assert [name for name, _ in ask["nobody"].nearest][:1] == nearest, written
+        assert ask["answer"] is None and ask["each"] == [] and ask["beside"] == []
+    ((_, url),) = ask["nobody"].nearest
+    assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
+    assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["nobody"] is None
+
+
+def test_what_is_quoted_is_shown_as_code_and_escaped(browse):
+    text = browse("aud").get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS}).content.decode()
+    assert "<code>&lt;b&gt;</code>" in text
+    text = browse("aud").get("/ask", {"subject": "x", "entity": "`<script>`x` `"}).content.decode()
+    assert "<script>`" not in text and "<code>&lt;" in text
+
+
+@pytest.mark.parametrize("text", ["dataset:", "x" * 3_000, "\0", "namespace:sales.orders", "🚢"])
+@pytest.mark.parametrize("name", ["dee", "aud"])
+def test_no_text_breaks_it(name, text, browse):
+    for entity in (text, ORDERS):
+        for operation in (text, "read", ""):
+            asked = {"entity": entity, "operation": operation, "subject": text, "generation": text, "owner": text}
+            assert browse(name).get("/ask", asked).status_code == 200
+
+
+@pytest.mark.parametrize(("url", "room"), [
+    ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"), ("/people/", "People"),
+    ("/analyses/", "Analyses"), ("/my-access", "My access"),
+])
+def test_the_navigation_says_where_one_is(url, room, browse):
+    assert [shown["title"] for shown in browse("aud").get(url).context["rooms"] if shown["is_current"]] == [room]
+
+
+def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
+    rooms = browse("dee").get(f"/entities/{ORDERS}").context["rooms"]
+    assert [shown["title"] for shown in rooms] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
+    assert [shown["title"] for shown in rooms if shown["is_current"]] == ["Explorer"]
+    assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in rooms)
+
+
+@pytest.mark.parametrize(("changed", "field"), [
+    ({"subject": "robot:x"}, "subject"), ({"operation": "fly"}, "operation"), ({"entity": "dataset:no.such"}, "entity"),
+])
+def test_a_fault_is_tied_to_the_field_that_it_is_about(changed, field, browse):
+    text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | changed).content.decode()
+    inputs = [tag.partition(">")[0] for tag in text.split("<input ")]
+    assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
+    assert 'id="ask-fault" role="alert"' in text
+
+
+@pytest.mark.parametrize("url", ["/ask", f"/entities/{ORDERS}"])
+def test_an_answer_in_place_is_said_aloud(url, browse, htmx):
+    client = browse("ada")
+    each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
+    ask = each.context["ask"]
+    assert ask["said"] == f"{ask['permitted']} of {len(ask['each'])} operations are allowed."
+    assert f'hx-swap-oob="innerHTML">{ask["said"]}</div>' in each.content.decode()
+    one = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
+    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in one.content.decode()

@@ -1,0 +1,66 @@
+"""Two administrators at the same thing: what one confirms is what was shown, and nothing that the other wrote goes unread."""
+
+import pytest
+
+from entities.selectors import entity_at
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.models import JournalLine
+from grants.plans.sources.origins import create_plan_from_copy
+from tests.support.authors import at
+from tests.support.cast import SETUP
+
+DELETE = "/lifecycle/delete/namespace:sales"
+
+
+@pytest.mark.parametrize("meanwhile", [
+    lambda: change_grants(author=SETUP, grant=[("group:operators", at("dataset:sales.orders"), "WRITE")]),
+    lambda: activate_generation(author=SETUP, name="existing"),
+])
+def test_a_deletion_that_would_do_something_else_than_was_foretold_is_not_done(meanwhile, browse):
+    client = browse("ada")
+    foretold = client.get(DELETE).context["foretold"]
+    meanwhile()
+    lines = JournalLine.objects.count()
+    response = client.post(DELETE, {"reason": "sold", "foretold": foretold})
+    assert response.status_code == 409 and "nothing was done" in response.content.decode()
+    assert response.context["reason"] == "sold" and JournalLine.objects.count() == lines
+    assert client.post(DELETE, {"reason": "sold", "foretold": response.context["foretold"]}).status_code == 303
+
+
+def test_what_changed_elsewhere_does_not_hold_a_deletion_up(browse):
+    client = browse("ada")
+    foretold = client.get(DELETE).context["foretold"]
+    assert f'name="foretold" value="{foretold}"' in client.get(DELETE).content.decode()
+    change_grants(author=SETUP, grant=[("group:operators", at("instance:cdap"), "READ")])
+    assert client.post(DELETE, {"foretold": foretold}).status_code == 303
+
+
+def test_what_was_deleted_meanwhile_is_said_once(browse):
+    client = browse("ada")
+    client.post(DELETE)
+    text = client.post(DELETE).content.decode()
+    assert text.count("namespace:sales was deleted already") == 1
+
+
+def test_a_description_takes_the_place_of_none_that_its_writer_did_not_see(browse):
+    client, url = browse("ada"), "/describe/dataset:sales.orders"
+    was = client.get(url).context["was"]
+    browse("ada").post(url, {"description": "All orders", "was": was})
+    mine = {"description": "Orders of the shop", "reason": "clearer", "was": was}
+    response = client.post(url, mine)
+    text = response.content.decode()
+    assert response.status_code == 409 and "All orders" in text and "Orders of the shop" in text and "clearer" in text
+    assert entity_at(at("dataset:sales.orders")).description == "All orders"
+    assert client.post(url, mine | {"was": response.context["was"]}).status_code == 303
+    assert entity_at(at("dataset:sales.orders")).description == "Orders of the shop"
+
+
+def test_the_reason_of_a_plan_that_has_become_stale_goes_to_the_new_one(browse):
+    client = browse("ada")
+    plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
+    change_grants(author=SETUP, revoke=[("user:ned", at("dataset:sales.orders"), "ADMIN")])
+    text = client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes"}).content.decode()
+    assert '<input type="hidden" name="reason" value="he takes over">' in text
+    response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)
+    assert response.context["reason"] == "he takes over" and response.context["plan"].pk != plan.pk

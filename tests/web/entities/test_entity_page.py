@@ -1,0 +1,298 @@
+"""The page of an entity: its children, its holders, what may be done there, and its life."""
+
+import pytest
+
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.models import JournalLine
+from tests.support.authors import at, everything, states
+from tests.support.cast import SETUP
+
+SALES, ORDERS = "/entities/namespace:sales", "/entities/dataset:sales.orders"
+
+
+def addresses(response) -> list[str]:
+    return [str(row["place"]) for row in response.context["children"]["rows"]]
+
+
+def test_children_are_filtered_by_kind_state_and_name(browse):
+    client = browse("ada")
+    assert len(addresses(client.get(SALES))) == 6
+    assert addresses(client.get(f"{SALES}?kind=application")) == ["application:sales.shop"]
+    assert addresses(client.get(f"{SALES}?state=planned")) == ["dataset:sales.forecast"]
+    assert addresses(client.get(f"{SALES}?find=ORDER")) == ["dataset:sales.orders"]
+    assert addresses(client.get(f"{SALES}?find=sales")) == []
+    assert addresses(client.get(f"{SALES}?kind=stream")) == []
+    assert "Nothing matches" in client.get(f"{SALES}?kind=stream").content.decode()
+
+
+def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(browse):
+    ensure_entities(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
+    children = browse("ada").get("/entities/instance:cdap").context["children"]
+    assert [str(row["entity"]) for row in children["rows"]] == ["namespace:hr", "namespace:sales"]
+    assert not children["is_filtered"] and [chip["title"] for chip in children["kinds"] if chip["is_current"]] == ["namespaces"]
+    everything = browse("ada").get(children["kinds"][0]["url"]).context["children"]
+    assert len(everything["rows"]) == 3 and everything["kinds"][0]["is_current"]
+
+
+def test_children_are_paged_forth_and_back_without_a_gap(browse):
+    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    client, seen, url = browse("ada"), [], SALES
+    while url:
+        page = client.get(url).context["children"]
+        seen += [str(row["place"]) for row in page["rows"]]
+        url, last = page["page"].next_url, page["page"]
+    assert len(seen) == len(set(seen)) == 66 and seen == sorted(seen, key=lambda a: tuple(a.split(":", 1)))
+    back = client.get(last.previous_url).context["children"]
+    assert [str(row["place"]) for row in back["rows"]] == seen[25:50]
+    first = client.get(back["page"].previous_url).context["children"]
+    assert [str(row["place"]) for row in first["rows"]] == seen[:25] and first["page"].previous_url == ""
+
+
+@pytest.mark.parametrize("query", ["after=nonsense", "before=dataset:", "after=", "holders=0", "holders=-1", "holders=x",
+                                   "holders=99999999999999999999", "find=%00", "state=undead", "kind=%F0%9F%92%A9"])
+def test_a_broken_page_address_shows_a_page_all_the_same(query, browse):
+    assert browse("ada").get(f"{SALES}?{query}").status_code == 200
+
+
+def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
+    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
+    page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
+    choosing, text = page.context["children"]["choosing"], page.content.decode()
+    assert choosing.chosen == {first, last} and choosing.kept == [("subject", "user:dee")]
+    shown = addresses(page)
+    assert choosing.elsewhere == [address for address in (first, last) if address not in shown] and choosing.next == shown[-1]
+    for address in choosing.elsewhere:
+        assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
+    assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
+    chosen = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
+    assert [row["text"] for row in chosen.context["chosen"]] == [first, last]
+
+
+def test_a_chosen_entity_that_no_filter_shows_stays_chosen(browse):
+    page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "nothing-is-called-so"})
+    text = page.content.decode()
+    assert "Nothing matches" in text and "1 of them chosen elsewhere in the list" in text and "Plan for the chosen" in text
+
+
+@pytest.mark.parametrize("who", ["aud", "dee"])
+def test_who_changes_nothing_chooses_nothing(who, browse):
+    page = browse(who).get(SALES, {"address": "dataset:sales.orders"})
+    assert "choosing" not in page.context["children"] and "children-form" in page.content.decode()
+    assert 'name="address"' not in page.content.decode()
+
+
+def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(browse):
+    ensure_entities(states={at("dataset:sales.idle"): "planned", at("dataset:plans.inner"): "planned"})
+    client, url = browse("ada"), "/entities/dataset:sales.idle"
+    assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
+    for name in ("aud", "dee"):
+        assert "/lifecycle/delete/" not in browse(name).get(url).content.decode()
+    # a grant waits for the one, an entity lies in the other
+    for waiting in ("dataset:sales.forecast", "namespace:plans"):
+        assert "/lifecycle/delete/" not in client.get(f"/entities/{waiting}").content.decode()
+    assert "/lifecycle/delete/" not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
+    assert "1 entity will be deleted" in client.get("/lifecycle/delete/dataset:sales.idle").content.decode()
+    assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
+    assert client.get(url).status_code == 404
+
+
+def test_the_matrix_tells_direct_from_through_a_group(browse):
+    change_grants(author=SETUP, grant=[("user:grp", at("program:sales.shop.workflow.daily"), "READ")])
+    rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]
+    cells = {row["principal"].address: [cell.how for cell in row["cells"]] for row in rows}
+    assert cells == {"user:grp": ["direct", "none", "group", "none"], "user:ned": ["none", "none", "none", "direct"],
+                     "group:operators": ["none", "none", "direct", "none"]}
+    assert [row["principal"].members for row in rows if row["principal"].type == "group"] == [1]
+
+
+def test_grants_on_planned_and_deleted_addresses_look_different(browse):
+    planned = browse("ada").get("/entities/dataset:sales.forecast").context["holders"]["rows"][0]["cells"][0]
+    deleted = browse("ada").get("/entities/dataset:sales.legacy").context["holders"]["rows"][0]["cells"][1]
+    assert (planned.how, deleted.how) == ("waiting", "left")
+    assert "waits for a planned entity" in planned.title and "outlived a deleted entity" in deleted.title
+
+
+def test_a_deleted_entity_warns_of_the_grants_that_outlived_it(browse):
+    hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
+    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant outlived it. If it is recreated, it applies "
+                         "again at once.")
+
+
+def test_what_hardly_anybody_administers_says_so(browse):
+    client, url = browse("ada"), "/entities/dataset:hr.salaries"
+    assert "No active user administers this dataset" in client.get(url).content.decode()
+    client.post("/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
+    assert "No active user administers this dataset" in client.get(url).content.decode()
+    for name, said in (("ned", True), ("dee", False)):
+        client.post("/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"})
+        assert ("A single active user administers this dataset" in client.get(url).content.decode()) is said
+    assert "administers this" not in browse("dee").get(url).content.decode()
+
+
+def test_an_inactive_holder_is_marked(browse):
+    rows = browse("ada").get(ORDERS).context["holders"]["rows"]
+    assert {row["principal"].name: row["principal"].inactive for row in rows} == {"dee": False, "ina": True, "ned": False}
+
+
+def test_a_person_sees_what_they_hold_here(browse):
+    own = browse("grp").get("/entities/program:sales.shop.workflow.daily").context["holders"]["own"]
+    assert [cell.how for cell in own["cells"]] == ["none", "none", "group", "none"] and own["groups"] == ["operators"]
+
+
+@pytest.mark.parametrize(("asked", "allowed"), [
+    ("subject=user:dee&operation=read", True),
+    ("subject=dee&operation=read", True),
+    ("subject=user:dee&operation=write", False),
+    ("subject=user:dee&operation=READ", True),
+    ("subject=user:ina&operation=read", False),
+    ("subject=group:operators&operation=get", False),
+    ("subject=user:dee&operation=read&generation=core", False),
+    ("subject=user:dee&operation=explode", False),
+])
+def test_an_answer_says_yes_or_no_with_its_reason(asked, allowed, browse):
+    response = browse("ada").get(f"{ORDERS}?{asked}")
+    decision = response.context["ask"]["answer"].decision
+    assert decision.allowed is allowed
+    assert decision.sentence.startswith("Allowed: " if allowed else "Denied: ")
+    assert decision.sentence.split(":", 1)[0] in response.content.decode()
+
+
+def test_an_answer_shows_its_source_and_what_is_missing(browse):
+    text = browse("ada").get(f"{ORDERS}?subject=user:dee&operation=write").content.decode()
+    assert "002, Datasets, Write" in text
+    assert "The fewest grants that would allow it" in text
+    assert "/grant/dataset:sales.orders?principal=user:dee&amp;privilege=WRITE" in text
+
+
+def test_the_link_to_an_answer_leads_to_the_console_whatever_the_request_calls_it(browse, settings):
+    settings.PUBLIC_URL, settings.ALLOWED_HOSTS = "https://console.example", ["*"]
+    asked = f"{ORDERS}?subject=user:dee&operation=read"
+    response = browse("ada").get(asked, headers={"Host": "elsewhere.example"})
+    assert response.context["ask"]["asked_url"] == f"https://console.example{asked}"
+    assert "elsewhere" not in response.content.decode()
+
+
+def test_fields_appear_that_the_chosen_operation_reads(browse):
+    url = "/entities/application:sales.shop"
+    names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["members"]]
+             for asked in ("operation=get", "operation=deploy")}
+    assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
+    response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")
+    assert response.context["ask"]["answer"].decision.missing == ((at("artifact:sales.new"), "ADMIN"),)
+
+
+@pytest.mark.parametrize(("asked", "fault"), [
+    ("subject=role:x&operation=read", "is not a principal"),
+    ("subject=user:&operation=read", "the name is empty"),
+    ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
+    ("subject=user:dee&operation=create&dataset_type=dataset:sales.orders", "must be the address of a dataset type"),
+])
+def test_a_question_that_cannot_be_asked_is_explained_in_the_form(asked, fault, browse):
+    response = browse("ada").get(f"{ORDERS}?{asked}")
+    assert response.status_code == 200
+    assert fault in response.context["ask"]["fault"] and response.context["ask"]["answer"] is None
+
+
+def test_the_immediate_readiness_counts_what_is_held_and_names_what_is_missing(browse):
+    answer = browse("ada").get(f"{SALES}?deleter=ned").context["readiness"]["answer"]
+    assert answer["ready"] is True and "6 entities, and 6 are held" in answer["sentence"]
+    assert "generation `final` asks for ADMIN" in answer["sentence"]
+    answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
+    assert answer["ready"] is False and answer["missing_total"] == 6
+    assert "There is no user `nobody`" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
+
+
+def test_the_part_alone_is_sent_to_htmx_and_the_page_to_everybody_else(browse, htmx):
+    client = browse("ada")
+    for part in ("children", "holders", "ask", "readiness", "history"):
+        text = client.get(SALES, headers=htmx(part)).content.decode()
+        assert f'id="{part}"' in text and "<html" not in text
+    restored = client.get(SALES, headers={**htmx("children"), "HX-History-Restore-Request": "true"})
+    assert "<html" in restored.content.decode()
+    assert {"HX-Request", "HX-Target"} <= set(client.get(SALES).headers["Vary"].split(", "))
+
+
+def test_the_latest_journal_lines_are_for_who_sees_everything(browse):
+    assert browse("aud").get(ORDERS).context["history"]["lines"]
+    assert browse("dee").get(ORDERS).context["history"] is None
+
+
+def test_an_unregistered_address_offers_an_administrator_both_ways_to_begin(browse):
+    ada, aud = (browse(name).get("/entities/dataset:sales.next") for name in ("ada", "aud"))
+    assert ada.status_code == aud.status_code == 404
+    assert "/lifecycle/register/dataset:sales.next" in ada.content.decode()
+    assert "/lifecycle/" not in aud.content.decode()
+
+
+def test_a_kerberos_principal_with_slashes_has_a_page(browse):
+    ensure_entities(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
+    response = browse("ada").get("/entities/instance:cdap?kind=kerberosprincipal")
+    url = response.context["children"]["rows"][0]["place"].url
+    assert url == "/entities/kerberosprincipal:etl/host.com@REALM"
+    assert browse("ada").get(url).status_code == 200
+
+
+def test_the_delete_page_foretells_and_deletes_nothing(browse):
+    before = everything()
+    text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
+    assert "6 entities will be deleted" in text and "1 planned entity stays planned" in text and "grants stay" in text
+    assert everything() == before
+
+
+def test_deleting_and_recreating_keeps_and_revives_the_grants(browse):
+    client = browse("ada")
+    response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold"}, follow=True)
+    assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
+    assert states()["dataset:sales.orders"] == "deleted"
+    assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
+    assert "will apply" in client.get("/lifecycle/recreate/namespace:sales").content.decode()
+    client.post("/lifecycle/recreate/namespace:sales", {"reason": "bought back"})
+    assert states()["namespace:sales"] == "live"
+
+
+def test_registering_goes_from_a_kind_and_a_name_over_the_forecast_to_the_entity(browse):
+    client = browse("ada")
+    response = client.post("/register", {"parent": "namespace:sales", "kind": "dataset", "name": "forecast"})
+    assert response.headers["Location"] == "/lifecycle/register/dataset:sales.forecast"
+    assert "1 grant that is already on it will apply" in client.get(response.headers["Location"]).content.decode()
+    response = client.post(response.headers["Location"], {"description": "Next year"}, follow=True)
+    assert (response.context["entity"].state, response.context["entity"].description) == ("live", "Next year")
+
+
+@pytest.mark.parametrize(("sent", "fault"), [
+    ({"kind": "program", "name": "x"}, "does not lie in namespace:sales"),
+    ({"kind": "dataset", "name": ""}, "the dataset is empty"),
+    ({"kind": "dataset", "name": "a b"}, "holds a character"),
+    ({"kind": "", "name": "x"}, "does not lie in namespace:sales"),
+])
+def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
+    response = browse("ada").post("/register", {"parent": "namespace:sales", **sent})
+    assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
+
+
+def test_what_cannot_be_done_now_is_refused_with_the_remedy(browse):
+    before = everything()
+    response = browse("ada").post("/lifecycle/register/program:sales.absent.workflow.w", {})
+    assert response.status_code == 400
+    assert "application:sales.absent, which contains it, is not registered" in response.content.decode()
+    assert everything() == before
+
+
+def test_a_description_can_be_changed(browse):
+    response = browse("ada").post("/describe/dataset:sales.orders", {"description": "All orders"}, follow=True)
+    assert response.context["entity"].description == "All orders"
+
+
+def test_the_matrix_is_filtered_by_name_and_sorted_by_the_latest_grant(browse, htmx):
+    change_grants(author=SETUP, grant=[("group:operators", at("dataset:sales.orders"), "WRITE")])
+    client, url = browse("ada"), "/entities/dataset:sales.orders"
+    names = [row["principal"].name for row in client.get(url).context["holders"]["rows"]]
+    assert names == ["dee", "ina", "ned", "operators"]
+    part = client.get(f"{url}?order=latest", headers=htmx("holders"))
+    assert [row["principal"].name for row in part.context["holders"]["rows"]][0] == "operators"
+    assert 'aria-sort="descending"' in part.content.decode()
+    named = client.get(f"{url}?holder=E").context["holders"]["rows"]
+    assert [row["principal"].name for row in named] == ["dee", "ned", "operators"]
+    assert "No holder matches" in client.get(f"{url}?holder=zzz").content.decode()

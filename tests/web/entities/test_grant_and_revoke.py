@@ -1,0 +1,171 @@
+"""Granting and revoking through the pages, with and without htmx."""
+
+import json
+
+import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
+
+from grants.models import JournalLine
+from tests.support.authors import everything, held
+
+URL, REVOKE = "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders"
+
+
+def said(response) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def test_a_grant_without_scripts_comes_back_to_the_entity_and_says_what_it_did(browse):
+    sent = {"principal": "user:out", "privilege": ["READ", "WRITE"], "reason": "quarterly close"}
+    response = browse("ada").post(URL, sent)
+    assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders")
+    assert said(response) == ["Granted READ, WRITE on dataset:sales.orders to user:out."]
+    assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= held()
+
+
+def test_a_grant_is_journalled_with_who_why_and_in_which_request(browse):
+    sent = {"principal": "user:out", "privilege": "READ", "reason": "quarterly close"}
+    browse("ada").post(URL, sent, headers={"X-Request-ID": "request-7"})
+    line = JournalLine.objects.get(action="grant", principal="user:out")
+    assert (line.actor, line.reason, line.request_id) == ("ada", "quarterly close", "request-7")
+
+
+def test_htmx_gets_the_notice_and_the_parts_that_show_grants_are_told_to_look_again(browse, htmx):
+    response = browse("ada").post(URL, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form"))
+    assert response.status_code == 200
+    assert set(json.loads(response.headers["HX-Trigger"])) == {"grants-changed", "dialog-done"}
+    assert response.headers["HX-Reswap"] == "none"
+    text = response.content.decode()
+    assert "Granted READ on dataset:sales.orders to user:out." in text and 'hx-swap-oob="innerHTML"' in text
+    assert "<html" not in text
+
+
+def test_the_matrix_and_the_answer_change_with_the_grant(browse, htmx):
+    client, asked = browse("ada"), "/entities/dataset:sales.orders?subject=user:out&operation=read"
+    assert not client.get(asked).context["ask"]["answer"].decision.allowed
+    client.post(URL, {"principal": "user:out", "privilege": "READ"})
+    part = client.get(asked, headers=htmx("ask"))
+    assert part.context["ask"]["answer"].decision.sentence == "Allowed: user:out holds READ on dataset:sales.orders."
+    holders = client.get(asked, headers=htmx("holders")).context["holders"]["rows"]
+    assert "user:out" in [row["principal"].address for row in holders]
+
+
+def test_saying_again_what_is_so_changes_nothing_and_says_so(browse):
+    before = everything()
+    response = browse("ada").post(URL, {"principal": "user:dee", "privilege": "READ"})
+    assert said(response) == ["user:dee already holds READ on dataset:sales.orders: nothing changed."]
+    assert everything() == before
+
+
+def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
+    response = browse("ada").post("/grant/dataset:sales.next", {"principal": "user:dee", "privilege": "READ"}, follow=True)
+    assert "dataset:sales.next was not registered: it is planned from now on." in response.content.decode()
+    assert response.context["entity"].state == "planned"
+    assert response.context["hint"].text == "Planned: this dataset does not exist yet. 1 grant waits for it."
+
+
+@pytest.mark.parametrize(("sent", "fault"), [
+    ({"principal": "user:nobody", "privilege": "READ"}, "user:nobody is not known here: add it first, or correct the name"),
+    ({"principal": "user:nobody", "privilege": ["READ", "ADMIN"]}, "user:nobody is not known here: add it first"),
+    ({"principal": "user:dee"}, "no privilege is chosen: choose at least one of READ, WRITE, EXECUTE, ADMIN"),
+    ({"principal": "user:dee", "privilege": ""}, "`` is not a privilege; the privileges are READ, WRITE, EXECUTE, ADMIN"),
+    ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
+    ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
+    ({"principal": "dee", "privilege": "READ"}, "`dee` is not a principal: write user:NAME or group:NAME"),
+    ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be kept"),
+])
+@pytest.mark.parametrize("target", ["", "grant-form"])
+def test_a_bad_grant_is_explained_in_the_form_and_writes_nothing(sent, fault, target, browse, htmx):
+    before = everything()
+    response = browse("ada").post(URL, sent, headers=htmx(target) if target else {})
+    assert response.status_code == 400
+    said = response.content.decode().replace("<code>", "`").replace("</code>", "`")
+    assert fault.replace("`", "") in said.replace("`", "")
+    assert said.count(fault[:30]) == 1
+    assert everything() == before
+    assert ("<html" in response.content.decode()) is not bool(target)
+    assert f'value="{sent["principal"]}"' in response.content.decode()
+
+
+def test_revoking_asks_before_it_does(browse, htmx):
+    client, asked = browse("ada"), f"{REVOKE}?principal=user:dee&privilege=READ"
+    page, dialog = client.get(asked), client.get(asked, headers=htmx("dialog"))
+    assert "<html" in page.content.decode() and "<html" not in dialog.content.decode()
+    for response in (page, dialog):
+        assert "will no longer hold" in response.content.decode()
+    assert ("user:dee", "dataset:sales.orders", "READ") in held()
+
+
+def test_revoking_with_a_reason_removes_the_grant(browse):
+    sent = {"principal": "user:dee", "privilege": "READ", "reason": "left the team"}
+    response = browse("ada").post(REVOKE, sent)
+    assert said(response) == ["Revoked READ on dataset:sales.orders from user:dee."]
+    assert ("user:dee", "dataset:sales.orders", "READ") not in held()
+    assert JournalLine.objects.get(action="revoke").reason == "left the team"
+
+
+@pytest.mark.parametrize("target", ["", "dialog"])
+def test_revoking_admin_says_before_what_it_leaves_without_administrators(target, browse, htmx):
+    client, headers = browse("ada"), htmx(target) if target else {}
+    text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
+    assert "is left with no administrator" in text
+    client.post(URL, {"principal": ["user:dee"], "privilege": "ADMIN"})
+    text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
+    assert "is left with a single administrator" in text
+    client.post(URL, {"principal": ["user:out"], "privilege": "ADMIN"})
+    text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
+    assert "No entity is left with fewer than two administrators by it." in text
+
+
+@pytest.mark.parametrize("asked", ["principal=user:dee&privilege=READ", "principal=user:nobody&privilege=ADMIN", "principal=x"])
+def test_revoking_anything_else_says_nothing_of_administrators(asked, browse):
+    assert "fewer than two" not in browse("ada").get(f"{REVOKE}?{asked}").content.decode()
+
+
+@pytest.mark.parametrize("url", [URL, REVOKE])
+def test_only_a_page_of_its_own_sends_its_form_without_htmx(url, browse, htmx):
+    asked = f"{url}?principal=user:dee&privilege=READ"
+    assert "hx-post" not in browse("ada").get(asked).content.decode()
+    assert "hx-post" in browse("ada").get(asked, headers=htmx("dialog")).content.decode()
+
+
+def test_revoking_what_is_not_held_says_so(browse):
+    response = browse("ada").post(REVOKE, {"principal": "user:out", "privilege": "READ"})
+    assert said(response) == ["user:out does not hold READ on dataset:sales.orders: nothing changed."]
+
+
+def test_a_post_without_the_token_of_the_form_is_refused(browse, cast):
+    client, before = Client(enforce_csrf_checks=True), everything()
+    client.force_login(cast["ada"])
+    response = client.post(URL, {"principal": "user:out", "privilege": "READ"})
+    assert response.status_code == 403
+    assert "The form has expired" in response.content.decode()
+    assert everything() == before
+
+
+def test_an_own_role_that_was_taken_away_ends_writing_at_once(browse, cast):
+    client = browse("ada")
+    cast["ada"].role = "auditor"
+    cast["ada"].save()
+    assert client.post(URL, {"principal": "user:out", "privilege": "READ"}).status_code == 403
+
+
+def test_what_comes_to_life_without_administrators_is_foretold(browse):
+    client, url = browse("ada"), "/lifecycle/recreate/dataset:sales.legacy"
+    for principal, says in (("user:dee", "nobody"), ("user:out", "one active user"), ("", "")):
+        text = client.get(url).content.decode()
+        assert (f"fewer than two administrators</strong>: {says}." in text) is bool(says)
+        client.post("/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
+    text = client.get("/lifecycle/delete/namespace:sales").content.decode()
+    assert "No entity that stays is left with fewer than two administrators by it" in text
+
+
+@pytest.mark.parametrize(("sent", "field"), [
+    ({"principal": "user:stranger", "privilege": "READ"}, '<input type="text" id="grant-form-principal"'),
+    ({"principal": "user:out"}, "<fieldset"),
+])
+def test_a_fault_of_a_grant_is_tied_to_the_field_that_it_is_about(sent, field, browse, htmx):
+    text = browse("ada").post(URL, sent, headers=htmx("grant-form")).content.decode()
+    tied = [tag.partition(">")[0] for tag in text.split("<") if 'aria-describedby="grant-form-fault"' in tag.partition(">")[0]]
+    assert len(tied) == 1 and field.lstrip("<") in tied[0] and 'id="grant-form-fault" role="alert"' in text

@@ -1,0 +1,159 @@
+"""The tree of the explorer: what it opens, a window of many at a time, and only what the account sees."""
+
+import re
+
+import pytest
+
+from authzconsole.web.explorer import tree as branches
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from tests.support.authors import at
+from tests.support.cast import SETUP
+
+PROGRAM = "program:sales.shop.workflow.daily"
+
+
+def lines(level, depth=0) -> list[tuple[int, str]]:
+    """(depth, title) of every line that is shown, from the top."""
+    return [line for branch in level.branches
+            for line in [(depth, branch.title), *(lines(branch.inside, depth + 1) if branch.inside else [])]]
+
+
+def tree(client, url="/explorer"):
+    return lines(client.get(url).context["tree"])
+
+
+def inside(client, url) -> list[str]:
+    return [branch.title for branch in client.get(url).context["level"].branches]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """Windows of three, one of them before the entity that the tree is opened at."""
+    monkeypatch.setattr(branches, "MOST_ROWS", 3)
+    monkeypatch.setattr(branches, "BEFORE_IT", 1)
+
+
+@pytest.fixture
+def streams(cast):
+    ensure_entities(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
+
+
+def test_it_opens_at_the_namespaces(browse):
+    assert tree(browse("ada")) == [(0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales")]
+
+
+def test_it_is_open_down_to_the_entity_that_is_asked_for_which_is_marked(browse):
+    answer = browse("ada").get(f"/explorer?at={PROGRAM}")
+    assert lines(answer.context["tree"]) == [
+        (0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales"), (3, "artifacts"), (3, "applications"), (4, "shop"),
+        (5, "workflow.daily"), (3, "datasets")]
+    marked = re.findall(r'aria-current="page"[^>]*title="([^"]+)"', answer.content.decode().split('id="explorer"')[1])
+    assert marked == [PROGRAM]
+
+
+def test_of_a_namespace_the_kinds_are_shown_with_how_many_there_are(browse):
+    level = browse("ada").get("/explorer/inside?in=namespace:sales").context["level"]
+    assert [(branch.of, branch.count) for branch in level.branches] == [("artifact", 1), ("application", 1), ("dataset", 4)]
+
+
+def test_each_line_leads_to_its_page_and_each_kind_to_the_list_of_it(browse):
+    client = browse("ada")
+    text = client.get(f"/explorer?at={PROGRAM}").content.decode().split('id="explorer"')[1]
+    urls = set(re.findall(r'href="(/entities/[^"]+)"', text))
+    assert f"/entities/{PROGRAM}" in urls and "/entities/namespace:sales?kind=dataset" in urls
+    assert {client.get(url).status_code for url in urls} == {200}
+
+
+def test_what_is_many_comes_a_window_at_a_time_in_order_and_without_a_gap(browse, few_at_once, streams):
+    client, url, found = browse("ada"), "/explorer/inside?in=namespace:sales&of=stream", []
+    while url:
+        level = client.get(url).context["level"]
+        assert len(level.branches) <= 3
+        found += [branch.title for branch in level.branches]
+        url = level.later_url
+    assert found == [f"s{n}" for n in range(8)]
+
+
+def test_a_tree_that_is_opened_in_the_middle_of_many_leads_to_what_comes_before_and_after(browse, few_at_once, streams):
+    client = browse("ada")
+    root = client.get("/explorer?at=stream:sales.s5").context["tree"].branches[0]
+    sales = next(branch for branch in root.inside.branches[0].inside.branches if branch.title == "sales")
+    level = next(branch for branch in sales.inside.branches if branch.of == "stream").inside
+    assert [(branch.title, branch.is_current) for branch in level.branches] == \
+        [("s4", False), ("s5", True), ("s6", False), ("s7", False)]
+    assert not level.later_url
+    before = client.get(level.earlier_url).context["level"]
+    assert [branch.title for branch in before.branches] == ["s1", "s2", "s3"] and not before.later_url
+    assert inside(client, before.earlier_url) == ["s0"]
+
+
+def test_it_is_narrowed_to_a_kind_through_what_may_hold_it(browse):
+    client = browse("ada")
+    assert inside(client, "/explorer/inside?in=namespace:sales&kind=program") == ["applications"]
+    assert inside(client, "/explorer/inside?in=namespace:sales&kind=dataset") == ["datasets"]
+    assert tree(client, "/explorer?kind=kerberosprincipal") == [(0, "cdap")]
+
+
+def test_it_is_narrowed_to_a_state_and_to_the_containers_in_which_something_is_in_it(browse):
+    client = browse("ada")
+    assert tree(client, "/explorer?state=deleted") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+    level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
+    assert [(branch.of, branch.count) for branch in level.branches] == [("dataset", 1)]
+    assert inside(client, level.branches[0].load_url) == ["legacy"]
+    ensure_entities(states={at("program:sales.shop.spark.old"): "deleted"})
+    level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
+    assert [(branch.of, branch.count) for branch in level.branches] == [("application", 1), ("dataset", 1)]
+    assert inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
+
+
+def test_where_something_may_be_hidden_containers_stay(browse):
+    assert tree(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+
+
+def test_an_ordinary_account_finds_only_what_it_sees(browse):
+    assert tree(browse("dee"), "/explorer?at=dataset:sales.orders") == [
+        (0, "cdap"), (1, "namespaces"), (2, "sales"), (3, "datasets"), (4, "legacy"), (4, "orders")]
+    assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
+    assert inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
+    assert "The tree shows what you see" in browse("out").get("/explorer").content.decode()
+
+
+def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few_at_once, streams):
+    change_grants(author=SETUP, grant=[("user:dee", at(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
+    urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
+    few = [tree(browse("dee"), url) for url in urls]
+    for name in ("FEW_GRANTS", "FEW_GRANTS_INSIDE", "MANY_ROWS"):
+        monkeypatch.setattr(f"grants.evaluation.visibility.{name}", 0)
+    assert [tree(browse("dee"), url) for url in urls] == few
+    assert (4, "s2") in few[0] and (4, "s3") not in few[0]
+
+
+def test_what_it_is_narrowed_to_stands_in_the_address_of_its_own_page_only(browse, htmx):
+    client = browse("ada")
+    for current, is_said in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
+        headers = htmx("explorer") | {"HX-Current-URL": f"http://testserver{current}"}
+        form = client.get("/explorer?kind=dataset", headers=headers).content.decode().split("</form>")[0]
+        assert ('hx-push-url="true"' in form) is is_said
+
+
+def test_for_htmx_it_is_only_the_tree_and_the_detail_beside_it(browse, htmx):
+    client = browse("ada")
+    beside = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
+    assert beside.lstrip().startswith('<div id="explorer">') and "<html" not in beside
+    detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
+    assert detail.startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
+
+
+def test_no_line_leads_to_the_page_of_an_instance_that_the_account_does_not_see(cast, browse):
+    client = browse("dee")
+    assert client.get("/entities/instance:cdap").status_code == 404
+    for url in ("/explorer", "/explorer/inside?in=instance:cdap", "/explorer?at=dataset:sales.orders"):
+        assert 'href="/entities/instance:cdap' not in client.get(url).content.decode()
+    assert 'href="/entities/instance:cdap?kind=namespace"' in browse("ada").get("/explorer").content.decode()
+
+
+def test_the_only_kind_of_a_tree_is_open(cast, browse):
+    ensure_entities(states={at("kerberosprincipal:etl/host@REALM"): "live"})
+    assert tree(browse("ada"), "/explorer?kind=kerberosprincipal") == [
+        (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]

@@ -1,0 +1,138 @@
+"""The list of namespaces, the search, the suggestions."""
+
+import pytest
+
+from entities.models import Entity
+from entities.services import ensure_entities
+from grants.models import User
+from tests.support.authors import at
+
+
+def names(response) -> list[str]:
+    return [str(row["place"]) for row in response.context["namespaces"]["rows"]]
+
+
+def rows_of(response) -> list[str]:
+    return [str(row["entity"]) for row in response.context["rows"]]
+
+
+def test_everybody_sees_the_namespaces_that_are_theirs_to_see(browse):
+    assert {name: names(browse(name).get("/")) for name in ("ada", "aud", "ned", "grp", "out")} == {
+        "ada": ["namespace:hr", "namespace:sales"], "aud": ["namespace:hr", "namespace:sales"], "ned": ["namespace:sales"],
+        "grp": ["namespace:sales"], "out": [],
+    }
+
+
+def test_a_namespace_says_how_much_is_in_it_and_who_holds_something(browse):
+    row = browse("aud").get("/").context["namespaces"]["rows"][1]
+    assert row["inside"] == [("artifact", "1 artifact", 1), ("application", "1 application", 1), ("program", "1 program", 1),
+                             ("dataset", "2 datasets", 2)]
+    assert (row["users"], row["groups"], row["report"]) == (3, 1, None)
+
+
+def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
+    Entity.objects.filter(key="hr").update(description="People and pay")
+    client = browse("ada")
+    assert names(client.get("/?find=PAY")) == ["namespace:hr"]
+    part = client.get("/?find=sal", headers=htmx("namespaces"))
+    assert names(part) == ["namespace:sales"] and "<html" not in part.content.decode()
+    assert "No namespace matches" in client.get("/?find=zzz").content.decode()
+
+
+def test_who_sees_nothing_is_told_what_to_do(browse):
+    assert "Ask an administrator of the console" in browse("out").get("/").content.decode()
+
+
+def test_an_empty_console_says_how_to_begin(client, db):
+    client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
+    assert "python manage.py import_tenant FILE" in client.get("/").content.decode()
+
+
+def test_only_an_administrator_is_offered_to_start_and_register(browse):
+    offered = {name: "Check every namespace" in browse(name).get("/").content.decode() for name in ("ada", "aud", "ned")}
+    assert offered == {"ada": True, "aud": False, "ned": False}
+
+
+def test_a_search_finds_what_the_account_may_see(browse):
+    found = {name: rows_of(browse(name).get("/search?q=sales.")) for name in ("ada", "dee", "out")}
+    assert (len(found["ada"]), found["dee"], found["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
+
+
+@pytest.mark.parametrize("most", [0, 1_000])
+def test_a_search_shows_nothing_unseen_however_many_match_the_text(most, browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
+    found = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
+    assert found["out"] == [] and found["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
+
+
+def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(browse):
+    ensure_entities(states={at(address): "live" for address in (
+        "application:hr.orders", "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a",
+        "program:hr.x.workflow.orders")})
+    assert rows_of(browse("ada").get("/search?q=Orders")) == [
+        "namespace:orders", "application:hr.orders", "program:hr.x.workflow.orders", "dataset:sales.orders",
+        "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a"]
+
+
+def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_so(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
+    ensure_entities(states={at(f"dataset:aaa.orders{number}"): "live" for number in range(9)})
+    for text in ("orders", "sales.orders", "dataset:sales.orders"):
+        response = browse("ada").get(f"/search?q={text}")
+        assert rows_of(response)[0] == "dataset:sales.orders", text
+    assert not browse("ada").get("/search?q=orders").context["found"].is_all
+    assert "more match than are looked through" in browse("ada").get("/search?q=orders").content.decode()
+
+
+def test_who_holds_much_is_told_where_none_of_those_looked_at_is_theirs(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 0)
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
+    assert "you see none of those looked at" in browse("dee").get("/search?q=salar").content.decode()
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("or", ["dataset:sales.orders"]), ("OR", ["dataset:sales.orders"]), ("rd", []), ("-", []),
+    ("dataset:sales.or", ["dataset:sales.orders"])])
+def test_fewer_than_three_letters_find_only_what_begins_so(text, found, browse):
+    response = browse("ada").get(f"/search?q={text}")
+    assert rows_of(response) == found
+    assert ("Fewer than three letters" in response.content.decode()) == (found == [])
+
+
+def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
+    listed = browse("ada").get("/search?q=sales", headers=htmx("search-found")).content.decode()
+    assert "<html" not in listed and listed.count('role="option"') == 9
+    first, then, last = map(listed.index, ("/entities/namespace:sales", "/entities/application:sales.", "All results for"))
+    assert first < then < last
+    written = browse("dee").get("/search?entity=legacy", headers=htmx("entity-found")).content.decode()
+    assert 'data-value="dataset:sales.legacy"' in written and "deleted" in written and "All results" not in written
+    assert "Nothing found" in browse("out").get("/search?q=sales", headers=htmx("search-found")).content.decode()
+    assert "option" not in browse("ada").get("/search", headers=htmx("search-found")).content.decode()
+    assert "<html" in browse("ada").get("/search?q=sales", headers=htmx("elsewhere")).content.decode()
+
+
+@pytest.mark.parametrize("most", [0, 1_000])
+def test_a_field_that_takes_one_kind_gets_only_that(most, browse, htmx, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
+    for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
+        response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-found"))
+        assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or most == 0), text
+    assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-found"))) == []
+
+
+def test_a_search_for_nothing_or_for_bytes_that_are_no_text_finds_nothing(browse):
+    for text in ("", "%00", "%FF", "dataset:", "x" * 5_000, "%25", "_", "..", "%F0%9F%9A%A2"):
+        assert browse("ada").get(f"/search?q={text}").status_code == 200
+
+
+def test_principals_are_suggested_by_a_part_of_their_name_and_type(browse):
+    client = browse("ada")
+
+    def options(query):
+        return client.get(f"/suggest/principals?{query}").context["options"]
+
+    assert options("principal=de") == ["user:dee"]
+    assert options("subject=group:op") == ["group:operators"]
+    assert "group:operators" in options("principal=o") and "user:out" in options("principal=o")
+    assert options("deleter=ne") == ["ned"]
+    assert options("principal=%25") == [] and options("principal=%00zzz") == []

@@ -1,0 +1,154 @@
+"""The first page of who oversees the tenant: figures, the picture of the namespaces, what needs attention, the latest changes."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from authzconsole.web.shared import row_estimates as sizes
+from entities.services import ensure_entities
+from grants.models import GroupGrant, User
+from tests.support.authors import at
+from tests.support.reports import done_run
+
+NAMESPACES = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]
+
+SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nobody_can_delete": 1, "pairs": 4, "pairs_ready": 2}
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+def overview(client) -> dict:
+    return client.get("/").context["overview"]
+
+
+def tiles(client, url: str = "/") -> list[tuple]:
+    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in client.get(url).context["picture"]["tiles"]]
+
+
+def words(client) -> list[str]:
+    return [matter.words for matter in overview(client)["attention"].matters]
+
+
+def test_only_who_sees_all_gets_the_overview(browse):
+    shown = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
+    assert shown == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
+    assert "Needs attention" not in browse("ned").get("/").content.decode()
+
+
+def test_the_figures_count_addresses_people_groups_and_grants(browse):
+    assert overview(browse("aud"))["figures"] == [(11, "addresses of entities"), (5, "people"), (1, "group"), (11, "grants")]
+
+
+def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_deleted(browse, place):
+    client = browse("aud")
+    assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
+    done_run(place, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
+             finished_at=timezone.now())
+    assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
+    text = client.get("/").content.decode()
+    assert "namespace:hr: 2 live entities; nobody can delete it; dee lacks 2 of 2" in text
+    assert 'href="/entities/namespace:hr"' in text
+
+
+def test_a_namespace_is_coloured_by_how_many_people_see_something_in_it(browse, place):
+    client, url = browse("aud"), "/?colour=exposure"
+    assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
+    text = client.get(url).content.decode()
+    assert "How many people see which namespace?" in text and "No report says it yet" in text
+    seen = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
+    done_run(place, {"namespaces": seen}, analysis="visibility", revision=3,
+             finished_at=timezone.now())
+    assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
+    text = client.get(url).content.decode()
+    assert "namespace:sales: 6 live entities; 3 people see something in it" in text
+    assert "namespace:hr: 2 live entities; 1 person sees something in it" in text
+    assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
+
+
+def test_a_namespace_that_nobody_sees_is_drawn_so_and_not_as_unknown(browse, place):
+    done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    page = browse("aud").get("/?colour=exposure")
+    assert "namespace:hr: 2 live entities; nobody sees anything in it" in page.content.decode()
+    assert not page.context["picture"]["has_unchecked"]
+
+
+def test_the_colour_is_kept_by_the_filter_of_the_table_and_changed_alone(browse):
+    client = browse("aud")
+    alone = client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "picture"}).content.decode()
+    assert 'href="/?find=sa"' in alone and "Needs attention" not in alone
+    table = client.get("/?colour=exposure", headers={"HX-Request": "true", "HX-Target": "namespaces"}).content.decode()
+    assert '<input type="hidden" name="colour" value="exposure">' in table
+
+
+def test_a_visibility_report_that_is_gone_leaves_the_areas(browse, place):
+    run = done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    page = browse("aud").get("/?colour=exposure")
+    assert [tile.item.name for tile in page.context["picture"]["tiles"]] == ["sales", "hr"]
+    assert f"The report of run {run.pk} cannot be read" in page.content.decode()
+
+
+def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.reports.namespace_treemap.MOST_TILES", 3)
+    ensure_entities(states={at(f"namespace:n{number}"): "live" for number in range(5)})
+    assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
+
+
+def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_by_one(browse, place, monkeypatch):
+    monkeypatch.setattr(sizes, "MOST_COUNTED", 3)
+    page = browse("aud").get("/")
+    assert page.context["picture"]["is_unknown"] and not page.context["picture"]["tiles"]
+    assert "Too many entities to count" in page.content.decode() and "Hold something in it" not in page.content.decode()
+    done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
+
+
+def test_a_damaged_report_takes_only_its_part_of_the_page_along(browse, place):
+    run = done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    page = browse("aud").get("/")
+    assert page.status_code == 200 and "cannot be read" in page.content.decode()
+
+
+def test_what_needs_attention_is_what_the_newest_reports_found(browse, place):
+    client = browse("ada")
+    assert overview(client)["attention"].unknown == ["Delete readiness", "Stranded entities", "Ghost grants"]
+    facts = {"revision": 3, "finished_at": timezone.now()}
+    done_run(place, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
+    done_run(place, {}, analysis="stranded", options={"generation": "core"},
+             summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1}, **facts)
+    done_run(place, {}, analysis="ghost-grants", options={"generation": "core"},
+             summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1}, **facts)
+    done_run(place, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
+             summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
+    assert words(client) == [
+        "1 namespace that nobody can delete", "4 live entities that nobody administers",
+        "1 live entity that one user alone administers",
+        "2 grants on deleted addresses, which apply again if the entities are recreated",
+        "1 grant on planned addresses, waiting for their entities",
+        "A change of generation from final to core is being considered: 1 answer gained, 1,200 lost",
+    ]
+    assert overview(client)["attention"].unknown == []
+    for matter in overview(client)["attention"].matters:
+        assert client.get(matter.url).status_code == 200
+
+
+def test_a_grant_that_waits_for_its_entity_for_long_needs_attention(browse):
+    assert words(browse("aud")) == []
+    GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
+    assert words(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
+
+
+def test_the_latest_changes_stand_there_newest_first(browse):
+    revisions = [shown["line"].revision for shown in overview(browse("aud"))["lines"]]
+    assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
+
+
+def test_an_empty_console_shows_no_empty_pictures(client, db):
+    client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
+    assert "overview" not in client.get("/").context

@@ -1,0 +1,330 @@
+"""People and groups: who may look, what is shown, what is changed, and that looking costs the same for everybody."""
+
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import Group
+from django.contrib.messages import get_messages
+
+from grants.changes.services import change_grants
+from grants.models import JournalLine, Plan, User
+from tests.support.authors import at, everything
+from tests.support.cast import SETUP
+
+WHO = ("ada", "aud", "ned", "dee", "out")
+PAGES = [
+    ("/people/", 200, 200, 404, 404, 404),
+    ("/people/?type=group", 200, 200, 404, 404, 404),
+    ("/people/user:dee", 200, 200, 404, 404, 404),
+    ("/people/group:operators", 200, 200, 404, 404, 404),
+    ("/people/user:nobody", 404, 404, 404, 404, 404),
+    ("/people/nonsense", 404, 404, 404, 404, 404),
+    ("/people/user:", 404, 404, 404, 404, 404),
+    ("/people/leaving/user:ned", 200, 200, 404, 404, 404),
+    ("/people/leaving/group:operators", 200, 200, 404, 404, 404),
+    ("/people/leaving/group:nobody", 404, 404, 404, 404, 404),
+    ("/people/compare?one=dee&other=ned", 200, 200, 404, 404, 404),
+    ("/people/add?type=user", 200, 403, 404, 404, 404),
+    ("/people/membership?verb=remove&user=grp&group=operators", 200, 403, 404, 404, 404),
+    ("/my-access", 200, 200, 200, 200, 200),
+]
+WRITES = [
+    ("/people/add", {"type": "user", "name": "new"}, 403, 404, 404, 404),
+    ("/people/membership", {"verb": "add", "user": "dee", "group": "operators"}, 403, 404, 404, 404),
+]
+QUERIES = {
+    "/people/": 3, "/people/?type=group": 3, "/people/user:dee": 19, "/people/user:dee?in=namespace:sales": 19,
+    "/people/user:grp?through=operators": 18, "/people/group:operators": 16, "/people/group:operators?in=namespace:sales": 17,
+    "/people/leaving/user:ned": 12, "/people/leaving/group:operators": 12, "/people/compare?one=dee&other=grp": 13,
+    "/my-access": 17,
+}
+
+
+def said(response) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse):
+    assert [browse(name).get(page).status_code for name in WHO] == statuses
+
+
+@pytest.mark.parametrize(("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES])
+def test_nobody_but_an_administrator_writes(url, sent, statuses, browse):
+    before = everything()
+    assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
+    assert everything() == before
+
+
+def test_people_and_groups_are_found_by_a_part_of_their_name(browse):
+    client = browse("ada")
+    assert [row["principal"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
+    groups = client.get("/people/?type=group&find=oper").context["rows"]
+    assert [(row["principal"].address, row["row"].total_members) for row in groups] == [("group:operators", 1)]
+    assert [row["principal"].name for row in client.get("/people/?activity=inactive").context["rows"]] == ["ina"]
+    assert "Nobody matches" in client.get("/people/?find=zzz").content.decode()
+
+
+def test_an_account_of_the_console_only_is_nobody_among_the_people(browse):
+    assert "ada" not in {row["principal"].name for row in browse("ada").get("/people/").context["rows"]}
+
+
+def test_the_list_is_walked_page_by_page_and_back(browse):
+    User.objects.bulk_create(User(username=f"w{number:03}") for number in range(60))
+    client, seen, url = browse("ada"), [], "/people/?find=w0"
+    while url:
+        page = client.get(url).context["page"]
+        seen += [row.username for row in page.rows]
+        previous, url = page.previous_url, page.next_url
+    assert seen == [f"w{number:03}" for number in range(60)]
+    assert [row.username for row in client.get(previous).context["page"].rows] == [f"w{number:03}" for number in range(25, 50)]
+
+
+def test_a_person_sees_what_the_law_shows_with_the_grant_that_shows_it(browse):
+    rows = browse("aud").get("/people/user:dee").context["sight"]["rows"]
+    assert [(str(row["place"]), row["inside"], row["because"].is_only) for row in rows] == [("namespace:sales", 2, False)]
+    (row,) = browse("aud").get("/people/user:grp").context["sight"]["rows"]
+    assert row["because"].group == "group:operators"
+    inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["sight"]["rows"]
+    assert [str(row["place"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
+
+
+def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
+    client = browse("aud")
+    (row,) = client.get("/people/group:operators").context["sight"]["rows"]
+    because = row["because"]
+    assert (str(row["place"]), row["inside"], because.group) == ("namespace:sales", 2, "")
+    # one of the two grants that show it, whichever the database comes upon
+    assert because.privilege in ("EXECUTE", "READ")
+    inside = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
+    assert [str(row["place"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
+    assert [cell.how for cell in inside[1]["cells"]] == ["waiting", "none", "none", "none"]
+    deepest = client.get("/people/group:operators?in=application:sales.shop").context["sight"]["rows"]
+    assert [(str(row["place"]), row["because"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily", True)]
+
+
+def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast):
+    Group.objects.get(name="operators").user_set.add(cast["ned"])
+    client = browse("aud")
+    text = client.get("/people/group:operators").content.decode()
+    assert "What this group gives its members to see" in text
+    assert client.get("/people/group:operators?in=namespace:hr").context["sight"]["rows"] == []
+    rows = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
+    assert "dataset:sales.customers" not in {str(row["place"]) for row in rows}
+
+
+def test_an_empty_group_shows_what_it_would_show(browse):
+    Group.objects.create(name="night")
+    assert browse("aud").get("/people/group:night").context["sight"]["rows"] == []
+    change_grants(author=SETUP, grant=[("group:night", at("dataset:hr.salaries"), "READ")])
+    (row,) = browse("aud").get("/people/group:night").context["sight"]["rows"]
+    assert (str(row["place"]), row["because"].is_only) == ("namespace:hr", True)
+
+
+def test_the_only_grant_that_shows_a_namespace_is_called_the_only_one(browse):
+    change_grants(author=SETUP, grant=[("user:out", at("program:sales.shop.workflow.daily"), "EXECUTE")])
+    (row,) = browse("aud").get("/people/user:out").context["sight"]["rows"]
+    assert (row["because"].privilege, str(row["because"].place), row["because"].is_only) == (
+        "EXECUTE", "program:sales.shop.workflow.daily", True)
+
+
+def test_the_tree_does_not_open_where_the_person_sees_nothing(browse):
+    for place in ("namespace:hr", "namespace:nowhere", "nonsense"):
+        response = browse("dee").get(f"/my-access?in={place}")
+        assert response.context["sight"]["rows"] == [] and response.context["sight"]["trail"] == []
+
+
+def test_somebody_inactive_sees_nothing_and_the_page_says_why(browse):
+    response = browse("ada").get("/people/user:ina")
+    assert response.context["sight"]["rows"] == [] and "denied everything" in response.content.decode()
+
+
+def test_grants_of_a_group_stand_apart_from_those_of_the_person(browse):
+    client = browse("ada")
+    assert client.get("/people/user:grp").context["holds"]["rows"] == []
+    rows = client.get("/people/user:grp?through=operators").context["holds"]["rows"]
+    assert [str(row["place"]) for row in rows] == ["dataset:sales.forecast", "program:sales.shop.workflow.daily"]
+    assert client.get("/people/user:dee?through=operators").context["holds"]["through"] is None
+
+
+def test_a_grant_is_revoked_from_the_page_of_the_person(browse):
+    client = browse("ada")
+    (cell,) = [cell for row in client.get("/people/user:dee").context["holds"]["rows"] for cell in row["cells"]
+               if cell.url.startswith("/revoke/dataset:sales.orders")]
+    assert client.get(cell.url).status_code == 200
+    assert "/revoke/" not in browse("aud").get("/people/user:dee").content.decode()
+
+
+def test_joining_and_leaving_a_group_is_journalled_and_said(browse):
+    client = browse("ada")
+    response = client.post("/people/membership", {"verb": "add", "user": "user:dee", "group": "operators", "page": "user:dee",
+                                                  "reason": "new team"})
+    assert (response.status_code, response["Location"]) == (303, "/people/user:dee")
+    assert said(response) == ["user:dee is in group:operators now."]
+    assert JournalLine.objects.get(action="member-add").reason == "new team"
+    asked = client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators")
+    assert "no longer be in" in asked.content.decode() and "2 grants" in asked.content.decode()
+    sent = {"verb": "remove", "user": "dee", "group": "operators", "page": "group:operators"}
+    response = client.post("/people/membership", sent)
+    assert response["Location"] == "/people/group:operators" and not User.objects.get(username="dee").groups.exists()
+
+
+def test_taking_somebody_out_of_a_group_says_before_what_it_leaves_without_administrators(browse):
+    client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
+    assert "No entity is left with fewer than two administrators by it." in client.get(url).content.decode()
+    client.post("/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"})
+    text = client.get(url).content.decode()
+    assert "is left with no administrator" in text and 'href="/entities/dataset:hr.salaries"' in text
+    for unknown in ("user=nobody&group=operators", "user=grp&group=nothing", "verb=add"):
+        assert "fewer than two" not in client.get(f"/people/membership?verb=remove&{unknown}").content.decode()
+
+
+def test_the_latest_changes_lead_to_all_of_them_in_the_journal(browse):
+    for page, journal in (("/people/user:dee", "/journal/?principal=user%3Adee"),
+                          ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
+                          ("/entities/dataset:sales.orders", "/journal/?entity=dataset%3Asales.orders")):
+        assert f'href="{journal}">All in the journal' in browse("aud").get(page).content.decode()
+        shown = browse("aud").get(journal).context["rows"]
+        assert shown and {str(row["line"].entity if "entity" in journal else row["line"].principal) for row in shown} == {
+            page.partition("/")[2].partition("/")[2]}
+    assert "All in the journal" not in browse("dee").get("/entities/dataset:sales.orders").content.decode()
+
+
+def test_a_membership_that_cannot_be_is_explained_and_loses_nothing(browse):
+    before = everything()
+    response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})
+    text = response.content.decode()
+    assert response.status_code == 400 and "group:opers is not known here" in text
+    assert 'value="dee"' in text and 'value="opers"' in text and everything() == before
+
+
+def test_a_person_and_a_group_are_added_with_a_reason(browse):
+    client = browse("ada")
+    response = client.post("/people/add", {"type": "user", "name": "zoë/b", "email": "z@example.com", "reason": "hired"})
+    assert response["Location"] == "/people/user:zo%C3%AB%2Fb" and client.get(response["Location"]).status_code == 200
+    assert JournalLine.objects.get(action="user-add").reason == "hired"
+    assert client.post("/people/add", {"type": "group", "name": "night"})["Location"] == "/people/group:night"
+    assert Group.objects.filter(name="night").exists()
+    refused = client.post("/people/add", {"type": "user", "name": " ", "email": "kept@example.com"})
+    assert refused.status_code == 400 and "kept@example.com" in refused.content.decode()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a/../b", "a?b", "a#b", "a%2Fb", "a&b", " a ", 'a"b', "user:x", ".."])
+def test_a_name_leads_to_its_own_page_whatever_it_holds(name, browse):
+    User.objects.create(username=name)
+    (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["principal"].name == name]
+    assert "/.." not in urlsplit(row["principal"].url).path
+    assert browse("ada").get(row["principal"].url).context["principal"].name == name
+
+
+def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
+    client = browse("ada")
+    response = client.get("/people/compare?one=dee&other=user:out")
+    assert [str(row["place"]) for row in response.context["rows"]] == ["dataset:sales.legacy", "dataset:sales.orders"]
+    response = client.post("/plans/copy", {"source": "user:dee", "target": "user:out"})
+    assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
+    assert "is not known here" in client.get("/people/compare?one=dee&other=nobody").content.decode()
+    assert "Nothing tells them apart" in client.get("/people/compare?one=dee&other=dee").content.decode()
+
+
+def test_a_comparison_that_is_cut_says_so_and_one_that_is_not_does_not(browse, monkeypatch):
+    client, url, words = browse("ada"), "/people/compare?one=ned&other=dee", "grants tell them apart"
+    for most, is_cut in ((8, False), (7, True)):
+        monkeypatch.setattr("grants.principals.user_comparison.MOST_APART", most)
+        monkeypatch.setattr("authzconsole.web.people.comparison.MOST_APART", most)
+        text = client.get(url).content.decode()
+        assert (f"More than {most} {words}" in text, words in text) == (is_cut, is_cut)
+
+
+def test_what_leaving_would_strand_is_counted_and_named(browse):
+    response = browse("aud").get("/people/leaving/user:ned")
+    assert (response.context["leaving"].none, response.context["leaving"].one) == (6, 0)
+    assert "Make a plan" not in response.content.decode()
+    assert "Nothing would be left behind" in browse("ada").get("/people/leaving/user:dee").content.decode()
+
+
+def test_what_removing_a_group_would_strand_is_counted_with_who_would_lose_it(browse):
+    change_grants(author=SETUP, grant=[("group:operators", at("dataset:hr.salaries"), "ADMIN")])
+    response = browse("ada").get("/people/leaving/group:operators")
+    assert (response.context["leaving"].none, response.context["leaving"].one, response.context["grants"]) == (1, 0, 3)
+    assert [member.name for member in response.context["members"]] == ["grp"]
+    assert "Make a plan" in response.content.decode() and "Make a plan" not in browse("aud").get(
+        "/people/leaving/group:operators").content.decode()
+
+
+def test_what_a_group_holds_is_handed_over_by_a_plan(browse):
+    response = browse("ada").post("/plans/copy", {"source": "group:operators", "target": "user:out"})
+    assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
+
+
+def test_my_access_shows_what_is_mine_and_names_nobody_else(browse):
+    text = browse("dee").get("/my-access").content.decode()
+    assert "dataset:sales." in text and "<b>orders</b>" in text
+    for name in ("ned", "grp", "ina", "out", "operators", "the tests"):
+        assert f">{name}<" not in text and f"user:{name}" not in text and f"by {name}" not in text
+    text = browse("grp").get("/my-access?through=operators").content.decode().replace('action="/sign-out" method="post"', "")
+    assert "operators" in text and "/people/" not in text and 'method="post"' not in text
+
+
+def test_parts_are_answered_alone_and_only_where_there_are_such(browse, htmx):
+    for part in ("sight", "holds", "groups", "history"):
+        response = browse("ada").get("/people/user:dee", headers=htmx(part))
+        assert response.status_code == 200 and "<html" not in response.content.decode()
+    assert browse("ada").get("/people/user:dee", headers=htmx("members")).status_code == 404
+    for part in ("sight", "members"):
+        assert browse("ada").get("/people/group:operators", headers=htmx(part)).status_code == 200
+    assert browse("dee").get("/my-access", headers=htmx("history")).status_code == 404
+
+
+@pytest.mark.parametrize(("url", "most"), QUERIES.items())
+def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, django_assert_max_num_queries):
+    for number in range(30):
+        Group.objects.create(name=f"group{number}").user_set.add(User.objects.create(username=f"more{number}"))
+    Group.objects.get(name="group1").user_set.add(User.objects.get(username="dee"))
+    Group.objects.get(name="operators").user_set.add(*User.objects.filter(username__startswith="more"))
+    places = [at(f"dataset:sales.more{number}") for number in range(40)]
+    change_grants(author=SETUP, grant=[(who, place, "ADMIN") for who in ("user:dee", "group:operators") for place in places])
+    client = browse("dee" if url == "/my-access" else "ada")
+    assert client.get(url).status_code == 200
+    with django_assert_max_num_queries(most):
+        client.get(url)
+
+
+def see_as(client, name: str):
+    return client.post("/people/see-as", {"user": name})
+
+
+def test_seeing_as_somebody_shows_their_pages_and_says_so(browse):
+    client = browse("aud")
+    assert see_as(client, "dee")["Location"] == "/"
+    page = client.get("/entities/namespace:sales")
+    assert page.context["children"]["total"] == 2 and "You see the console as" in page.content.decode()
+    assert client.get("/entities/namespace:hr").status_code == 404
+    assert client.get("/people/").status_code == 404
+    stopped = client.post("/people/see-as", {"user": ""})
+    assert stopped["Location"] == "/people/user:dee"
+    assert client.get("/entities/namespace:hr").status_code == 200
+
+
+def test_nothing_is_written_while_seeing_as_somebody(browse):
+    client, before = browse("ada"), everything()
+    see_as(client, "ned")
+    assert client.post("/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}).status_code == 403
+    assert client.post("/password", {}).status_code == 403
+    assert everything() == before
+
+
+def test_only_who_sees_everything_sees_as_somebody(browse, cast):
+    assert see_as(browse("dee"), "ned").status_code == 404
+    assert see_as(browse("ada"), "nobody").status_code == 404
+    client = browse("ada")
+    see_as(client, "dee")
+    User.objects.filter(username="ada").update(role="ordinary")
+    assert client.get("/").context["request"].looker is None
+
+
+def test_signing_out_ends_it(browse):
+    client = browse("ada")
+    see_as(client, "dee")
+    assert client.post("/sign-out").status_code == 302
+    assert client.get("/").status_code == 302

@@ -1,0 +1,261 @@
+"""The pages on which plans are made for many entities, for ghost grants and of a file: what they offer, and what they keep."""
+
+import re
+from html import unescape
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.models import Plan
+from grants.plans.sources.change_file import SAMPLES
+from tests.support.authors import at, everything, held
+from tests.support.cast import SALES, SETUP
+from tests.support.reports import done_run
+
+ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
+MANY, GHOSTS, IMPORT = "/plans/many", "/plans/ghosts", "/plans/import"
+ALL_KINDS = ["artifact", "application", "program", "stream", "dataset", "dataset_module", "dataset_type", "securekey"]
+INSIDE = {"within": "namespace:sales", "verb": "grant", "principal": "user:out", "privilege": ["READ"], "kind": ALL_KINDS,
+          "itself": "yes"}
+FILE = f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\nrevoke,user:ned,{ORDERS},ADMIN\n"
+
+
+def places(answer):
+    return {str(row.address) for row in answer.context["plan"].items.all()}
+
+
+def text_of(answer) -> str:
+    text = re.sub(r"</?code>", "`", answer.content.decode().replace("<wbr>", ""))
+    return unescape(re.sub(r"(<[^>]+>|\s)+", " ", text))
+
+
+def fields(answer) -> dict[str, list[str]]:
+    """What the form of the page would send as it stands, without scripts."""
+    found: dict[str, list[str]] = {}
+    for tag in re.findall(r"<input\b[^>]*>", answer.content.decode().split('<div class="block narrow">')[1]):
+        given = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if given["name"] != "csrfmiddlewaretoken" and (given["type"] not in ("checkbox", "radio") or " checked" in tag):
+            found.setdefault(given["name"], []).append(given.get("value", ""))
+    return found
+
+
+def test_the_page_of_a_container_leads_to_a_plan_for_all_in_it(browse):
+    client = browse("ada")
+    page = client.get("/entities/namespace:sales")
+    assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
+    form = client.get("/plans/many?within=namespace:sales")
+    sent = fields(form)
+    assert sent == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "itself": ["yes"], "kind": ALL_KINDS}
+    assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
+        "artifact": 1, "application": 1, "program": 1, "dataset": 2}
+    before = held()
+    made = client.post(MANY, sent | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
+    assert places(made) == set(SALES) and "6 grants to make" in text_of(made) and held() == before
+    client.post(f"/plans/{made.context['plan'].pk}/apply", {"reason": "she audits sales"})
+    assert held() - before == {("user:out", place, "READ") for place in SALES}
+
+
+@pytest.mark.parametrize(("url", "name"), [
+    ("/entities/namespace:sales", "aud"), ("/entities/namespace:sales", "ned"), (f"/entities/{ORDERS}", "ada"),
+    ("/entities/dataset:sales.legacy", "ada"), ("/plans/", "aud"),
+])
+def test_it_is_offered_to_nobody_else_and_nowhere_else(url, name, browse):
+    text = browse(name).get(url).content.decode()
+    assert not any(f"{offer}{end}" in text for offer in (MANY, GHOSTS, IMPORT) for end in ('"', "?"))
+    assert 'name="address"' not in text.replace('<input type="hidden" name="address"', "")
+
+
+def test_several_principals_and_fewer_kinds(browse):
+    sent = INSIDE | {"verb": "revoke", "principal": "user:ned", "more": "user:dee\r\n\r\ngroup:operators",
+                     "privilege": ["ADMIN", "READ"], "kind": ["dataset"], "itself": ""}
+    made = browse("ada").post(MANY, sent, follow=True)
+    assert {(row.verb, row.principal, str(row.address)) for row in made.context["plan"].items.all()} == {
+        ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS)}
+    assert "2 entities left with fewer than two administrators" in text_of(made)
+    assert "for all in a container" in text_of(browse("aud").get("/plans/"))
+
+
+def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
+    client = browse("ada")
+    text = client.get("/entities/namespace:sales").content.decode()
+    box = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
+    boxes = re.findall(box, text)
+    assert (ORDERS, "") in boxes and ("dataset:sales.legacy", " disabled") in boxes
+    assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many" name="selection" value="yes">', text)
+    form = client.get(MANY, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
+    sent = fields(form)
+    assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 chosen entities" in text_of(form)
+    made = client.post(MANY, sent | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
+    assert places(made) == {CUSTOMERS} and "for chosen entities" in text_of(made)
+    sent = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
+    assert "no entity is chosen" in text_of(client.post(MANY, sent))
+
+
+@pytest.mark.parametrize(("came_from", "back"), [
+    ("http://testserver/entities/namespace:sales?kind=dataset", "/entities/namespace:sales?kind=dataset#children"),
+    ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
+    ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
+])
+def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, browse):
+    text = browse("ada").get(f"{MANY}?selection=yes", headers={"Referer": came_from}).content.decode()
+    assert "Nothing is chosen" in text and "0 chosen" not in text and f'href="{back}"' in text
+
+
+@pytest.mark.parametrize(("wrong", "words"), [
+    ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody is not known here"),
+    ({"privilege": []}, "no privilege is chosen"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
+    ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is chosen"),
+    ({"kind": ["namespace"]}, "no namespace lies in namespace:sales"), ({"more": "out"}, "is not a principal"),
+    ({"principal": "user:ned", "privilege": ["ADMIN"], "more": ""}, "there is nothing to grant"),
+    ({"address": ["dataset:x", ORDERS]}, "`dataset:x` lacks a part"),
+    ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
+    ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are chosen, and 500 are allowed"),
+])
+def test_what_cannot_be_made_says_why_and_keeps_what_was_typed(wrong, words, browse):
+    sent = INSIDE | {"more": "user:grp"} | wrong
+    answer = browse("ada").post(MANY, sent)
+    assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
+    kept = fields(answer)
+    assert kept["principal"] == [sent["principal"]] and f"\n{sent['more']}</textarea>" in answer.content.decode()
+    assert kept.get("privilege", []) == [name for name in sent["privilege"] if name != "OWN"]
+    if "address" in sent:
+        assert kept["address"] == sent["address"]
+    else:
+        assert kept.get("kind", []) == [kind for kind in sent["kind"] if kind in ALL_KINDS]
+        assert ("itself" in kept) is (sent["itself"] == "yes")
+
+
+def test_nothing_is_counted_where_there_is_too_much(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.row_estimates.MOST_COUNTED", 3)
+    assert {row["total"] for row in browse("ada").get(MANY).context["kinds"]} == {None}
+    assert browse("ada").get(f"{MANY}?within=namespace:sales").context["kinds"][4]["total"] == 2
+
+
+def test_ghosts_are_taken_back_from_the_list_the_report_and_the_overview(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="ghost-grants", options={"generation": "final"}, revision=1,
+                   finished_at=timezone.now(), summary={"grants_on_deleted_addresses": 1})
+    for url in ("/", "/plans/", f"/analyses/{run.pk}/"):
+        assert f'<form action="{GHOSTS}" method="post">' in browse("ada").get(url).content.decode().replace(
+            '<form class="block-body form" action', "<form action"), url
+        assert GHOSTS not in browse("aud").get(url).content.decode(), url
+    made = browse("ada").post(GHOSTS, follow=True)
+    assert places(made) == {"dataset:sales.legacy"} and "1 grant to take back" in text_of(made)
+    assert "to take ghost grants back" in text_of(made)
+    assert places(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
+
+
+def test_a_report_of_another_analysis_offers_no_such_plan(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
+    assert GHOSTS not in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
+
+
+@pytest.mark.parametrize(("namespace", "words"), [
+    ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` holds a character"),
+    (ORDERS, "is not a namespace"),
+])
+def test_where_no_ghost_is_found_it_says_so(namespace, words, browse):
+    answer = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
+    assert words in text_of(answer) and "No plan was made" in text_of(answer) and not Plan.objects.exists()
+
+
+def test_pasted_changes_and_a_file_make_a_plan(browse):
+    client, before = browse("ada"), everything()[:7]
+    pasted = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
+    assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to take back" in text_of(pasted)
+    sent = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
+    chosen = client.post(IMPORT, {"file": sent, "text": "left aside"}, follow=True)
+    assert "Grant 1 and revoke 1 from quarter.csv" in text_of(chosen)
+    assert "1 line repeats what an earlier line of the file says, and counts once: line 4." in text_of(chosen)
+    assert everything()[:7] == before and "from a file" in text_of(client.get("/plans/"))
+
+
+@pytest.mark.parametrize("form", ["pasted", "chosen"])
+def test_every_bad_line_is_listed_and_what_was_given_stands_in_the_field(form, browse):
+    bad = FILE + "".join(f"grant,user:x{n},{ORDERS},<READ>\n" for n in range(120))
+    sent = {"text": bad} if form == "pasted" else {"file": SimpleUploadedFile("bad.csv", bad.encode())}
+    answer = browse("ada").post(IMPORT, sent)
+    assert answer.status_code == 400 and not Plan.objects.exists()
+    text = text_of(answer)
+    for words in ("120 lines to correct", "4 privilege `<READ>` is not one of READ, WRITE, EXECUTE, ADMIN",
+                  "Not shown here: 20 further bad lines"):
+        assert words in text, words
+    area = answer.content.decode().split("<textarea")[1]
+    assert unescape(area.split(">\n", 1)[1].split("</textarea>")[0]) == bad
+    assert answer.content.decode().count('<th scope="row" class="number">') == 100
+
+
+@pytest.mark.parametrize(("sent", "words"), [
+    ({}, "nothing was given: choose a file, or paste the changes"), ({"text": "  \n"}, "the file is empty"),
+    ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
+    ({"text": FILE.split("\n")[0]}, "a header and no changes"),
+])
+def test_what_is_no_file_of_changes_says_what_to_do(sent, words, browse):
+    answer = browse("ada").post(IMPORT, sent)
+    assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
+    assert f"\n{sent.get('text', '')}</textarea>" in answer.content.decode()
+
+
+def test_a_file_that_is_too_long_is_refused_and_a_long_one_is_not_shown_again(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.plans.import_changes.MOST_BYTES", 300)
+    monkeypatch.setattr("authzconsole.web.plans.import_changes.MOST_KEPT_BYTES", 150)
+    for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to be shown here")):
+        answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", text.encode())})
+        assert answer.status_code == 400 and words in text_of(answer)
+        assert FILE not in unescape(answer.content.decode().split("<textarea")[1])
+
+
+def test_a_file_in_another_encoding_is_named_line_by_line(browse):
+    raw = (FILE + f"grant,user:é,{ORDERS},READ\n").encode("latin-1")
+    answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", raw)})
+    assert answer.status_code == 400 and "4 it is not UTF-8: save the file as UTF-8" in text_of(answer)
+
+
+def test_the_samples_are_files(browse):
+    for extension, media in (("csv", "text/csv; charset=utf-8"), ("jsonl", "application/x-ndjson; charset=utf-8")):
+        answer = browse("ada").get(f"/plans/import/sample.{extension}")
+        assert answer.content.decode() == SAMPLES[extension] and answer["Content-Type"] == media
+        assert answer["Content-Disposition"] == f'attachment; filename="changes.{extension}"'
+    assert SAMPLES["csv"] in unescape(browse("ada").get(IMPORT).content.decode())
+
+
+def test_the_empty_list_of_plans_leads_to_where_plans_are_made(browse):
+    empty = browse("ada").get("/plans/").content.decode().split('<div class="empty">')[1]
+    assert MANY in empty and IMPORT in empty
+    assert MANY not in browse("aud").get("/plans/").content.decode()
+
+
+def test_making_a_plan_costs_queries_by_the_chunk(browse):
+    client = browse("ada")
+
+    def statements(first, last):
+        addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
+        ensure_entities(states=dict.fromkeys(addresses, "live"))
+        change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
+        lines = "".join(f"grant,user:dee,{address},READ\n" for address in addresses)
+        sent = [(MANY, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE + lines}),
+                (MANY, INSIDE | {"address": list(map(str, addresses))})]
+        return [_queries(client, url, data) for url, data in sent]
+
+    few = statements(0, 2)
+    assert statements(2, 300) == few and max(few) <= 30
+
+
+def _queries(client, url, data) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        assert client.post(url, data).status_code == 303
+    return len(captured)
+
+
+@pytest.mark.parametrize(("url", "data"), [(MANY, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE})])
+def test_an_administrator_makes_one_and_who_is_not_signed_in_is_led_to_the_sign_in(url, data, browse):
+    answer = browse().post(url, data)
+    assert answer.status_code == 303 and answer["Location"] == "/sign-in" and not Plan.objects.exists()
+    answer = browse("ada").post(url, data)
+    assert answer.status_code == 303 and answer["Location"] == f"/plans/{Plan.objects.get().pk}/"

@@ -1,0 +1,230 @@
+"""The pages of plans and of the forecast: who may look and decide, what they say, and what they cost."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.evaluation.engine import check
+from grants.journal import current_revision
+from grants.models import Plan
+from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.sources.origins import create_plan_from_changes, create_readiness_plan
+from grants.policies.question import Question
+from tests.support.authors import COMMAND, at, everything, held
+from tests.support.cast import SETUP
+from tests.support.reports import done_run
+
+ORDERS = "dataset:sales.orders"
+FORECAST = "/forecast/namespace:sales?deleter=dee&generation=final"
+WHO = ("ada", "aud", "ned", "dee", "out")
+
+PAGES = [
+    # page, then the status for: ada, aud, ned, dee, out
+    ("/plans/", 200, 200, 404, 404, 404),
+    ("/plans/?state=applied", 200, 200, 404, 404, 404),
+    ("/plans/{plan}/", 200, 200, 404, 404, 404),
+    ("/plans/0/", 404, 404, 404, 404, 404),
+    ("/plans/99999999999999999999999/", 404, 404, 404, 404, 404),
+    ("/forecast/namespace:sales", 200, 200, 404, 404, 404),
+    (FORECAST, 200, 200, 404, 404, 404),
+    ("/forecast/namespace:hr?deleter=ned", 200, 200, 404, 404, 404),
+    ("/forecast/namespace:nowhere?deleter=ned", 404, 404, 404, 404, 404),
+    ("/forecast/nonsense", 404, 404, 404, 404, 404),
+]
+WRITES = ["/plans/{plan}/apply", "/plans/{plan}/discard", "/plans/{plan}/renew", "/plans/{applied}/undo", "/plans/readiness",
+          "/plans/copy"]
+SENT = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "generation": "final", "source": "user:ned",
+        "target": "user:dee"}
+
+
+@pytest.fixture
+def plan(cast):
+    return create_plan_from_changes(author=COMMAND, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
+                           revoke=[("user:ned", at(ORDERS), "ADMIN")])
+
+
+@pytest.fixture
+def applied(cast):
+    made = create_plan_from_changes(author=COMMAND, grant=[("user:out", at("dataset:hr.salaries"), "READ")])
+    return apply_plan(author=COMMAND, plan_id=made.pk)
+
+
+@pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, plan):
+    assert [browse(name).get(page.format(plan=plan.pk)).status_code for name in WHO] == statuses
+
+
+@pytest.mark.parametrize("url", WRITES)
+def test_nobody_but_an_administrator_decides(url, browse, plan, applied):
+    before = everything()
+    url = url.format(plan=plan.pk, applied=applied.pk)
+    assert [browse(name).post(url, SENT).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
+    assert everything() == before
+    assert browse("ada").get(url).status_code == 405
+    assert browse().post(url, SENT).status_code == 303
+
+
+@pytest.mark.parametrize("url", WRITES)
+def test_an_administrator_does(url, browse, plan, applied):
+    url = url.format(plan=plan.pk, applied=applied.pk)
+    assert browse("ada").post(url, SENT | {"strand": "yes"}).status_code == 303
+
+
+def test_an_auditor_sees_no_form_that_writes(browse, plan, applied):
+    for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied.pk}/", FORECAST):
+        text = browse("aud").get(url).content.decode().replace('action="/sign-out" method="post"', "")
+        assert 'method="post"' not in text, url
+
+
+def test_a_plan_says_what_it_changes_and_whom_it_strands(browse, plan):
+    text = re.sub(r"(<[^>]+>|\s)+", " ", browse("ada").get(f"/plans/{plan.pk}/").content.decode())
+    for words in ("1 grant to make", "1 grant to take back", "1 item that was so already", "(so already)",
+                  "1 entity left with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
+        assert words in text, words
+
+
+def test_stranding_has_to_be_confirmed_and_a_reason_given(browse, plan):
+    client, before = browse("ada"), everything()
+    answer = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
+    text = answer.content.decode()
+    assert answer.status_code == 400 and "confirm that it leaves" in text and "tidy up" in text
+    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes"})
+    assert answer.status_code == 400 and "the reason is missing" in answer.content.decode()
+    assert everything() == before
+    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
+    assert "is applied: 1 granted, 1 revoked." in answer.content.decode() and "Undo with a plan" in answer.content.decode()
+
+
+def test_a_stale_plan_says_what_changed_and_is_made_anew(browse, plan):
+    change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
+    client, before = browse("ada"), everything()
+    page = client.get(f"/plans/{plan.pk}/").content.decode()
+    assert "was changed since: line" in page and "Apply plan" not in page
+    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
+    assert answer.status_code == 409 and "was changed since: line" in answer.content.decode() and everything() == before
+    answer = client.post(f"/plans/{plan.pk}/renew", follow=True)
+    assert "Apply plan" in answer.content.decode() and f"plan {plan.pk}" in answer.content.decode()
+
+
+def test_a_plan_is_undone_by_a_plan(browse, plan):
+    client, before = browse("ada"), held()
+    client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
+    assert held() != before
+    answer = client.post(f"/plans/{plan.pk}/undo", follow=True)
+    inverse = answer.context["plan"]
+    assert inverse.inverse_of_id == plan.pk and held() != before
+    client.post(f"/plans/{inverse.pk}/apply", {"reason": "back"})
+    assert held() == before
+    assert f"Plan {inverse.pk}</a> undoes it" in client.get(f"/plans/{plan.pk}/").content.decode()
+
+
+def test_what_cannot_be_decided_any_more_says_so(browse, plan):
+    client = browse("ada")
+    client.post(f"/plans/{plan.pk}/discard")
+    decided = "was discarded already"
+    for verb, words in (("apply", decided), ("discard", decided), ("undo", "only what was applied")):
+        answer = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
+        assert answer.status_code == 400 and words in answer.content.decode()
+
+
+def test_the_forecast_leads_to_a_plan_that_closes_the_gap_and_back(browse):
+    client, question = browse("ada"), Question("user", "dee", "delete", at("namespace:sales"), "final")
+    page = client.get("/entities/namespace:sales?deleter=dee").content.decode()
+    assert "/forecast/namespace:sales?deleter=dee" in page
+    page = client.get(FORECAST)
+    assert page.context["forecast"].verdict == "refused" and page.context["receivers"] == ["user:dee"]
+    sent = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "principal": "user:dee"}
+    plan = client.post("/plans/readiness", sent, follow=True).context["plan"]
+    assert plan.effect["grants"] == 6 and not check(question).allowed
+    client.post(f"/plans/{plan.pk}/apply", {"reason": "she takes over"})
+    assert check(question).allowed
+    page = client.get(FORECAST)
+    assert page.context["forecast"].verdict == "complete" and page.context["receivers"] == []
+
+
+@pytest.mark.parametrize("user", ["ned", "dee", "grp", "ina", "nobody", "a%00b", ""])
+@pytest.mark.parametrize("generation", ["core", "existing", "proposed", "final", "newest"])
+def test_the_forecast_answers_for_everybody_in_every_generation(user, generation, browse):
+    assert browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code == 200
+
+
+def test_a_forecast_of_what_is_no_live_namespace_says_so(browse):
+    text = browse("ada").get(f"/forecast/{ORDERS}?deleter=ned").content.decode()
+    assert "is not a namespace" in text
+
+
+@pytest.mark.parametrize(("sent", "words"), [
+    ({"source": "user:ned", "target": "user:ned"}, "is both"), ({"source": "x", "target": "user:ned"}, "is not a principal"),
+    ({"source": "user:ned", "target": "user:dee", "within": "sales"}, "is not an address"),
+])
+def test_a_copy_that_cannot_be_made_keeps_what_was_typed(sent, words, browse):
+    answer = browse("ada").post("/plans/copy", sent)
+    assert answer.status_code == 400 and words in answer.content.decode() and answer.context["given"]["target"] == sent["target"]
+    assert not Plan.objects.exists()
+
+
+def test_a_part_is_answered_alone(browse, plan, htmx):
+    for part in ("effects", "items"):
+        text = browse("aud").get(f"/plans/{plan.pk}/", headers=htmx(part)).content.decode()
+        assert f'id="{part}"' in text and "<html" not in text
+    text = browse("aud").get(FORECAST, headers=htmx("lacking")).content.decode()
+    assert 'id="lacking"' in text and "<html" not in text
+
+
+def test_items_and_principals_come_in_pages(browse):
+    grants = [(f"user:{name}", at(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out") for number in range(60)]
+    plan = create_plan_from_changes(author=COMMAND, grant=grants)
+    seen = []
+    for number in (1, 2, 3):
+        page = browse("aud").get(f"/plans/{plan.pk}/?items={number}").context["items"]
+        seen += [row["item"].position for row in page["rows"]]
+    assert seen == list(range(1, 121)) and page["page"].total == 120 and not page["page"].next_url
+
+
+def test_the_pages_cost_the_same_queries_however_much_there_is(browse):
+    client = browse("ada")
+
+    def counts(numbers):
+        addresses = [at(f"dataset:sales.more{number:03}") for number in numbers]
+        ensure_entities(states=dict.fromkeys(addresses, "live"))
+        change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
+        plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", address, "READ") for address in addresses],
+                               revoke=[("user:ned", address, "ADMIN") for address in addresses])
+        done = apply_plan(author=COMMAND, plan_id=create_readiness_plan(
+            author=COMMAND, namespace=at("namespace:hr"), user="dee" if numbers[0] else "ned", generation="final").pk)
+        create_inverse_plan(author=COMMAND, plan_id=done.pk)
+        return [queries(client, url) for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{done.pk}/", FORECAST)]
+
+    before = counts(range(2))
+    assert counts(range(2, 60)) <= before
+    assert before <= [5, 10, 8, 21]
+
+
+@pytest.fixture
+def impact(cast, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    lost = ("out", "dataset:hr.salaries", "drop", True, False)
+    return done_run(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact", summary={},
+                    revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
+
+
+def test_a_report_of_policy_impact_leads_to_a_plan_that_keeps_what_people_have(impact, browse):
+    url = f"/plans/policy-impact/{impact.pk}"
+    assert url in browse("ada").get(f"/analyses/{impact.pk}/").content.decode()
+    assert url not in browse("aud").get(f"/analyses/{impact.pk}/").content.decode()
+    assert [browse(name).post(url).status_code for name in ("aud", "ned", "dee")] == [403, 404, 404]
+    assert browse("ada").post("/plans/policy-impact/0").status_code == 404
+    page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
+    assert "It keeps 1 answer that would be lost." in page.content.decode() and page.context["plan"].effect["grants"] == 1
+    answer = browse("ada").post(url, {"user": "nobody"}, follow=True)
+    assert "No plan was made: user:nobody is not known here" in answer.content.decode()
+
+
+def queries(client, url) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(url).status_code == 200
+    return len(captured)

@@ -1,0 +1,111 @@
+"""The generations as pages, and making another one active."""
+
+import pytest
+from django.utils import timezone
+
+from entities.vocabulary import KINDS
+from grants.active_generation import active_generation
+from grants.models import ActiveGeneration, JournalLine
+from grants.policies.catalogue import GENERATIONS
+from tests.support.authors import everything
+from tests.support.reports import done_run
+
+
+def rows(response) -> dict[tuple[str, str], dict]:
+    return {(table["kind"].name, row["operation"]): row for table in response.context["tables"] for row in table["rows"]}
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_source(name, browse):
+    response = browse("dee").get(f"/policies/?generation={name}")
+    shown, text = rows(response), response.content.decode()
+    assert list(shown) == [(kind.name, operation) for kind in KINDS.values() for operation in kind.operations]
+    for (kind, operation), row in shown.items():
+        policy = GENERATIONS[name].policy(kind, operation)
+        (cell,) = row["cells"]
+        assert (cell["policy"], bool(cell["words"]), row["differs"]) == (policy, policy.is_rule, False)
+    assert ("no rule: denied" in text) == any(not row["cells"][0]["words"] for row in shown.values())
+
+
+def test_every_row_has_an_id_of_its_own(browse):
+    ids = [row["id"] for row in rows(browse("dee").get("/policies/?generation=final&with=core")).values()]
+    assert "namespace-delete" in ids and len(set(ids)) == len(ids)
+    assert '<tr id="namespace-delete"' in browse("dee").get("/policies/").content.decode()
+
+
+def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
+    client = browse("dee")
+    for one in GENERATIONS.values():
+        for other in GENERATIONS.values():
+            shown = rows(client.get(f"/policies/?generation={one.name}&with={other.name}&kind=dataset"))
+            marked = {operation for (_, operation), row in shown.items() if row["differs"]}
+            assert marked == {operation for operation in KINDS["dataset"].operations
+                              if one.policy("dataset", operation).requires != other.policy("dataset", operation).requires}
+
+
+@pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
+                                              ("generation=final&with=core", "Policies: final beside core")])
+def test_the_title_of_the_page_says_which_generations_stand_there(query, title, browse):
+    assert f"<title>{title} · Authorization console</title>" in browse("dee").get(f"/policies/?{query}").content.decode()
+
+
+def test_the_differences_can_stand_alone(browse):
+    page = browse("dee").get("/policies/?generation=final&with=core&only=differences")
+    assert all(row["differs"] for row in rows(page).values()) and len(rows(page)) == page.context["differences"]
+
+
+@pytest.mark.parametrize("query", ["generation=none", "with=final", "with=%00", "kind=nothing", "only=differences"])
+def test_what_is_not_known_falls_back_to_the_active_generation(query, browse):
+    response = browse("dee").get(f"/policies/?{query}")
+    assert response.status_code == 200 and response.context["chosen"] == active_generation() and response.context["other"] is None
+
+
+def test_only_an_administrator_is_offered_another_generation_and_may_make_it_active(browse):
+    offered = {name: "Make core active" in browse(name).get("/policies/?generation=core").content.decode()
+               for name in ("ada", "aud", "dee")}
+    assert offered == {"ada": True, "aud": False, "dee": False}
+    url, before = "/policies/core/activate", everything()
+    assert [browse(name).get(url).status_code for name in ("ada", "aud", "dee", "out")] == [200, 403, 404, 404]
+    assert [browse(name).post(url, {"from": "final"}).status_code for name in ("aud", "dee", "out")] == [403, 404, 404]
+    assert everything() == before and active_generation().name == "final"
+    assert browse("ada").get("/policies/none/activate").status_code == 404
+
+
+def test_what_it_would_change_is_looked_at_first(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
+    assert "Nobody has looked yet at what this changes" in client.get("/policies/core/activate").content.decode()
+    options = {"generation": "final", "to_generation": "core"}
+    done_run(tmp_path, {}, analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, revision=1,
+             summary={"answers_lost": 77}, finished_at=timezone.now())
+    assert client.get("/policies/core/activate").context["run"] is None
+    run = done_run(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
+                   summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    page = client.get("/policies/core/activate")
+    assert page.context["run"] == run and "5,000" in page.content.decode() and "changes since" in page.content.decode()
+
+
+def test_the_change_is_made_with_its_reason_once(browse):
+    client = browse("ada")
+    sent = {"from": "final", "reason": "trial in spring"}
+    response = client.post("/policies/proposed/activate", sent, follow=True)
+    assert response.redirect_chain == [("/policies/", 303)] and active_generation().name == "proposed"
+    line = JournalLine.objects.latest("revision")
+    assert (line.action, line.actor, line.reason) == ("generation-activate", "ada", "trial in spring")
+    assert "<code>proposed</code> is the active generation now" in response.content.decode()
+
+
+def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(browse):
+    client = browse("ada")
+    ActiveGeneration.objects.create(pk=1, name="existing")
+    before = everything()
+    response = client.post("/policies/core/activate", {"from": "final", "reason": "trial"})
+    assert response.status_code == 409 and "Another generation was made active meanwhile" in response.content.decode()
+    assert 'value="trial"' in response.content.decode() and active_generation().name == "existing" and everything() == before
+
+
+def test_the_pages_cost_a_fixed_number_of_queries(browse, django_assert_max_num_queries):
+    client = browse("ada")
+    for url, most in (("/policies/?generation=final&with=core", 3), ("/policies/core/activate", 6)):
+        client.get(url)
+        with django_assert_max_num_queries(most):
+            client.get(url)

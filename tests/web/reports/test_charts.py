@@ -1,0 +1,109 @@
+"""Reports drawn by the server: in proportion, bounded, each mark leading to its rows."""
+
+import pytest
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authzconsole.web.reports import charts as pictures
+from authzconsole.web.reports.namespace_treemap import largest_namespaces
+from authzconsole.web.reports.treemap_layout import LYING, UPRIGHT, Item, treemap
+from tests.support.reports import done_run
+
+IMPACT = {"generation": "final", "to_generation": "core"}
+
+
+def item(number: int, area: int) -> Item:
+    return Item(f"n{number}", area, "", "")
+
+
+@given(st.lists(st.integers(0, 1_000_000), max_size=60), st.sampled_from([LYING, UPRIGHT]))
+def test_tiles_lie_in_the_picture_without_touching(areas, size):
+    tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
+    assert len(tiles) == sum(area > 0 for area in areas)
+    for place, tile in enumerate(tiles):
+        assert tile.x >= 0 and tile.y >= 0 and tile.x + tile.width <= size[0] + 1 and tile.y + tile.height <= size[1] + 1
+        for other in tiles[:place] if tile.width > 2 and tile.height > 2 else []:
+            beside = tile.x + tile.width <= other.x + 0.6 or other.x + other.width <= tile.x + 0.6
+            assert beside or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
+
+
+def test_areas_are_in_proportion():
+    large, small = treemap([item(1, 300), item(2, 100)])
+    assert ((large.width + 2) * (large.height + 2)) / ((small.width + 2) * (small.height + 2)) == pytest.approx(3, rel=0.01)
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+def picture(client, run) -> dict | None:
+    response = client.get(f"/analyses/{run.pk}/")
+    assert response.status_code == 200
+    return response.context["picture"]
+
+
+def test_readiness_is_a_treemap_whose_tiles_lead_to_their_rows(browse, place):
+    run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
+        ("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
+    client = browse("aud")
+    drawn = picture(client, run)["tiles"]
+    assert [(tile.item.name, tile.item.area, tile.item.meaning) for tile in drawn] == [
+        ("sales", 6, "good"), ("hr", 2, "bad"), ("empty", 1, "bad")]
+    assert client.get(drawn[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
+
+
+def test_visibility_is_people_by_namespaces_with_who_sees_the_same_side_by_side(browse, place):
+    cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
+    rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
+    run = done_run(place, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    client = browse("aud")
+    heat = picture(client, run)
+    assert [column["name"] for column in heat["columns"]] == ["sales", "hr"]
+    assert [(row["name"], [cell["step"] for cell in row["cells"]]) for row in heat["rows"]] == [
+        ("ned", [5, 0]), ("dee", [3, 0]), ("grp", [3, 0]), ("zed", [0, 3])]
+    assert client.get(heat["rows"][0]["cells"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
+    assert client.get(heat["rows"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 2
+    assert [column["url"] for column in heat["columns"]] == ["/entities/namespace:sales", "/entities/namespace:hr"]
+
+
+def test_a_picture_of_many_people_and_namespaces_is_bounded(browse, place):
+    cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
+    run = done_run(place, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    heat = picture(browse("aud"), run)
+    assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (pictures.MOST_PEOPLE, pictures.MOST_NAMESPACES, True)
+
+
+def test_policy_impact_is_bars_from_a_common_zero(browse, place):
+    rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
+    # what holds the same words is not meant
+    near = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
+            ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
+    run = done_run(place, {"rows": sorted(near), "operations": rows}, analysis="policy-impact", options=IMPACT)
+    client = browse("aud")
+    bars = picture(client, run)["bars"]
+    assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
+        ("dataset read", True, False), ("stream get", False, True)]
+    assert bars[0]["lost"] == 2 * bars[1]["gained"] and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
+    assert [client.get(bar["url"].removesuffix("#rows")).context["table"]["total"] for bar in bars] == [1, 1]
+
+
+@pytest.mark.parametrize(("analysis", "tables", "options"), [
+    ("visibility", {"rows": [], "namespaces": []}, {"generation": "final"}),
+    ("policy-impact", {"rows": [], "operations": []}, IMPACT),
+    ("stranded", {"rows": []}, {"generation": "final"}),
+    ("visibility", {}, {"generation": "final"}),
+])
+def test_a_report_without_anything_to_draw_or_out_of_reach_has_no_picture(analysis, tables, options, browse, place):
+    assert picture(browse("aud"), done_run(place, tables, analysis=analysis, options=options)) is None
+
+
+def test_a_picture_is_drawn_once_and_goes_with_its_report(browse, place, monkeypatch):
+    run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
+    client, looks = browse("aud"), []
+    monkeypatch.setattr(pictures, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))
+    assert picture(client, run) == picture(client, run) and len(looks) == 1
+    type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
+    assert client.get(f"/analyses/{run.pk}/").context.get("picture") is None

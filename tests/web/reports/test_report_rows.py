@@ -1,0 +1,143 @@
+"""What stands in the rows of a report leads to what it names, and its numbers to what they count."""
+
+import re
+
+import pytest
+
+from analytics.analyses import ANALYSES, analysis_named
+from grants.journal import current_revision
+from tests.support.reports import done_run
+
+READY = {"rows": [("hr", "dee", 2, 0, 2, False), ("sales", "ned", 6, 6, 0, True)],
+         "namespaces": [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 2, 1, 0, "ned", False)]}
+FIGURES = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nobody_can_delete": 1, "pairs": 2, "pairs_ready": 1}
+VISIBLE = {"rows": [("dee", "dataset", "sales", 2), ("dee", "kerberosprincipal", "", 1), ("dee", "namespace", "sales", 1)],
+           "namespaces": [("dee", "", 1), ("dee", "sales", 3)],
+           "detail": [("dee", "dataset:sales.orders"), ("dee", "dataset:sales.returns"), ("dee", "dataset_type:sales.t"),
+                      ("dee", "kerberosprincipal:etl"), ("dee", "namespace:sales"), ("dee", "namespace:sales_archive"),
+                      ("deedee", "dataset:sales.orders")]}
+IMPACT = {"rows": [("dee", "dataset", "get", 1, 1)], "operations": [("dataset", "get", 1, 1, 1)],
+          "detail": [("dee", "dataset:sales.orders", "get", False, True), ("dee", "dataset:sales.returns", "get", True, False),
+                     ("dee", "dataset:sales.returns", "get-metadata", True, False)]}
+BOTH = {"generation": "core", "to_generation": "final"}
+
+
+def words_of(response) -> list[list[str]]:
+    return [[cell.words for cell in row["cells"]] for row in response.context["table"]["rows"]]
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+
+
+@pytest.fixture
+def written(cast, tmp_path):
+    def run_of(analysis: str, tables: dict, *, options=None, **facts):
+        summary = {"detail_is_written": True, "detail_rows": len(tables.get("detail", ())), **FIGURES, **facts}
+        return done_run(tmp_path, tables, analysis=analysis, options=options or {"generation": "final"}, summary=summary,
+                        revision=current_revision())
+
+    return run_of
+
+
+@pytest.mark.parametrize(("analysis", "tables", "options"), [("visibility", VISIBLE, None), ("policy-impact", IMPACT, BOTH)])
+def test_a_number_leads_to_exactly_the_pairs_that_it_counts(analysis, tables, options, written, browse):
+    client = browse("aud")
+    rows = client.get(f"/analyses/{written(analysis, tables, options=options).pk}/").context["table"]["rows"]
+    numbers = [cell for row in rows for cell in row["cells"] if cell.is_number]
+    assert [client.get(cell.url).context["table"]["total"] for cell in numbers] == [int(cell.text) for cell in numbers]
+
+
+def test_a_number_leads_nowhere_where_the_pairs_were_left_out(written, browse):
+    run = written("visibility", VISIBLE, detail_is_written=False)
+    rows = browse("aud").get(f"/analyses/{run.pk}/").context["table"]["rows"]
+    assert not any(cell.url for row in rows for cell in row["cells"])
+
+
+@pytest.mark.parametrize(("analysis", "tables", "shown"), [
+    ("visibility", VISIBLE, ['href="/people/user:dee"', 'href="/entities/namespace:sales"', '#dataset"',
+                             "kerberos principal</span>", '<span class="quiet">in none</span>']),
+    ("policy-impact", IMPACT, ['href="/people/user:dee"', 'href="/policies/?generation=core&amp;with=final&amp;kind=dataset"']),
+    ("ghost-grants", {"rows": [("group:analysts", "dataset_type:sales.old", "READ", "deleted", "left")]},
+     ['href="/people/group:analysts"', 'href="/entities/dataset_type:sales.old"', '<span class="state deleted">deleted</span>']),
+    ("stranded", {"rows": [("dataset:sales.orders", 1, "ned"), ("oddity:sales.x", 0, "")]},
+     ['href="/people/user:ned"', 'href="/entities/dataset:sales.orders"', "oddity:sales.x", "nobody</span>"]),
+    ("delete-readiness", READY, ['href="/people/user:dee"', 'href="/people/user:ned"', 'href="/entities/namespace:hr"',
+                                 'missing?namespace=hr&amp;user=dee"']),
+])
+def test_every_row_leads_to_what_it_names(analysis, tables, shown, written, browse):
+    run = written(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
+    text = browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    assert [part for part in shown if part not in text] == []
+
+
+def test_an_answer_that_changes_leads_to_its_question_in_either_generation(written, browse):
+    run = written("policy-impact", IMPACT, options=BOTH)
+    rows = browse("aud").get(f"/analyses/{run.pk}/tables/detail").context["table"]["rows"]
+    before, after = rows[0]["cells"][3:]
+    assert (before.words, after.words) == ("no", "yes")
+    assert before.url == "/entities/dataset:sales.orders?subject=user:dee&operation=get&generation=core#ask"
+    assert after.url == "/entities/dataset:sales.orders?subject=user:dee&operation=get&generation=final#ask"
+
+
+STRANDED = {"rows": [("dataset:sales.a", 1, "ned"), ("dataset:sales.b", 0, ""), ("namespace:hr", 1, "zed"),
+                     ("stream:hr.s", 0, "")],
+            "kinds": [("dataset", 9, 1, 1), ("stream", 3, 1, 0)]}
+
+
+def test_what_nobody_administers_stands_first_until_another_order_is_asked_for(written, browse):
+    run, client = written("stranded", STRANDED), browse("aud")
+
+    def admins(query=""):
+        return [words[1] for words in words_of(client.get(f"/analyses/{run.pk}/{query}"))]
+
+    assert admins() == admins() == ["0", "0", "1", "1"] and admins("?sort=entity") == ["1", "0", "1", "0"]
+    assert admins("?sort=-admins") == ["1", "1", "0", "0"] and admins("?entity=hr") == ["0", "1"]
+    head = client.get(f"/analyses/{run.pk}/").context["table"]["columns"][1]
+    assert head["order"] == "ascending" and head["url"].endswith("sort=-admins")
+    lines = client.get(f"/analyses/{run.pk}/tables/rows.csv").getvalue().decode().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == [row[0] for row in STRANDED["rows"]]
+
+
+def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(written, browse):
+    run, url = written("stranded", STRANDED), "/grant/dataset:sales.b?privilege=ADMIN"
+    assert f'href="{url}"' in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
+    assert 'value="ADMIN" checked' in browse("ada").get(url).content.decode()
+    assert "/grant/" not in browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+
+
+def test_a_figure_of_an_overview_leads_to_its_rows(written, browse):
+    client, run = browse("aud"), written("stranded", STRANDED)
+    nobody = client.get(f"/analyses/{run.pk}/tables/kinds").context["table"]["rows"][0]["cells"][2]
+    rows = words_of(client.get(nobody.url.removesuffix("#rows")))
+    assert [words[0] for words in rows] == ["dataset:sales.b", "dataset:sales.a"]
+
+
+@pytest.mark.parametrize(("query", "kinds"), [
+    ("kind=dataset", ["dataset"]), ("kind=data", ["dataset", "kerberos principal", "namespace"]),
+    ("kind=namespace&user=%22dee%22", ["namespace"]), ("user=%22de%22", []),
+])
+def test_a_kind_is_chosen_and_a_name_in_quotes_is_the_whole_name(query, kinds, written, browse):
+    run = written("visibility", VISIBLE)
+    assert [words[1] for words in words_of(browse("aud").get(f"/analyses/{run.pk}/?{query}"))] == kinds
+
+
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_each_table_has_the_question_that_it_answers_as_its_heading(analysis, written, browse):
+    run = written(analysis, {table.name: [] for table in analysis_named(analysis).tables}, options=BOTH,
+                  changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0})
+    for table in analysis_named(analysis).tables:
+        text = browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}").content.decode()
+        heading = re.search(r'<h2 id="rows-title">([^<]+)</h2>', text)[1]
+        assert heading.endswith("?") and heading not in ("Rows?", "Detail?"), (analysis, table.name)
+        assert (heading == "What changed since run 4?") is (table.name == "changes")
+
+
+def test_a_report_that_names_many_people_costs_the_queries_of_one_that_names_few(written, browse, django_assert_num_queries):
+    few, many = (written("visibility", {"rows": [(f"user{n:03}", "dataset", f"ns{n}", 1) for n in range(most)], "namespaces": []})
+                 for most in (1, 50))
+    client = browse("aud")
+    for run in (few, many):
+        with django_assert_num_queries(4):
+            client.get(f"/analyses/{run.pk}/")

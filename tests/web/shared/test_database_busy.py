@@ -1,0 +1,50 @@
+"""A database that is busy with another write is no failure of the console."""
+
+import sqlite3
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+
+from tests.support.authors import everything
+from tests.support.cast import house
+
+URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
+
+
+def refused(monkeypatch, message):
+    def change(**_):
+        raise OperationalError(message)
+
+    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change)
+
+
+def test_who_waited_in_vain_is_asked_to_come_again(browse, monkeypatch):
+    refused(monkeypatch, "database is locked")
+    response = browse("ada").post(URL, SENT)
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
+    assert "The database is busy" in response.content.decode() and "nothing was changed" in response.content.decode()
+
+
+def test_any_other_error_of_the_database_stays_a_failure(browse, monkeypatch):
+    refused(monkeypatch, "disk I/O error")
+    with pytest.raises(OperationalError, match="disk I/O error"):
+        browse("ada").post(URL, SENT)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL lets several write at once")
+def test_a_long_import_answers_other_writers_503():
+    client, importing = Client(), sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    client.force_login(house()["ada"])
+    before = everything()
+    connection.cursor().execute("PRAGMA busy_timeout=50")
+    importing.execute("BEGIN IMMEDIATE")
+    try:
+        assert client.post(URL, SENT).status_code == 503
+    finally:
+        importing.execute("ROLLBACK")
+        importing.close()
+        connection.close()
+    assert everything() == before
+    assert client.post(URL, SENT).status_code == 303

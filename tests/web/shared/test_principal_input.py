@@ -1,0 +1,86 @@
+"""Names with spaces around them and names that begin as a type does: each field means whoever is called exactly so."""
+
+import pytest
+
+from authzconsole.models import ApiToken
+from grants.changes.services import change_grants
+from grants.models import JournalLine, Plan, User
+from grants.principals.services import add_group, add_member
+from tests.support.authors import at, held
+from tests.support.cast import SETUP
+
+ORDERS = at("dataset:sales.orders")
+# of each there is another whose name is what is left of it
+NAMES = ["dee ", " dee", "user:dee"]
+
+
+@pytest.fixture(params=NAMES)
+def name(request, cast):
+    User.objects.create_user(request.param, is_principal=True)
+    return request.param
+
+
+def holders_of(privilege):
+    return {who for who, entity, what in held() if entity == str(ORDERS) and what == privilege}
+
+
+def test_a_grant_and_its_revocation_reach_whoever_is_called_so(name, browse):
+    client = browse("ada")
+    client.post(f"/grant/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
+    assert holders_of("READ") >= {f"user:{name}", "user:dee"}
+    form = client.get(f"/revoke/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
+    assert form.context["principal"] == f"user:{name}"
+    client.post(f"/revoke/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
+    assert holders_of("READ") & {f"user:{name}", "user:dee"} == {"user:dee"}
+
+
+def test_a_token_acts_as_whoever_is_called_so(name, browse):
+    client, sent = browse("ada"), {"owner": name, "name": "nightly", "days": "9", "scope": "read"}
+    assert client.get("/accounts/tokens/new", {"owner": name}).context["token_form"]["owner"] == name
+    client.post("/accounts/tokens/new", sent)
+    assert ApiToken.objects.get().owner.username == name
+
+
+def test_a_group_gets_and_loses_whoever_is_called_so(name, cast, browse):
+    add_member(author=SETUP, user="dee", group="operators")
+    client, sent = browse("ada"), {"user": name, "group": "operators"}
+    client.post("/people/membership", sent | {"verb": "add"})
+    assert cast["grp"].groups.get().user_set.filter(username=name).exists()
+    client.post("/people/membership", sent | {"verb": "remove"})
+    assert set(cast["grp"].groups.get().user_set.values_list("username", flat=True)) == {"grp", "dee"}
+
+
+def test_answers_are_those_of_whoever_is_called_so(name, browse):
+    client = browse("ada")
+    for url in ("/ask", f"/entities/{ORDERS}"):
+        asked = {"subject": f"user:{name}", "operation": "read", "entity": str(ORDERS)}
+        assert client.get(url, asked).context["ask"]["answer"].decision.sentence.startswith(f"Denied: user:{name} lacks")
+    assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
+    assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
+    people = client.get("/people/compare", {"one": name, "other": "dee"}).context["people"]
+    assert [person.name for person in people] == [name, "dee"]
+
+
+def test_plans_are_for_whoever_is_called_so(name, browse):
+    client = browse("ada")
+    client.post("/plans/missing", {"address": str(ORDERS), "subject": f"user:{name}", "operation": "write"})
+    client.post("/plans/copy", {"source": "user:ned", "target": f"user:{name}"})
+    client.post("/plans/readiness", {"namespace": "namespace:sales", "user": name, "principal": f"user:{name}"})
+    plans = Plan.objects.all()
+    assert len(plans) == 3
+    assert {(item.principal_type, item.principal_name) for plan in plans for item in plan.items.all()} == {("user", name)}
+
+
+def test_the_journal_shows_the_lines_of_whoever_is_called_so(name, browse):
+    change_grants(author=SETUP, grant=[(f"user:{name}", ORDERS, "EXECUTE")])
+    rows = browse("ada").get("/journal/", {"principal": f"user:{name}"}).context["rows"]
+    assert len(rows) == JournalLine.objects.filter(principal=f"user:{name}").count() == 1
+
+
+def test_spaces_that_are_of_no_name_are_left_out(cast, browse):
+    add_group(author=SETUP, name="crew")
+    client = browse("ada")
+    client.post(f"/grant/{ORDERS}", {"principal": "  user:out \t", "privilege": "WRITE"})
+    assert holders_of("WRITE") >= {"user:out"}
+    client.post("/people/membership", {"verb": "add", "user": " user:out ", "group": "group:crew "})
+    assert [group.name for group in cast["out"].groups.all()] == ["crew"]

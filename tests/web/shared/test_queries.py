@@ -1,0 +1,96 @@
+"""A page costs the same number of queries however many rows it has to choose from."""
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from analytics.models import AnalysisRun
+from authzconsole.web.shared.entity_search import found_by
+from entities.services import ensure_entities
+from grants.changes.services import change_grants
+from grants.models import User
+from tests.support.authors import at
+from tests.support.cast import SETUP
+
+PAGES = {
+    "/": 23,
+    "/?colour=exposure": 24,
+    "/entities/namespace:sales": 27,
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 34,
+    "/entities/dataset:sales.orders": 19,
+    "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 20,
+    "/ask?subject=user:dee&operation=delete&entity=namespace:sales": 10,
+    "/ask?subject=user:dee&entity=namespace:sales": 6,
+    "/ask?subject=user:dwe&operation=drop&entity=dataset:sales.orders": 8,
+    "/explorer?at=program:sales.shop.workflow.daily": 13,
+    "/explorer/inside?in=namespace:sales&of=dataset": 6,
+    "/search?q=sales": 4,
+    "/suggest/principals?principal=e": 4,
+    "/lifecycle/delete/namespace:sales": 10,
+    "/analyses/": 6,
+    "/plans/": 4,
+    "/plans/many?within=namespace:sales": 5,
+    "/plans/many?within=instance:cdap": 6,
+    "/plans/many?address=dataset:sales.orders": 3,
+    "/plans/import": 3,
+}
+
+
+# who gets no such page
+REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/delete/namespace:sales"), ("dee", "/analyses/"),
+           *((name, url) for name in ("aud", "dee") for url in PAGES if url.startswith(("/plans/many", "/plans/import"))),
+           ("dee", "/plans/"),
+           ("dee", "/suggest/principals?principal=e"),
+           ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
+           ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
+SHOWN = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
+
+
+def queries(client, url) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(url).status_code == 200
+    return len(captured)
+
+
+def grow(numbers):
+    """More of everything that a page lists."""
+    ensure_entities(states={at(f"{address}{n}{rest}"): "live" for n in numbers
+                            for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
+    for n in numbers:
+        Group.objects.create(name=f"group{n}").user_set.add(User.objects.create(username=f"deeper{n}"))
+    places = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
+    change_grants(author=SETUP, grant=[
+        *((f"user:deeper{n}", at(place), "READ") for n in numbers for place in places),
+        *((f"group:group{n}", at(place), "ADMIN") for n in numbers for place in places),
+        *(("user:dee", at(f"dataset:sales.more{n}"), "READ") for n in numbers),
+        *(("user:dee", at(f"dataset:more{n}.d"), "READ") for n in numbers),
+    ])
+    for _ in numbers:
+        AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
+
+
+@pytest.mark.parametrize(("name", "url"), SHOWN)
+def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
+    client = browse(name)
+    grow(range(2))
+    before = queries(client, url)
+    grow(range(2, 40))
+    assert queries(client, url) <= before
+
+
+@pytest.mark.parametrize(("url", "most"), PAGES.items())
+def test_a_page_keeps_to_its_queries(url, most, browse, django_assert_max_num_queries):
+    client = browse("ada")
+    assert client.get(url).status_code == 200
+    with django_assert_max_num_queries(most):
+        client.get(url)
+
+
+@pytest.mark.parametrize(("name", "looked_at", "most"), [("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
+def test_a_search_takes_a_fixed_number_of_queries(name, looked_at, most, cast, monkeypatch, django_assert_max_num_queries):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", looked_at)
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
+    grow(range(5))
+    with django_assert_max_num_queries(most):
+        assert found_by(cast[name], "sales").is_all == (looked_at > 1)
