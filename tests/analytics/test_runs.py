@@ -144,7 +144,7 @@ def test_only_a_waiting_run_is_executed(computes, state):
 
 def test_two_claims_at_once_have_one_winner():
     run = waiting()
-    claims = [services.claim_run(run.pk), services._claimed(run.pk)]
+    claims = [services.claim_run(run.pk), services.claim_run(run.pk)]
     assert [claim is not None for claim in claims] == [True, False]
 
 
