@@ -1,4 +1,8 @@
-"""The project's own `.venv`, holding exactly what the lock files name."""
+"""The project's `.venv`: pip installs uv, and uv installs exactly the packages of one lock file.
+
+The lock files in requirements/ are hashed requirements instead of a `uv.lock`, because a `uv.lock` records the addresses
+of the index and of every file. Hashed requirements work with every mirror that UV_DEFAULT_INDEX names.
+"""
 
 import contextlib
 import fcntl
@@ -7,35 +11,44 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import ROOT, VENV, VENV_PYTHON, Refusal
 from .machine import Tool
 from .packages import packages_install
 
-# what building the few source distributions takes comes first, so that building downloads nothing that is not pinned
-LOCKS = (ROOT / "requirements-build.lock", ROOT / "requirements.lock")
-STAMP = VENV / "installed"
+LOCKS = ROOT / "requirements"
+# each stamp is written last, so that an interrupted step has none
+VENV_STAMP, PACKAGES_STAMP = VENV / "created", VENV / "installed"
 
 
-def _fingerprint() -> str:
-    """Changes with the locks, with the place (scripts of a .venv name it) and with the interpreter."""
-    digest = hashlib.sha256(f"{VENV} {sys.version_info[:2]}".encode())
-    for lock in LOCKS:
-        digest.update(lock.read_bytes())
-    return digest.hexdigest()
+def _digest(lock: str) -> str:
+    return hashlib.sha256((LOCKS / lock).read_bytes()).hexdigest()
 
 
-def is_complete() -> bool:
-    """An interrupted installation has no stamp: it is written last."""
-    if not STAMP.is_file() or STAMP.read_text() != _fingerprint():
+def _venv_state() -> str:
+    """Change with the location (scripts of a .venv name it), with the interpreter and with the version of uv."""
+    return f"{VENV} {sys.version_info[:2]} {_digest('uv.txt')}"
+
+
+def _packages_state(group: str) -> str:
+    return f"{_venv_state()} {group} {_digest('build.txt')} {_digest(f'{group}.txt')}"
+
+
+def _has_stamp(stamp: Path, *states: str) -> bool:
+    if not stamp.is_file() or stamp.read_text() not in states:
         return False
     try:
         return subprocess.run([VENV_PYTHON, "-ISc", ""], capture_output=True).returncode == 0
     except OSError:
-        # the Python that it was made from is gone
+        # the Python that .venv was made from is gone
         return False
+
+
+def is_complete(group: str) -> bool:
+    """Return whether .venv has the packages of `group`, which is `run` or `dev`; `dev` includes `run`."""
+    return _has_stamp(PACKAGES_STAMP, _packages_state(group), _packages_state("dev"))
 
 
 @contextlib.contextmanager
@@ -45,18 +58,18 @@ def one_at_a_time(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another setup of this checkout is at work; waiting for it ...", file=sys.stderr, flush=True)
+            print("Another setup of this checkout is running; waiting for it ...", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _interpreter() -> str:
-    """Never the one of an activated .venv, which is about to be cleared."""
+    """Return the Python outside of any activated .venv, because .venv is about to be cleared."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
-def _venv_module_ensure() -> None:
-    """Debian keeps part of Python's own venv module in a package of its own."""
+def _ensure_venv_module() -> None:
+    """Install Python's own venv module where Debian keeps it in a separate package."""
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         return
     package = f"python3.{sys.version_info.minor}-venv"
@@ -66,27 +79,49 @@ def _venv_module_ensure() -> None:
     packages_install([Tool("Python's venv module", lambda: None, (package, "python3-venv"))])
 
 
-def _pip_install(lock: Path, *options: str) -> bool:
-    # a user's own `user = true` would refuse to install into .venv; older pips build the old way unless told otherwise
-    environment = {**os.environ, "PIP_USER": "0", "PIP_USE_PEP517": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    command = [VENV_PYTHON, "-m", "pip", "install", "--quiet", "--require-hashes", *options, "-r", lock]
-    return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode == 0
+def _run_quietly(command: list[str | Path], problem: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Run a command; show its output, and raise Refusal with `problem`, only if it fails."""
+    result = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace")
+    if result.returncode != 0:
+        print(result.stdout, end="", file=sys.stderr, flush=True)
+        raise Refusal(f"{problem} The message is above. Once the cause is removed, run the same command again.")
 
 
-def environment_ensure() -> None:
-    if is_complete():
+def _create_venv() -> None:
+    """Create an empty .venv that contains uv."""
+    _ensure_venv_module()
+    _run_quietly([_interpreter(), "-m", "venv", "--clear", VENV], f"{_interpreter()} could not create .venv.")
+    # a user's `user = true` would refuse to install into .venv
+    environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    _run_quietly([VENV_PYTHON, "-m", "pip", "install", "--require-hashes", "-r", LOCKS / "uv.txt"],
+                 "pip could not install uv.", environment)
+    VENV_STAMP.write_text(_venv_state())
+
+
+def _sync_packages(group: str) -> None:
+    """Install the packages of `group` and remove all others. Build requirements of source packages are pinned too."""
+    environment = {**os.environ}
+    if index := os.environ.get("PIP_INDEX_URL"):
+        # a mirror that is configured for pip only
+        environment.setdefault("UV_DEFAULT_INDEX", index)
+    # without --compile-bytecode every start compiles all modules where PYTHONDONTWRITEBYTECODE is set
+    _run_quietly([VENV / "bin" / "uv", "pip", "sync", "--python", VENV_PYTHON, "--compile-bytecode",
+                  "--require-hashes", "--require-build-hashes", "--build-constraints", LOCKS / "build.txt",
+                  LOCKS / f"{group}.txt"], "uv could not install the locked packages.", environment)
+
+
+def ensure_environment(group: str) -> None:
+    """Bring .venv up to date with the lock of `group`, which is `run` or `dev`."""
+    if is_complete(group):
         return
     if VENV.is_symlink():
-        # making it anew would empty what the link leads to, which may be another checkout's
+        # the link may lead to the environment of another checkout
         raise Refusal(f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks what this checkout needs. Nothing was "
-                      f"changed there. Remove the link (rm {VENV}), and the same command makes an environment of its own.")
-    _venv_module_ensure()
+                      f"changed there. Remove the link (rm {VENV}), and the same command creates a separate environment.")
     print("Installing the Python packages into .venv (a minute or two, the first time) ...", file=sys.stderr, flush=True)
-    STAMP.unlink(missing_ok=True)
-    # from nothing: what a previous lock left behind would hide a missing dependency
-    if subprocess.run([_interpreter(), "-m", "venv", "--clear", VENV], stdout=sys.stderr).returncode != 0:
-        raise Refusal(f"{_interpreter()} could not make .venv; its message is above.")
-    if not (_pip_install(LOCKS[0]) and _pip_install(LOCKS[1], "--no-build-isolation")):
-        raise Refusal("pip could not install the locked versions; its message is above. "
-                      "Once the cause is gone, the same command starts afresh.")
-    STAMP.write_text(_fingerprint())
+    PACKAGES_STAMP.unlink(missing_ok=True)
+    if not _has_stamp(VENV_STAMP, _venv_state()):
+        _create_venv()
+    _sync_packages(group)
+    PACKAGES_STAMP.write_text(_packages_state(group))

@@ -1,4 +1,4 @@
-"""Brings up what is missing: `.venv`, Java, Redis, and for the tests PostgreSQL and Chromium."""
+"""Install what is missing: `.venv`, Java, Redis, and for the tests PostgreSQL and Chromium."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from . import ROOT, Refusal, machine
-from .environment import environment_ensure, one_at_a_time
+from .environment import ensure_environment, one_at_a_time
 from .machine import Tool
 from .packages import packages_install
 from .processes import signals_interrupt
@@ -37,11 +37,11 @@ def tools_ensure(tools: Sequence[Tool]) -> None:
 
 
 def setup(purpose: str) -> None:
-    """purpose: `run`, `test`, or `quick` (.venv only)."""
+    """Install what `purpose` needs: `run`, `test`, or `quick` (the tests' Python packages only)."""
     with one_at_a_time():
-        # the quick refusals come before the long download
+        # before the long download, because this fails fast
         tools_ensure(tools_for(purpose))
-        environment_ensure()
+        ensure_environment("run" if purpose == "run" else "dev")
 
 
 def spark_environment() -> dict[str, str]:
@@ -62,7 +62,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("Interrupted; the same command continues.", file=sys.stderr)
         return 130
-    print(f"Everything that it takes is here: {ROOT / '.venv'} is complete.")
+    print(f"Setup is complete; the Python packages are in {ROOT / '.venv'}.")
     return 0
 
 

@@ -1,6 +1,7 @@
-"""What setting up finds, installs and says. No test here installs anything."""
+"""Setup: the programs it finds, the packages it installs and its messages. No test installs anything."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -113,59 +114,123 @@ def test_a_shared_redis_and_no_java_ask_for_no_program_at_all(monkeypatch):
 
 
 @pytest.fixture
-def some_environment(tmp_path, monkeypatch):
-    locks = (tmp_path / "build.lock", tmp_path / "all.lock")
-    for lock in locks:
-        lock.write_text("nothing==1\n")
-    monkeypatch.setattr(environment, "LOCKS", locks)
-    monkeypatch.setattr(environment, "STAMP", tmp_path / "installed")
+def sandbox(tmp_path, monkeypatch):
+    """Lock files and a .venv in a temporary folder."""
+    for name in ("uv", "build", "run", "dev"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}==1\n")
+    monkeypatch.setattr(environment, "LOCKS", tmp_path)
+    monkeypatch.setattr(environment, "VENV_STAMP", tmp_path / "created")
+    monkeypatch.setattr(environment, "PACKAGES_STAMP", tmp_path / "installed")
     monkeypatch.setattr(environment, "VENV_PYTHON", sys.executable)
     return tmp_path
 
 
-def test_an_environment_without_a_stamp_is_not_complete(some_environment):
-    assert not environment.is_complete()
+def stamp(group):
+    environment.PACKAGES_STAMP.write_text(environment._packages_state(group))
 
 
-def test_a_changed_lock_or_interpreter_asks_for_a_new_environment(some_environment, monkeypatch):
-    environment.STAMP.write_text(environment._fingerprint())
-    assert environment.is_complete()
-    environment.LOCKS[1].write_text("nothing==2\n")
-    assert not environment.is_complete()
-    environment.STAMP.write_text(environment._fingerprint())
-    assert environment.is_complete()
+def test_an_environment_without_a_stamp_is_not_complete(sandbox):
+    assert not environment.is_complete("run")
+
+
+@pytest.mark.parametrize("lock", ["uv", "build", "run"])
+def test_a_changed_lock_makes_the_environment_incomplete(sandbox, lock):
+    stamp("run")
+    assert environment.is_complete("run")
+    (sandbox / f"{lock}.txt").write_text("another==2\n")
+    assert not environment.is_complete("run")
+
+
+def test_a_missing_interpreter_makes_the_environment_incomplete(sandbox, monkeypatch):
+    stamp("run")
     monkeypatch.setattr(environment, "VENV_PYTHON", os.devnull)
-    assert not environment.is_complete()
+    assert not environment.is_complete("run")
 
 
-def test_an_installation_that_fails_leaves_no_stamp(some_environment, monkeypatch):
-    environment.STAMP.write_text("of an older lock")
-    monkeypatch.setattr(environment, "VENV", some_environment / "venv")
-    monkeypatch.setattr(environment, "_interpreter", lambda: "/bin/true")
-    monkeypatch.setattr(environment, "_pip_install", lambda lock, *options: lock == environment.LOCKS[0])
-    with pytest.raises(Refusal, match="pip could not install the locked versions"):
-        environment.environment_ensure()
-    assert not environment.STAMP.exists()
+def test_the_packages_of_the_tests_include_those_of_a_run_but_not_the_reverse(sandbox):
+    stamp("dev")
+    assert environment.is_complete("run") and environment.is_complete("dev")
+    stamp("run")
+    assert environment.is_complete("run") and not environment.is_complete("dev")
+
+
+def test_a_run_installs_no_test_tools():
+    locked = {name: (environment.LOCKS / f"{name}.txt").read_text() for name in ("run", "dev")}
+    for tool in ("pytest", "hypothesis", "playwright", "ruff"):
+        assert f"\n{tool}==" in locked["dev"] and f"\n{tool}==" not in locked["run"]
+    versions = {name: {line.split()[0] for line in text.splitlines() if re.match(r"\w\S*==", line)}
+                for name, text in locked.items()}
+    assert versions["run"] < versions["dev"]
+
+
+@pytest.mark.parametrize("lock", ["uv", "build", "run", "dev"])
+def test_a_lock_names_no_address_of_an_index_or_a_file(lock):
+    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links", (environment.LOCKS / f"{lock}.txt").read_text())
+
+
+def fake_uv(sandbox, script):
+    path = sandbox / "venv" / "bin" / "uv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def created(sandbox, monkeypatch):
+    """A .venv with a uv that installs nothing."""
+    monkeypatch.setattr(environment, "VENV", sandbox / "venv")
+    environment.VENV_STAMP.write_text(environment._venv_state())
+    fake_uv(sandbox, 'echo "a warning"; echo "$@" > "$0.arguments"')
+    return sandbox
+
+
+def test_an_installation_that_succeeds_prints_one_line(created, capfd):
+    environment.ensure_environment("dev")
+    assert environment.is_complete("dev")
+    output = capfd.readouterr()
+    assert output.out == "" and output.err.splitlines() == [
+        "Installing the Python packages into .venv (a minute or two, the first time) ..."]
+    arguments = (created / "venv" / "bin" / "uv.arguments").read_text()
+    assert arguments.startswith("pip sync") and "--require-hashes" in arguments and "--require-build-hashes" in arguments
+    assert arguments.endswith(f"--build-constraints {created}/build.txt {created}/dev.txt\n")
+
+
+def test_an_installation_that_fails_shows_its_output_and_leaves_no_stamp(created, capfd):
+    environment.PACKAGES_STAMP.write_text("of an older lock")
+    fake_uv(created, "echo 'hash mismatch for nothing' >&2; exit 1")
+    with pytest.raises(Refusal, match="uv could not install the locked packages"):
+        environment.ensure_environment("run")
+    assert not environment.PACKAGES_STAMP.exists()
+    assert "hash mismatch for nothing" in capfd.readouterr().err
+
+
+def test_a_new_version_of_uv_recreates_the_environment(created, monkeypatch):
+    steps = []
+    monkeypatch.setattr(environment, "_run_quietly", lambda command, *others: steps.append([str(part) for part in command]))
+    (created / "uv.txt").write_text("uv==2\n")
+    environment.ensure_environment("run")
+    assert [command[1:3] for command in steps] == [["-m", "venv"], ["-m", "pip"], ["pip", "sync"]]
+    assert "--require-hashes" in steps[1]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_environment_that_is_a_symbolic_link_is_left_alone(some_environment, monkeypatch, is_there):
-    elsewhere, link = some_environment / "elsewhere", some_environment / "venv"
+def test_an_environment_that_is_a_symbolic_link_is_left_alone(sandbox, monkeypatch, is_there):
+    elsewhere, link = sandbox / "elsewhere", sandbox / "venv"
     if is_there:
         elsewhere.mkdir()
         (elsewhere / "installed").write_text("of another checkout")
     link.symlink_to(elsewhere)
     monkeypatch.setattr(environment, "VENV", link)
-    monkeypatch.setattr(environment, "STAMP", link / "installed")
+    monkeypatch.setattr(environment, "PACKAGES_STAMP", link / "installed")
     with pytest.raises(Refusal, match=f"{link} is a symbolic link to {elsewhere}, .* Remove the link"):
-        environment.environment_ensure()
+        environment.ensure_environment("run")
     assert link.is_symlink() and elsewhere.exists() == is_there
     if is_there:
         assert [path.name for path in elsewhere.iterdir()] == ["installed"]
         assert (elsewhere / "installed").read_text() == "of another checkout"
-        # what is complete is used as it is
-        (elsewhere / "installed").write_text(environment._fingerprint())
-        environment.environment_ensure()
+        # a complete environment is used
+        (elsewhere / "installed").write_text(environment._packages_state("run"))
+        environment.ensure_environment("run")
 
 
 def test_two_setups_of_one_checkout_take_turns(tmp_path):
