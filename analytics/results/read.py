@@ -5,19 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NoReturn
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow.fs import FileType
 
 from analytics.analyses import Analysis, AnalysisError, analysis_named
+from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
+from analytics.results.index import INDEX_NAME, IndexedFile, files_by_footers, read_file_index, write_file_index
 from analytics.storage import StorageError, file_paths, storage_path, storage_root
 from analytics.tables import ColumnType, Table
 
 ROWS_A_PAGE = 50
 ROWS_AT_ONCE = 10_000
+# of a whole table
+ROWS_A_BATCH = 65_536
 # beyond this DuckDB goes on in files
 MOST_MEMORY = "1GB"
 MOST_CHARACTERS_OF_A_CAUSE = 200
@@ -74,7 +80,7 @@ def result_page(
     if not condition and not sort:
         return _page_as_written(table, run.result_folder, first_row, most_rows)
     order = _order(table, sort, descending)
-    with _open(table, run.result_folder) as database:
+    with tables_open(table, {table.name: run.result_folder}, where) as database:
         total_rows = _matching(database, table, run.result_folder, condition, values)
         found = database.execute(
             f"SELECT {_list(table.column_names)} FROM {table.name}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
@@ -88,34 +94,46 @@ def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilte
     table = table_readable(run, table_name)
     column = _column(table, by, ColumnType.TEXT)
     condition, values = _condition(table, where)
-    with _open(table, run.result_folder) as database:
+    with tables_open(table, {table.name: run.result_folder}, where) as database:
         counted = database.execute(f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values)
         return dict(counted.fetchall())
 
 
 def _matching(database: duckdb.DuckDBPyConnection, table: Table, folder: str, condition: str, values: list) -> int:
     if not condition:
-        # the files say it themselves, where DuckDB would read through them
-        return _dataset(table, folder).count_rows()
+        # DuckDB would read the rows to count them
+        return sum(file.rows for file in _files(table, folder))
     return database.execute(f"SELECT count(*) FROM {table.name}{condition}", values).fetchone()[0]
 
 
 def _page_as_written(table: Table, folder: str, first_row: int, most_rows: int) -> ResultPage:
-    """The files are in the order of the key already: no row before the page's row group is read, and none is sorted."""
-    filesystem, _ = storage_root()
-    rows, rows_before = [], 0
+    """Return a page in the order of the key, which is the order of the files. Opens only the files that hold its rows."""
+    rows: list[dict] = []
+    rows_before = 0
     with results_reading():
-        for path in _paths(table, folder):
-            with filesystem.open_input_file(path) as file:
-                parquet = pq.ParquetFile(file)
-                for group in range(parquet.num_row_groups):
-                    group_rows = parquet.metadata.row_group(group).num_rows
-                    start = max(0, first_row - rows_before)
-                    wanted = min(most_rows - len(rows), group_rows - start)
-                    if wanted > 0:
-                        rows += _rows_of_group(parquet, group, table.column_names, start, wanted)
-                    rows_before += group_rows
+        for file in _files(table, folder):
+            start = max(0, first_row - rows_before)
+            wanted = min(most_rows - len(rows), file.rows - start)
+            if wanted > 0:
+                rows += _rows_of_file(table, folder, file, start, wanted)
+            rows_before += file.rows
     return ResultPage(rows, rows_before)
+
+
+def _rows_of_file(table: Table, folder: str, file: IndexedFile, start: int, wanted: int) -> list[dict]:
+    """Return `wanted` rows from row `start` on. Reads only the row groups that hold them."""
+    filesystem, _ = storage_root()
+    rows: list[dict] = []
+    rows_before = 0
+    with filesystem.open_input_file(_file_path(table, folder, file)) as opened:
+        parquet = pq.ParquetFile(opened)
+        for group in range(parquet.num_row_groups):
+            group_rows = parquet.metadata.row_group(group).num_rows
+            first = max(0, start - rows_before)
+            if first < group_rows and len(rows) < wanted:
+                rows += _rows_of_group(parquet, group, table.column_names, first, min(wanted - len(rows), group_rows - first))
+            rows_before += group_rows
+    return rows
 
 
 def _rows_of_group(parquet: pq.ParquetFile, group: int, columns: Sequence[str], start: int, wanted: int) -> list[dict]:
@@ -138,20 +156,20 @@ def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EV
 
 def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
     """Rows of a written table in the order of its key. Raises ResultsGone, StorageError where a file cannot be read."""
-    condition, values = _condition(table, where)
-    if condition:
-        yield from _chosen_batches(table, folder, condition, values)
+    if where != EVERYTHING:
+        yield from _chosen_batches(table, folder, where)
         return
     filesystem, _ = storage_root()
     with results_reading():
         for path in _paths(table, folder):
             with filesystem.open_input_file(path) as file:
-                yield from pq.ParquetFile(file).iter_batches(columns=list(table.column_names))
+                yield from pq.ParquetFile(file).iter_batches(ROWS_A_BATCH, columns=list(table.column_names))
 
 
-def _chosen_batches(table: Table, folder: str, condition: str, values: list) -> Iterator[pa.RecordBatch]:
+def _chosen_batches(table: Table, folder: str, where: ResultFilter) -> Iterator[pa.RecordBatch]:
+    condition, values = _condition(table, where)
     query = f"SELECT {_list(table.column_names)} FROM {table.name}{condition} ORDER BY {_list(table.key)}"
-    with _open(table, folder) as database:
+    with tables_open(table, {table.name: folder}, where) as database:
         yield from database.sql(query, params=values).to_arrow_reader(ROWS_AT_ONCE)
 
 
@@ -167,7 +185,7 @@ def sum_of(expression: str, table: Table, folder: str) -> int:
 
 
 def _one(table: Table, folder: str, aggregate: str) -> int:
-    with _open(table, folder) as database:
+    with tables_open(table, {table.name: folder}) as database:
         (value,) = database.execute(f"SELECT {aggregate} FROM {table.name}").fetchone()
     return value
 
@@ -189,25 +207,70 @@ def table_readable(run: AnalysisRun, table_name: str) -> Table:
     return table
 
 
+def _folder_path(table: Table, folder: str) -> str:
+    return storage_path(f"{folder}/{table.name}")
+
+
+def _file_path(table: Table, folder: str, file: IndexedFile) -> str:
+    return f"{_folder_path(table, folder)}/{file.name}"
+
+
+def _files(table: Table, folder: str) -> list[IndexedFile]:
+    """Return the table's files in the order of its key. Opens the index; every file if a report of an old version has none."""
+    filesystem, _ = storage_root()
+    files = read_file_index(filesystem, _folder_path(table, folder)) if folder else []
+    if files is None:
+        return files_by_footers(filesystem, _paths(table, folder), table.key[0])
+    return files or _refuse_missing_files()
+
+
 def _paths(table: Table, folder: str) -> list[str]:
     filesystem, _ = storage_root()
-    paths = file_paths(filesystem, storage_path(f"{folder}/{table.name}"), ".parquet") if folder else []
-    if not paths:
-        raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
-    return paths
+    paths = file_paths(filesystem, _folder_path(table, folder), ".parquet") if folder else []
+    return paths or _refuse_missing_files()
 
 
-def _dataset(table: Table, folder: str) -> ds.Dataset:
+def _refuse_missing_files() -> NoReturn:
+    raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
+
+
+def _dataset(table: Table, folder: str, where: ResultFilter = EVERYTHING) -> ds.Dataset:
+    """Return the table as a dataset without the files that, by the index, hold no row that the filter lets through."""
     filesystem, _ = storage_root()
-    return ds.dataset(_paths(table, folder), filesystem=filesystem, format="parquet")
+    # with the schema given, no file is opened to learn it; Spark writes every column as nullable
+    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
+    return ds.dataset(_paths_for(table, folder, where), schema=schema, filesystem=filesystem, format="parquet")
 
 
-def _open(table: Table, folder: str):
-    return tables_open(table, {table.name: folder})
+def _paths_for(table: Table, folder: str, where: ResultFilter) -> list[str]:
+    filesystem, _ = storage_root()
+    values = _first_key_values(table, where)
+    files = read_file_index(filesystem, _folder_path(table, folder)) if folder and values is not None else None
+    if files is None:
+        return _paths(table, folder)
+    return [_file_path(table, folder, file) for file in files if file.may_hold(values)]
+
+
+def _first_key_values(table: Table, where: ResultFilter) -> list[str] | None:
+    """Return the values that the filter lets through in the first key column; None if it lets all through."""
+    if table.key[0] in where.equal:
+        return [where.equal[table.key[0]]]
+    return where.among.get(table.key[0])
+
+
+def write_index(table: Table, folder: str) -> None:
+    """Write the index of a written table, unless whoever wrote its files has written the index too."""
+    filesystem, _ = storage_root()
+    path = _folder_path(table, folder)
+    if filesystem.get_file_info(f"{path}/{INDEX_NAME}").type != FileType.File:
+        files = files_by_footers(filesystem, file_paths(filesystem, path, ".parquet"), table.key[0])
+        write_file_index(filesystem, path, files)
 
 
 @contextmanager
-def tables_open(table: Table, folders: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+def tables_open(
+    table: Table, folders: Mapping[str, str], where: ResultFilter = EVERYTHING
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that knows the table of each folder by the name given to it.
 
     DuckDB reads only the columns and row groups that a query needs.
@@ -215,7 +278,7 @@ def tables_open(table: Table, folders: Mapping[str, str]) -> Iterator[duckdb.Duc
     with results_reading(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as beside:
         with duckdb.connect(config={"memory_limit": MOST_MEMORY, "temp_directory": beside}) as database:
             for name, folder in folders.items():
-                database.register(name, _dataset(table, folder))
+                database.register(name, _dataset(table, folder, where))
             yield database
 
 

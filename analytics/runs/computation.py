@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from analytics.analyses import Analysis, Output
 from analytics.java import java_problem
 from analytics.models import RunStage
-from analytics.results.read import figures, sum_of
+from analytics.results.read import figures, sum_of, write_index
 from analytics.snapshots.snapshot import Snapshot, snapshot_in_use
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import snapshot_read, table_read, table_write
@@ -89,4 +89,5 @@ def _output_write(output: Output, recipe: Recipe, folder: str) -> None:
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
     table_write(getattr(import_module(module), function)(recipe), output.table, uri)
+    write_index(output.table, folder)
     recipe.earlier[output.table.name] = table_read(recipe.tables.users.sparkSession, output.table, uri)

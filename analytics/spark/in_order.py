@@ -13,16 +13,21 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 
 from analytics.arrow import arrow_schema
+from analytics.results import index
+from analytics.results.index import IndexedFile, indexed_file, write_file_index
 from analytics.spark.verdicts import BATCH_ROWS, BatchFunction
 from analytics.tables import Table
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+# Python workers of a cluster do not have the console's code
+for module in (sys.modules[__name__], index):
+    cloudpickle.register_pickle_by_value(module)
 
-FILES = "part int, name string"
+FILES = "part int, name string, rows long, least string, greatest string"
 SHARED = "file://"
 
 
@@ -54,13 +59,18 @@ def files_write(made: InOrder, uri: str) -> None:
     folder.mkdir(parents=True)
     # one row for each file, of which a partition has one
     written = made.told.mapInArrow(_written(made.rows, str(folder), made.table.key[0]), FILES).collect()
-    for file in written:
-        (folder / file.name).rename(folder / f"part-{file.part:05}.parquet")
+    files = []
+    for file in sorted(written, key=lambda file: file.part):
+        final = f"part-{file.part:05}.parquet"
+        (folder / file.name).rename(folder / final)
+        files.append(IndexedFile(final, file.rows, file.least, file.greatest))
     # of attempts that came to nothing
     for left in folder.glob(".*"):
         left.unlink()
     if not written:
         pq.write_table(arrow_schema(made.table).empty_table(), folder / "part-00000.parquet")
+        files.append(IndexedFile("part-00000.parquet", 0))
+    write_file_index(LocalFileSystem(), str(folder), files)
 
 
 def _written(rows: BatchFunction, folder: str, sorted_by: str) -> BatchFunction:
@@ -80,7 +90,10 @@ def _written(rows: BatchFunction, folder: str, sorted_by: str) -> BatchFunction:
                 raise OSError(f"{path}: {error}") from error
         if writer:
             writer.close()
-            yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name]})
+            file = indexed_file(name, pq.read_metadata(path), sorted_by)
+            yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name], "rows": [file.rows],
+                                   "least": pa.array([file.least], pa.string()),
+                                   "greatest": pa.array([file.greatest], pa.string())})
 
     return write
 

@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
+from analytics.results.index import IndexedFile, read_file_index
 from analytics.spark.in_order import InOrder, is_shared
 from analytics.spark.schemas import table_read, table_write
 from analytics.tables import VISIBILITY_NAMESPACES as TABLE
@@ -51,6 +53,15 @@ def test_text_is_kept_as_text_for_every_reader(spark, tmp_path):
 def test_a_table_without_rows_is_a_file_without_rows(spark, tmp_path):
     table_write(made(spark, rows=0), TABLE, str(tmp_path / "table"))
     assert read(tmp_path / "table") == [[]]
+
+
+def test_the_workers_write_what_the_index_says(spark, tmp_path):
+    table_write(made(spark), TABLE, str(tmp_path / "table"))
+    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [
+        IndexedFile("part-00000.parquet", 4, "user 00", "user 03"), IndexedFile("part-00001.parquet", 4, "user 04", "user 07"),
+        IndexedFile("part-00002.parquet", 4, "user 08", "user 11")]
+    table_write(made(spark, rows=0), TABLE, str(tmp_path / "table"))
+    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [IndexedFile("part-00000.parquet", 0)]
 
 
 def test_what_was_there_before_is_gone(spark, tmp_path):

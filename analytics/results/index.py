@@ -1,0 +1,79 @@
+"""The index of a result table's Parquet files: how many rows each file has, and the range of its keys.
+
+A report can consist of thousands of files. With the index, a page opens the index and the one or two files that hold its rows.
+Tables written before there was an index have none; `read_file_index` returns None for them.
+
+This module does not import Django, because Spark's side of the console writes indexes too.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, FileType
+
+# Spark and `storage.file_paths` skip names with this beginning
+INDEX_NAME = "_index"
+# a footer of an object store takes tens of milliseconds, nearly all of it waiting
+FOOTERS_AT_ONCE = 16
+
+_SCHEMA = pa.schema([
+    pa.field("name", pa.string(), nullable=False), pa.field("rows", pa.int64(), nullable=False),
+    pa.field("least", pa.string()), pa.field("greatest", pa.string()),
+])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """One Parquet file of a table.
+
+    name: within the table's folder. least, greatest: of the values in the first key column; None if they are not known.
+    """
+
+    name: str
+    rows: int
+    least: str | None = None
+    greatest: str | None = None
+
+    def may_hold(self, values: Collection[str]) -> bool:
+        """Return whether a row of this file can have one of these values in the first key column."""
+        if self.least is None or self.greatest is None:
+            return self.rows > 0
+        return any(self.least <= value <= self.greatest for value in values)
+
+
+def write_file_index(filesystem: FileSystem, folder: str, files: Iterable[IndexedFile]) -> None:
+    """Write the index of a table's folder. Call it after all files of the table are written."""
+    entries = [{"name": file.name, "rows": file.rows, "least": file.least, "greatest": file.greatest} for file in files]
+    pq.write_table(pa.Table.from_pylist(entries, _SCHEMA), f"{folder}/{INDEX_NAME}", filesystem=filesystem)
+
+
+def read_file_index(filesystem: FileSystem, folder: str) -> list[IndexedFile] | None:
+    """Return the files of a table in the order of its key; None if the folder has no index. Opens one file."""
+    path = f"{folder}/{INDEX_NAME}"
+    if filesystem.get_file_info(path).type != FileType.File:
+        return None
+    with filesystem.open_input_file(path) as file:
+        return [IndexedFile(**entry) for entry in pq.ParquetFile(file).read().to_pylist()]
+
+
+def files_by_footers(filesystem: FileSystem, paths: Sequence[str], key_column: str) -> list[IndexedFile]:
+    """Return what an index says of these files, from their footers. Opens every file."""
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
+        return list(threads.map(lambda path: _file_by_footer(filesystem, path, key_column), paths))
+
+
+def _file_by_footer(filesystem: FileSystem, path: str, key_column: str) -> IndexedFile:
+    with filesystem.open_input_file(path) as file:
+        return indexed_file(path.rpartition("/")[2], pq.ParquetFile(file).metadata, key_column)
+
+
+def indexed_file(name: str, metadata: pq.FileMetaData, key_column: str) -> IndexedFile:
+    """Return the entry of one file. key_column: the first column of the table's key."""
+    column = metadata.schema.names.index(key_column)
+    groups = [metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)]
+    if not groups or not all(group is not None and group.has_min_max for group in groups):
+        return IndexedFile(name, metadata.num_rows)
+    return IndexedFile(name, metadata.num_rows, min(group.min for group in groups), max(group.max for group in groups))

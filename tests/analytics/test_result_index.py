@@ -1,0 +1,134 @@
+"""A page of a report of thousands of files opens the index and the files that hold its rows, and no other."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.fs import FileSystemHandler, LocalFileSystem, PyFileSystem
+
+from analytics.arrow import arrow_schema
+from analytics.models import AnalysisRun, RunState
+from analytics.results.index import INDEX_NAME, IndexedFile, read_file_index, write_file_index
+from analytics.results.read import ResultFilter, result_batches, result_page, row_counts, write_index
+from analytics.tables import READINESS
+
+FILES, ROWS_PER_FILE = 5_120, 60
+
+
+class CountedFiles(FileSystemHandler):
+    """A local file system that lists the files that were opened to be read."""
+
+    def __init__(self):
+        self.local, self.opened = LocalFileSystem(), []
+
+    def open_input_file(self, path):
+        self.opened.append(path.rpartition("/")[2])
+        return self.local.open_input_file(path)
+
+    def open_input_stream(self, path):
+        return self.open_input_file(path)
+
+    def get_file_info(self, paths):
+        return self.local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector):
+        return self.local.get_file_info(selector)
+
+    def open_output_stream(self, path, metadata):
+        return self.local.open_output_stream(path, metadata=metadata)
+
+    def get_type_name(self):
+        return "counted"
+
+    def normalize_path(self, path):
+        return path
+
+    def _refuse(self, *_):
+        raise NotImplementedError
+
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = move = _refuse
+    open_append_stream = _refuse
+
+
+def rows_of(number):
+    """The rows of one file: each file has one user, whose name grows with the number of the file."""
+    return [{"namespace": f"ns{number:05}", "user": f"user {row:02}", "required": number, "held": row, "missing": number - row,
+             "ready": False} for row in range(ROWS_PER_FILE)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A report of 5,120 files, as the workers of a cluster write it."""
+    folder = tmp_path_factory.mktemp("many") / "results" / "rows"
+    folder.mkdir(parents=True)
+    schema = arrow_schema(READINESS)
+    for number in range(FILES):
+        pq.write_table(pa.Table.from_pylist(rows_of(number), schema), folder / f"part-{number:05}.parquet", compression="none")
+    return folder.parents[1]
+
+
+@pytest.fixture
+def opened(place, settings, monkeypatch):
+    """The names of the files that are opened from now on."""
+    settings.SNAPSHOT_URI = str(place)
+    handler = CountedFiles()
+    monkeypatch.setattr("analytics.results.read.storage_root", lambda: (PyFileSystem(handler), str(place)))
+    return handler.opened
+
+
+@pytest.fixture
+def run():
+    return AnalysisRun(pk=1, analysis="delete-readiness", state=RunState.DONE, result_folder="results")
+
+
+@pytest.fixture
+def index(place, opened):
+    write_index(READINESS, "results")
+    opened.clear()
+    yield place / "results" / "rows" / INDEX_NAME
+    (place / "results" / "rows" / INDEX_NAME).unlink()
+
+
+@pytest.mark.parametrize("first_row", [0, 55, 150_000, FILES * ROWS_PER_FILE - 50, FILES * ROWS_PER_FILE])
+def test_a_page_opens_at_most_three_files(run, index, opened, first_row):
+    page = result_page(run, first_row=first_row)
+    expected = [row for number in range(first_row // ROWS_PER_FILE, min(FILES, first_row // ROWS_PER_FILE + 2))
+                for row in rows_of(number)]
+    assert page.rows == expected[first_row % ROWS_PER_FILE :][:50]
+    assert page.total_rows == FILES * ROWS_PER_FILE
+    assert INDEX_NAME in opened and len(opened) <= 3
+
+
+def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened):
+    page = result_page(run, where=ResultFilter(equal={"namespace": "ns00007"}), most_rows=100)
+    assert page.rows == rows_of(7) and page.total_rows == ROWS_PER_FILE
+    assert set(opened) == {INDEX_NAME, "part-00007.parquet"}
+
+
+def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, opened):
+    some = ResultFilter(among={"namespace": ["ns00007", "ns01234"]})
+    assert row_counts(run, "rows", by="namespace", where=some) == {"ns00007": ROWS_PER_FILE, "ns01234": ROWS_PER_FILE}
+    assert sum(batch.num_rows for batch in result_batches(READINESS, "results", where=some)) == 2 * ROWS_PER_FILE
+    assert set(opened) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
+
+
+def test_a_namespace_outside_of_every_file_has_no_rows(run, index, opened):
+    page = result_page(run, where=ResultFilter(equal={"namespace": "ns99999"}))
+    assert (page.rows, page.total_rows) == ([], 0)
+    assert len(set(opened)) <= 3
+
+
+def test_a_report_without_an_index_gives_the_same_page(run, opened):
+    page = result_page(run, first_row=150_000)
+    assert page.rows == rows_of(2_500)[:50] and page.total_rows == FILES * ROWS_PER_FILE
+    assert INDEX_NAME not in opened and set(opened) == {f"part-{number:05}.parquet" for number in range(FILES)}
+
+
+def test_the_index_keeps_what_it_was_given(tmp_path):
+    files = [IndexedFile("part-00000.parquet", 3, "a", "é"), IndexedFile("part-00001.parquet", 0)]
+    write_file_index(LocalFileSystem(), str(tmp_path), files)
+    assert read_file_index(LocalFileSystem(), str(tmp_path)) == files
+
+
+def test_a_file_whose_range_is_not_known_may_hold_any_value():
+    assert IndexedFile("f", 3).may_hold(["x"]) and not IndexedFile("f", 0).may_hold(["x"])
+    assert IndexedFile("f", 3, "b", "d").may_hold(["a", "c"]) and not IndexedFile("f", 3, "b", "d").may_hold(["a", "e"])
