@@ -1,11 +1,14 @@
-"""What a run finds otherwise than the run before it: the table `changes`, written from the Parquet files of both.
+"""Compare a report with the previous report of the same analysis and options, and write the table `changes`.
 
-DuckDB joins the two and goes on in files where they do not fit its memory; nothing of them is held here but a batch.
+Both tables are sorted by the same key, so they are merged as two streams: a step takes from both the rows up to the same key,
+and DuckDB compares these. A step holds at most ROWS_PER_STEP rows and one batch of each table, whatever the tables' size.
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,40 +16,44 @@ import pyarrow.parquet as pq
 from analytics.analyses import AnalysisError, analysis_named
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
-from analytics.results.read import ROWS_AT_ONCE, results_reading, tables_open
+from analytics.results.read import MOST_MEMORY, result_batches, results_reading
 from analytics.storage import StorageError, storage_path, storage_root
 from analytics.tables import Table
 
 logger = logging.getLogger(__name__)
 
 CHANGES = ("added", "removed", "changed")
+ROWS_PER_STEP = 100_000
+
+Key = tuple[str, ...]
 
 
 def previous_report(run: AnalysisRun) -> AnalysisRun | None:
-    """The newest earlier run of the same analysis with the same options whose report is kept."""
+    """Return the newest earlier run of the same analysis with the same options whose report still exists."""
     earlier = AnalysisRun.objects.filter(analysis=run.analysis, options=run.options, state=RunState.DONE, pk__lt=run.pk,
                                          results_removed_at=None)
     return earlier.order_by("-pk").first()
 
 
 def changes_since(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict | None:
-    """Write the changes of the report in `folder` since the run before. None where there is none to compare with.
+    """Write the changes from the previous report to the report in `folder`. Return None if there is no previous report.
 
-    Returns the `run` and `revision` that it was compared with, and how many rows were added, removed and changed. A report
-    before this one that cannot be read is no reason to lose this one. Raises what `check` raises, between batches of rows.
+    Returns `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`. If the
+    previous report cannot be read, this is logged and the new report is kept without changes. Calls `check` in each step, and
+    raises what it raises.
     """
     earlier = previous_report(run)
     if earlier is None:
         return None
     try:
-        counts = _changes_write(run, folder, earlier.result_folder, check)
+        counts = _write_changes(run, folder, earlier.result_folder, check)
     except (AnalysisError, StorageError) as error:
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
         return None
     return {"run": earlier.pk, "revision": earlier.revision, **counts}
 
 
-def _changes_write(run: AnalysisRun, folder: str, folder_before: str, check: Callable[[], None]) -> dict[str, int]:
+def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Callable[[], None]) -> dict[str, int]:
     analysis = analysis_named(run.analysis)
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
@@ -54,21 +61,89 @@ def _changes_write(run: AnalysisRun, folder: str, folder_before: str, check: Cal
     with results_reading():
         filesystem.create_dir(path)
         with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd") as writer:
-            for batch in _batches(analysis.rows, folder, folder_before):
-                check()
-                writer.write_batch(pa.record_batch(batch.columns, schema=schema))
-                for found in pc.value_counts(batch.column("change")).to_pylist():
-                    counts[found["values"]] += found["counts"]
+            for changes in _collect_steps(_changes(analysis.rows, folder, folder_before, check), schema):
+                writer.write_table(changes)
+                for count in pc.value_counts(changes.column("change")).to_pylist():
+                    counts[count["values"]] += count["counts"]
     return counts
 
 
-def _batches(rows: Table, folder: str, folder_before: str) -> Iterator[pa.RecordBatch]:
-    with tables_open(rows, {"rows_after": folder, "rows_before": folder_before}) as database:
-        yield from database.sql(_query(rows)).to_arrow_reader(ROWS_AT_ONCE)
+def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of several steps together, because a row group should not hold the few changes of one step."""
+    waiting: list[pa.Table] = []
+    for step in steps:
+        waiting.append(pa.Table.from_arrays(step.columns, schema=schema))
+        if sum(table.num_rows for table in waiting) >= ROWS_PER_STEP:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _changes(rows: Table, folder: str, folder_before: str, check: Callable[[], None]) -> Iterator[pa.Table]:
+    """Yield the changes of each step, in the order of the key."""
+    query = _query(rows)
+    after, before = (SortedRows(rows, result_batches(rows, each)) for each in (folder, folder_before))
+    with duckdb.connect(config={"memory_limit": MOST_MEMORY}) as database:
+        for rows_after, rows_before in merge_steps(after, before):
+            check()
+            # the two names in the query
+            database.register("rows_after", rows_after)
+            database.register("rows_before", rows_before)
+            yield database.sql(query).to_arrow_table()
+
+
+def merge_steps(after: "SortedRows", before: "SortedRows") -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield the rows of both tables step by step. The rows of one key are in the same step."""
+    while True:
+        last_keys = [key for key in (after.fill(), before.fill()) if key is not None]
+        if not last_keys:
+            return
+        yield after.take_until(min(last_keys)), before.take_until(min(last_keys))
+
+
+class SortedRows:
+    """The rows of a table in the order of its key, of which only the next ones are in memory."""
+
+    def __init__(self, table: Table, batches: Iterator[pa.RecordBatch]) -> None:
+        self._key, self._schema, self._batches = table.key, arrow_schema(table), batches
+        self._waiting = self._schema.empty_table()
+
+    @property
+    def rows_waiting(self) -> int:
+        return self._waiting.num_rows
+
+    def fill(self) -> Key | None:
+        """Read until ROWS_PER_STEP rows are waiting. Return the key of the last of them; None after the end of the table.
+
+        Raises AnalysisError if a batch does not follow the one before it by key: the merge would report wrong changes.
+        """
+        rows, tables = self.rows_waiting, [self._waiting]
+        last = self._key_at(self._waiting, rows - 1) if rows else None
+        while rows < ROWS_PER_STEP and (batch := next(self._batches, None)) is not None:
+            if not batch.num_rows:
+                continue
+            table = pa.Table.from_arrays(batch.columns, schema=self._schema)
+            if last is not None and self._key_at(table, 0) < last:
+                raise AnalysisError(f"its rows are not sorted by {', '.join(self._key)}")
+            last = self._key_at(table, table.num_rows - 1)
+            tables.append(table)
+            rows += table.num_rows
+        self._waiting = pa.concat_tables(tables)
+        return last
+
+    def take_until(self, last: Key) -> pa.Table:
+        """Remove and return the waiting rows up to this key, the row of the key included."""
+        count = bisect_right(range(self.rows_waiting), last, key=lambda number: self._key_at(self._waiting, number))
+        taken, self._waiting = self._waiting.slice(0, count), self._waiting.slice(count)
+        return taken
+
+    def _key_at(self, rows: pa.Table, number: int) -> Key:
+        return tuple(rows.column(name)[number].as_py() for name in self._key)
 
 
 def _query(rows: Table) -> str:
-    """The columns of `changes`, by key. No column of a key is ever null, so a null one says that there is no such row."""
+    """Return SQL for the columns of `changes`, by key. Key columns are never null: where one is, that side has no such row."""
     others = [name for name in rows.column_names if name not in rows.key]
     keys = ", ".join(f'coalesce(a."{name}", b."{name}")' for name in rows.key)
     versions = "".join(f', {version}."{name}"' for name in others for version in ("b", "a"))

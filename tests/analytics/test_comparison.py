@@ -4,7 +4,7 @@ import pytest
 
 from analytics.analyses import ANALYSES, analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.results.compare import changes_since, previous_report
+from analytics.results.compare import SortedRows, changes_since, previous_report
 from analytics.results.read import ResultFilter, TableLeftOut, result_page
 from analytics.runs.watch import RunCancelled
 from tests.support.reports import done_run
@@ -101,6 +101,58 @@ def test_what_ends_the_run_ends_the_comparison(place):
 
     with pytest.raises(RunCancelled):
         changes_since(run, run.result_folder, check=end)
+
+
+def numbered(numbers, *, missing=0):
+    return [("sales", f"user {number:05}", 9, 9 - missing, missing, not missing) for number in numbers]
+
+
+@pytest.mark.parametrize(("before", "after", "counts"), [
+    (range(0, 3_000, 2), range(0, 3_000, 3), {"added": 500, "removed": 1_000, "changed": 0}),
+    (range(3_000), range(1_000), {"added": 0, "removed": 2_000, "changed": 0}),
+    (range(2_000, 3_000), range(1_000), {"added": 1_000, "removed": 1_000, "changed": 0}),
+    ([], range(3_000), {"added": 3_000, "removed": 0, "changed": 0}),
+])
+def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(place, monkeypatch, before, after, counts):
+    monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 100)
+    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 70)
+    held, compared, fill, take_until = [], [], SortedRows.fill, SortedRows.take_until
+
+    def counted_fill(rows):
+        last = fill(rows)
+        held.append(rows.rows_waiting)
+        return last
+
+    def counted_take(rows, last):
+        taken = take_until(rows, last)
+        compared.append(taken.num_rows)
+        return taken
+
+    monkeypatch.setattr(SortedRows, "fill", counted_fill)
+    monkeypatch.setattr(SortedRows, "take_until", counted_take)
+    done_run(place, {"rows": numbered(before)})
+    run = done_run(place, {"rows": numbered(after)})
+    assert {name: count for name, count in compare(run).items() if name in counts} == counts
+    users = [row["user"] for row in result_page(run, "changes", most_rows=10_000).rows]
+    assert users == sorted(f"user {number:05}" for number in set(before) ^ set(after))
+    # a step reads at most one batch more than it needs
+    assert max(held) <= 100 + 70 and sum(compared) == len(before) + len(after)
+
+
+def test_every_row_is_compared_with_the_row_of_its_key_across_steps(place, monkeypatch):
+    monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 7)
+    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 5)
+    done_run(place, {"rows": numbered(range(500))})
+    run = done_run(place, {"rows": numbered(range(500), missing=1)})
+    assert compare(run)["changed"] == 500
+
+
+def test_a_report_that_is_not_sorted_is_not_compared(place, monkeypatch, caplog):
+    monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 2)
+    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 2)
+    done_run(place, {"rows": numbered([3, 4, 1, 2])})
+    assert compare(done_run(place, {"rows": numbered(range(9))})) is None
+    assert "its rows are not sorted by namespace, user" in caplog.text
 
 
 @pytest.mark.parametrize("name", ANALYSES)
