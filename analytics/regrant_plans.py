@@ -19,14 +19,14 @@ from entities.address import Address, parse_address
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import MOST_ITEMS, Draft, PlanChange, create_plan, granting
-from grants.plans.minimal_grants import Cover, cover_of
-from grants.plans.staleness import first_since, line_in_words
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, create_plan, grant_changes
+from grants.plans.minimal_grants import Cover, minimal_grants
+from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_named
 from grants.policies.policy import Generation
 
 ANALYSIS = "policy-impact"
-MOST_ANSWERS = 1_000_000
+MAX_LOST_DECISIONS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Regrant:
     is_smallest: bool = True
 
     def add(self, user: str, cover: Cover) -> None:
-        self.changes += granting(f"user:{user}", cover.gaps)
+        self.changes += grant_changes(f"user:{user}", cover.gaps)
         self.only_way += cover.only_way
         self.is_smallest = self.is_smallest and cover.is_smallest
 
@@ -61,20 +61,20 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
 
     Raises AnalysisError where the run has no such report or its detail was left out, StorageError where it cannot be read,
     PlanError where data changed since, where nothing is lost, or where it is more than a plan holds. Memory is bounded by
-    MOST_ANSWERS and MOST_ITEMS; statements grow with the answers, by one for some hundreds.
+    MAX_LOST_DECISIONS and MAX_PLAN_ITEMS; statements grow with the answers, by one for some hundreds.
     """
     before, after = _checked(run)
     names = _names(user, group)
     regrant = _Regrant()
     for name, answers in _lost(run, names, namespace):
         regrant.answers += len(answers)
-        cover = cover_of(name, answers, after, most_gaps=MOST_ITEMS - len(regrant.changes))
+        cover = minimal_grants(name, answers, after, most_gaps=MAX_PLAN_ITEMS - len(regrant.changes))
         regrant.add(name, cover)
     title = f"Keep what people have, from {before.name} to {after.name}{_scope(user, group, namespace)}"
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
               "namespace": namespace, "answers": regrant.answers, "only_way": regrant.only_way,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=title, origin=ANALYSIS, changes=regrant.changes, base_revision=run.revision, recipe=recipe,
         breadth=PlanBreadth.NAMESPACES, nothing=f"nothing is lost{_scope(user, group, namespace)} by going from {before.name} to "
                                                 f"{after.name}: no grant is needed"))
@@ -90,8 +90,8 @@ def _checked(run: AnalysisRun) -> tuple[Generation, Generation]:
                             f"say answer by answer what would be lost")
     # what the files cannot give is said before anything is computed
     result_page(run, "detail", most_rows=1)
-    if (line := first_since(run.revision)) is not None:
-        raise PlanError(f"run {run.pk} looked at revision {run.revision:,}, and data was changed since: {line_in_words(line)}; "
+    if (line := first_relevant_line_since(run.revision)) is not None:
+        raise PlanError(f"run {run.pk} looked at revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
                         f"run {ANALYSIS} again, and make a plan from its new report")
     return generation_named(run.options["generation"]), generation_named(run.options["to_generation"])
 
@@ -116,9 +116,9 @@ def _lost(run: AnalysisRun, names: set[str] | None, namespace: str) -> Iterator[
         answers = [(address, operation) for _, entity, operation in rows
                    if _is_in(address := parse_address(entity), namespace)]
         total += len(answers)
-        if total > MOST_ANSWERS:
-            raise PlanError(f"more than {MOST_ANSWERS:,} answers would be lost, which is more than one plan is made for: make it "
-                            f"for one namespace, one group or one user at a time")
+        if total > MAX_LOST_DECISIONS:
+            raise PlanError(f"more than {MAX_LOST_DECISIONS:,} answers would be lost, the limit of one plan: "
+                            f"make it for one namespace, one group or one user at a time")
         if answers:
             yield name, answers
 

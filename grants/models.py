@@ -261,7 +261,8 @@ class PlanItem(models.Model):
     """One change of a plan, in words that outlive rows: an address may not be registered yet.
 
     position: from 1. namespace: the key of the namespace that the address is or lies in; empty outside of all.
-    is_so: nothing changes by it, as it is so already; of an applied plan, was so when it was applied.
+    is_noop: the item changes nothing, because it already holds; of an applied plan: changed nothing when it was applied.
+        Its column has the name `is_so`.
     admins_left: of a revocation that strands its entity, how many active users administer that afterwards: 0 or 1.
     """
 
@@ -274,7 +275,7 @@ class PlanItem(models.Model):
     key = models.CharField(max_length=LONGEST_KEY_CHARACTERS)
     namespace = models.CharField(max_length=LONGEST_KEY_CHARACTERS, blank=True, default="")
     permission = models.ForeignKey(Permission, models.CASCADE, db_index=False, related_name="+")
-    is_so = models.BooleanField(default=False)
+    is_noop = models.BooleanField(default=False, db_column="is_so")
     admins_left = models.PositiveSmallIntegerField(null=True)
 
     class Meta:

@@ -23,7 +23,7 @@ from authzconsole.rest.openapi.operations import LOCATION, described
 from authzconsole.rest.plans import PLAN, TAG, PlanSerializer, plan_made
 from grants.models import PlanVerb
 from grants.plans.create import LONGEST_TITLE_CHARACTERS
-from grants.plans.sources.bulk import MOST_CHOSEN, MOST_PRINCIPALS, create_selection_plan, create_subtree_plan, wanted_of
+from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
 from grants.plans.sources.ghosts import create_ghost_plan
@@ -34,13 +34,13 @@ class ForManySerializer(Shape):
     """Either all that lies in `within`, or `entities` one by one."""
 
     verb = Word(choices=PlanVerb.values)
-    principals = Several(child=PrincipalText(), min_length=1, max_length=MOST_PRINCIPALS)
+    principals = Several(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS)
     privileges = privilege_words()
     within = AddressText(required=False, help_text="The instance, a namespace or an application: what is live in it.")
     kinds = Several(child=KindText(), required=False,
                     help_text="With `within`: only these kinds; all that lie in it unless given.")
     itself = Flag(required=False, help_text="With `within`: the container too; true unless given.")
-    entities = Several(child=AddressText(), required=False, min_length=1, max_length=MOST_CHOSEN,
+    entities = Several(child=AddressText(), required=False, min_length=1, max_length=MAX_SELECTED,
                        help_text="Live entities, in place of `within`.")
 
     def validate(self, sent: dict) -> dict:
@@ -81,10 +81,10 @@ class PlansForMany(Endpoint):
     def post(self, request: Request) -> Response:
         check_administers(request)
         sent, author = self.body(ForManySerializer), author_of(request)
-        wanted = wanted_of(verb=sent["verb"], principals=sent["principals"], privileges=sent["privileges"])
+        change = parse_bulk_change(verb=sent["verb"], principals=sent["principals"], privileges=sent["privileges"])
         if "entities" in sent:
-            return plan_made(create_selection_plan(author=author, wanted=wanted, addresses=sent["entities"]))
-        return plan_made(create_subtree_plan(author=author, wanted=wanted, within=sent["within"], kinds=sent.get("kinds"),
+            return plan_made(create_selection_plan(author=author, change=change, addresses=sent["entities"]))
+        return plan_made(create_subtree_plan(author=author, change=change, within=sent["within"], kinds=sent.get("kinds"),
                                          itself=sent.get("itself", True)))
 
 

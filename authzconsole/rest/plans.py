@@ -34,7 +34,7 @@ from authzconsole.rest.openapi.operations import LOCATION, described, in_path
 from grants.models import Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import LONGEST_TITLE_CHARACTERS
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_by
+from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import SELECTION, SUBTREE
 from grants.plans.sources.file import FILE
@@ -48,7 +48,7 @@ from grants.plans.sources.origins import (
     create_plan_from_copy,
     create_readiness_plan,
 )
-from grants.plans.staleness import first_concerning, line_in_words
+from grants.plans.staleness import line_summary, stale_line
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import LONGEST_REASON_CHARACTERS
 
@@ -267,10 +267,10 @@ class OnePlan(Endpoint):
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
         plan = _seen(request, number)
-        line = first_concerning(plan) if plan.is_proposed else None
-        stranded = stranded_by(plan, most_rows=MOST_STRANDED)
+        line = stale_line(plan) if plan.is_proposed else None
+        stranded = stranded_entities(plan, most_rows=MOST_STRANDED)
         return Response(_plan_as_json(plan) | {
-            "stale": line_in_words(line) if line else "",
+            "stale": line_summary(line) if line else "",
             "stranded": [{"entity": str(row.address), "admins": row.admins} for row in stranded]})
 
 
@@ -372,7 +372,7 @@ def _plan_as_json(plan: Plan) -> dict:
 
 def _item_as_json(item: PlanItem) -> dict:
     return {"position": item.position, "verb": str(item.verb), "principal": item.principal, "entity": str(item.address),
-            "privilege": str(item.privilege), "already": item.is_so}
+            "privilege": str(item.privilege), "already": item.is_noop}
 
 
 def _effect_as_json(effect: PrincipalEffect) -> dict:

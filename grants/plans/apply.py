@@ -11,9 +11,9 @@ from grants.changes.services import change_write
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
-from grants.plans.create import Draft, PlanChange, create_plan
-from grants.plans.effect import PrincipalEffects, changing
-from grants.plans.staleness import first_concerning, line_in_words
+from grants.plans.create import PlanChange, PlanDraft, create_plan
+from grants.plans.effect import PrincipalEffects, changing_items
+from grants.plans.staleness import line_summary, stale_line
 
 ITEMS_AT_ONCE = 2_000
 OPPOSITE = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRANT}
@@ -29,8 +29,8 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
         raise PlanError("the reason is missing: say why, it stands in the journal with every change")
     with administering(author) as head:
         plan = _proposed(plan_id)
-        if (line := first_concerning(plan)) is not None:
-            raise StalePlan(str(plan), plan.base_revision, head.revision, line_in_words(line))
+        if (line := stale_line(plan)) is not None:
+            raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
         effect = _changed(head, author, plan)
         if effect["grants"] or effect["revokes"]:
             append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
@@ -50,11 +50,11 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
 
 def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
     """A plan that takes back what an applied one really changed. Raises PlanError."""
-    plan = plan_named(plan_id)
+    plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only what was applied can be undone")
     with transaction.atomic():
-        inverse = create_plan(author=author, draft=Draft(
+        inverse = create_plan(author=author, draft=PlanDraft(
             title=f"Undo {plan}: {plan.title}", origin="inverse", changes=_opposites(plan), base_revision=current_revision(),
             inverse_of=plan, nothing=f"{plan} changed nothing: there is nothing to undo"))
         if not (inverse.effect["grants"] or inverse.effect["revokes"]):
@@ -67,7 +67,7 @@ def _by_whom(plan: Plan) -> str:
     return f" by {applied}" if applied else ""
 
 
-def plan_named(plan_id: int) -> Plan:
+def plan_by_id(plan_id: int) -> Plan:
     plan = Plan.objects.filter(pk=plan_id).first()
     if plan is None:
         raise PlanError(f"there is no plan {plan_id}")
@@ -76,7 +76,7 @@ def plan_named(plan_id: int) -> Plan:
 
 def _proposed(plan_id: int) -> Plan:
     """Under the lock of the journal, so that a plan is decided once."""
-    plan = plan_named(plan_id)
+    plan = plan_by_id(plan_id)
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state} already, by {plan.decided_by}")
     return plan
@@ -99,7 +99,7 @@ def _changed(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
             (index, verb, message), *_ = refused.errors
             raise PlanError(f"item {given[verb][index].position:,} of {plan} cannot be done: {message}") from None
         changed = {*outcome.granted, *outcome.revoked}
-        _mark([row for row in batch if row.is_so is (_item(row) in changed)])
+        _mark([row for row in batch if row.is_noop is (_item(row) in changed)])
         for name, count in (("grants", len(outcome.granted)), ("revokes", len(outcome.revoked)),
                             ("already", len(batch) - len(changed)), ("planned", len(outcome.planned))):
             done[name] += count
@@ -116,10 +116,10 @@ def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
 
 def _mark(rows: list[PlanItem]) -> None:
     """Turn the flag of those around for which it came otherwise."""
-    for is_so in (True, False):
-        pks = [row.pk for row in rows if row.is_so is not is_so]
+    for is_noop in (True, False):
+        pks = [row.pk for row in rows if row.is_noop is not is_noop]
         if pks:
-            PlanItem.objects.filter(pk__in=pks).update(is_so=is_so)
+            PlanItem.objects.filter(pk__in=pks).update(is_noop=is_noop)
 
 
 def _item(row: PlanItem) -> Item:
@@ -127,5 +127,5 @@ def _item(row: PlanItem) -> Item:
 
 
 def _opposites(plan: Plan) -> Iterator[PlanChange]:
-    for row in changing(plan).order_by("position").iterator(chunk_size=ITEMS_AT_ONCE):
+    for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_AT_ONCE):
         yield OPPOSITE[PlanVerb(row.verb)].value, row.principal, row.address, row.privilege

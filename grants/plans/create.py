@@ -14,11 +14,11 @@ from grants.changes.authority import check_administers
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
-from grants.plans.effect import effect_counted, so_marked, stranding_marked
+from grants.plans.effect import effect_counts, mark_noop_items, mark_stranding_items
 from grants.principal_names import principal_parts
 from grants.principal_rows import principals_named
 
-MOST_ITEMS = 100_000
+MAX_PLAN_ITEMS = 100_000
 ITEMS_AT_ONCE = 900
 LONGEST_TITLE_CHARACTERS = 300
 _COLUMNS = ("plan_id", "position", "verb", "principal_type", "principal_name", "kind", "key", "namespace", "permission_id",
@@ -29,7 +29,7 @@ PlanChange = tuple[str, str, Address, Privilege]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlanDraft:
     """A plan before it is written. changes: each item once; read once, and never held as a whole.
 
     base_revision: read before anything that the changes follow from. The rest as in `grants.models.Plan`.
@@ -47,7 +47,7 @@ class Draft:
     renewal_of: Plan | None = None
 
 
-def create_plan(*, author: Author, draft: Draft) -> Plan:
+def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
     """Write it down as a proposal; nothing else changes. Raises NotAdministrator, PlanError (`draft.nothing` where it is empty).
 
     Statements grow with the items by a few for every `ITEMS_AT_ONCE`.
@@ -60,9 +60,9 @@ def create_plan(*, author: Author, draft: Draft) -> Plan:
             renewal_of=draft.renewal_of)
         if not _items_write(plan, draft.changes):
             raise PlanError(draft.nothing)
-        so_marked(plan)
-        stranding_marked(plan)
-        plan.effect = effect_counted(plan)
+        mark_noop_items(plan)
+        mark_stranding_items(plan)
+        plan.effect = effect_counts(plan)
         plan.save(update_fields=["effect"])
     return plan
 
@@ -71,9 +71,9 @@ def _items_write(plan: Plan, changes: Iterable[PlanChange]) -> int:
     """Returns how many there are."""
     waiting, count, known = iter(changes), 0, set()
     while batch := list(islice(waiting, ITEMS_AT_ONCE)):
-        if count + len(batch) > MOST_ITEMS:
-            raise PlanError(f"the plan would hold more than {MOST_ITEMS:,} items, which is the limit: make it for one namespace, "
-                            f"or for one user, at a time")
+        if count + len(batch) > MAX_PLAN_ITEMS:
+            raise PlanError(f"the plan would hold more than {MAX_PLAN_ITEMS:,} items, which is the limit: make it for one "
+                            f"namespace, or for one user, at a time")
         _check_principals({principal for _, principal, _, _ in batch} - known, known)
         insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, count)))
         count += len(batch)
@@ -97,6 +97,6 @@ def _rows(plan: Plan, batch: list[PlanChange], before: int) -> Iterator[tuple]:
                namespace.key if namespace else "", permissions[privilege], False, None)
 
 
-def granting(principal: str, gaps: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
+def grant_changes(principal: str, gaps: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
     for address, privilege in gaps:
         yield PlanVerb.GRANT.value, principal, address, privilege

@@ -34,25 +34,25 @@ class PrincipalEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranded:
+class StrandedEntity:
     """A live entity that fewer than two active users would administer. admins: 0 or 1."""
 
     address: Address
     admins: int
 
 
-def changing(plan: Plan) -> QuerySet[PlanItem]:
+def changing_items(plan: Plan) -> QuerySet[PlanItem]:
     """The items that change something; of an applied plan, that did."""
-    return plan.items.filter(is_so=False)
+    return plan.items.filter(is_noop=False)
 
 
-def so_marked(plan: Plan) -> None:
+def mark_noop_items(plan: Plan) -> None:
     """Mark the items that change nothing now. Three statements."""
     held = Q(principal_type="user") & Q(Exists(_same(UserGrant, user__username=OuterRef("principal_name")))) | (
         Q(principal_type="group") & Q(Exists(_same(GroupGrant, group__name=OuterRef("principal_name")))))
-    plan.items.filter(held, verb=PlanVerb.GRANT).update(is_so=True)
-    plan.items.filter(verb=PlanVerb.REVOKE).update(is_so=True)
-    plan.items.filter(held, verb=PlanVerb.REVOKE).update(is_so=False)
+    plan.items.filter(held, verb=PlanVerb.GRANT).update(is_noop=True)
+    plan.items.filter(verb=PlanVerb.REVOKE).update(is_noop=True)
+    plan.items.filter(held, verb=PlanVerb.REVOKE).update(is_noop=False)
 
 
 def _same(model: type[UserGrant | GroupGrant], **who) -> QuerySet:
@@ -60,10 +60,10 @@ def _same(model: type[UserGrant | GroupGrant], **who) -> QuerySet:
                                 permission_id=OuterRef("permission_id"), **who)
 
 
-def stranding_marked(plan: Plan) -> None:
+def mark_stranding_items(plan: Plan) -> None:
     """Note on each revocation that strands its entity how many administer it afterwards. One query, and a statement for every
     `bulk.ROWS_AT_ONCE` entities."""
-    revoked = changing(plan).filter(verb=PlanVerb.REVOKE, permission_id=permission_ids()[Privilege.ADMIN])
+    revoked = changing_items(plan).filter(verb=PlanVerb.REVOKE, permission_id=permission_ids()[Privilege.ADMIN])
     by_kind: dict[tuple[int, str], list[str]] = {}
     for admins, kind, key in _stranded_rows(plan):
         by_kind.setdefault((admins, kind), []).append(key)
@@ -72,13 +72,13 @@ def stranding_marked(plan: Plan) -> None:
             revoked.filter(kind=kind, key__in=chunk).update(admins_left=admins)
 
 
-def effect_counted(plan: Plan) -> dict[str, int]:
+def effect_counts(plan: Plan) -> dict[str, int]:
     """The counts, for `Plan.effect`. A fixed number of statements, and one for each thousand addresses to be registered."""
-    by_verb = dict(changing(plan).order_by().values_list("verb").annotate(Count("pk")))
+    by_verb = dict(changing_items(plan).order_by().values_list("verb").annotate(Count("pk")))
     stranded = _stranding(plan)
     return {
         "grants": by_verb.get(PlanVerb.GRANT, 0), "revokes": by_verb.get(PlanVerb.REVOKE, 0),
-        "already": plan.items.filter(is_so=True).count(), "principals": len(PrincipalEffects(plan)), "planned": _planned(plan),
+        "already": plan.items.filter(is_noop=True).count(), "principals": len(PrincipalEffects(plan)), "planned": _planned(plan),
         "stranded_none": stranded.filter(admins_left=0).count(), "stranded_one": stranded.filter(admins_left=1).count(),
     }
 
@@ -86,7 +86,7 @@ def effect_counted(plan: Plan) -> dict[str, int]:
 def _planned(plan: Plan) -> int:
     """Addresses that are not registered and will be, with what contains them."""
     registered = Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"))
-    rows = changing(plan).filter(~Exists(registered), verb=PlanVerb.GRANT).order_by().values_list("kind", "key").distinct()
+    rows = changing_items(plan).filter(~Exists(registered), verb=PlanVerb.GRANT).order_by().values_list("kind", "key").distinct()
     total, around = 0, set()
     for address in (Address(*row) for row in rows.iterator(chunk_size=2_000)):
         total += 1
@@ -107,7 +107,7 @@ class PrincipalEffects(Sequence):
     def __init__(self, plan: Plan, total: int | None = None):
         """total: how many there are, where that is known."""
         self._total = total
-        self._items = changing(plan).order_by()
+        self._items = changing_items(plan).order_by()
         self._names = self._items.values_list("principal_type", "principal_name").distinct()
 
     def __len__(self) -> int:
@@ -137,10 +137,10 @@ class PrincipalEffects(Sequence):
         return {("group", name): total for name, total in groups.annotate(Count("user")).values_list("name", "user__count")}
 
 
-def stranded_by(plan: Plan, *, most_rows: int, first_row: int = 0) -> list[Stranded]:
+def stranded_entities(plan: Plan, *, most_rows: int, first_row: int = 0) -> list[StrandedEntity]:
     """Those that nobody administers afterwards first, then by address. One query."""
     rows = _stranding(plan).order_by("admins_left", "kind", "key")[first_row : first_row + most_rows]
-    return [Stranded(Address(kind, key), admins) for admins, kind, key in rows]
+    return [StrandedEntity(Address(kind, key), admins) for admins, kind, key in rows]
 
 
 def _stranding(plan: Plan) -> QuerySet:

@@ -103,7 +103,7 @@ class _WithGranted:
         return Lacking(not left, lacking.total, left)
 
 
-def cover_of(user: str, answers: Iterable[tuple[Address, str]], generation: Generation, *, most_gaps: int) -> Cover:
+def minimal_grants(user: str, answers: Iterable[tuple[Address, str]], generation: Generation, *, most_gaps: int) -> Cover:
     """answers: (address, operation), each of which has a rule. Held in memory until the cover is found.
 
     Raises PlanError where more than `most_gaps` grants would be needed.

@@ -9,7 +9,7 @@ from entities.address import parse_address
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan
-from grants.plans.apply import discard_plan, plan_named
+from grants.plans.apply import discard_plan, plan_by_id
 from grants.plans.sources.bulk import SELECTION, SUBTREE, plan_of_selection_again, plan_of_subtree_again
 from grants.plans.sources.file import FILE
 from grants.plans.sources.ghosts import GHOSTS, plan_of_ghosts_again
@@ -60,7 +60,7 @@ RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
 
 def renew_plan(*, author: Author, plan_id: int) -> Plan:
     """The new plan; the old one is discarded where it was still a proposal. Raises PlanError."""
-    plan = plan_named(plan_id)
+    plan = plan_by_id(plan_id)
     if plan.origin not in RENEWALS:
         raise PlanError(f"{plan} was made from the report of an analysis: run that again, and make a plan from its new report")
     with transaction.atomic():

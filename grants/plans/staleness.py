@@ -16,18 +16,18 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 WITHOUT_CONCERN = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
 
 
-def first_concerning(plan: Plan) -> JournalLine | None:
+def stale_line(plan: Plan) -> JournalLine | None:
     """The first line since the plan was made that concerns it; None where it may be applied. One query."""
     return _concerning(plan).order_by("revision").first()
 
 
-def first_since(revision: int) -> JournalLine | None:
+def first_relevant_line_since(revision: int) -> JournalLine | None:
     """The first line after a revision that may change somebody's answer. One query."""
     lines = JournalLine.objects.filter(revision__gt=revision).exclude(action__in=WITHOUT_CONCERN)
     return lines.order_by("revision").first()
 
 
-def line_in_words(line: JournalLine) -> str:
+def line_summary(line: JournalLine) -> str:
     what = " ".join(filter(None, [line.action, line.privilege]))
     where = f" on {line.entity}" if line.entity else ""
     who = f" of {line.principal}" if line.principal else ""

@@ -140,11 +140,11 @@ def test_what_has_no_such_report_says_so(report, place):
 
 
 def test_more_than_a_plan_holds_is_refused(report, monkeypatch):
-    monkeypatch.setattr("analytics.regrant_plans.MOST_ITEMS", 1)
+    monkeypatch.setattr("analytics.regrant_plans.MAX_PLAN_ITEMS", 1)
     with pytest.raises(PlanError, match="which is the limit of a plan"):
         create_regrant_plan(author=COMMAND, run=report)
-    monkeypatch.setattr("analytics.regrant_plans.MOST_ANSWERS", 5)
-    monkeypatch.setattr("analytics.regrant_plans.MOST_ITEMS", 100)
+    monkeypatch.setattr("analytics.regrant_plans.MAX_LOST_DECISIONS", 5)
+    monkeypatch.setattr("analytics.regrant_plans.MAX_PLAN_ITEMS", 100)
     with pytest.raises(PlanError, match="more than 5 answers"):
         create_regrant_plan(author=COMMAND, run=report)
     assert not Plan.objects.exists()

@@ -19,7 +19,7 @@ from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
 from grants.evaluation.engine import check_generations_in_short, check_in_short
-from grants.plans.create import MOST_ITEMS
+from grants.plans.create import MAX_PLAN_ITEMS
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.policies.question import Question, QuestionError, members_read, question_from_json
@@ -101,7 +101,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         "members": _members(chosen, entity.kind, given), "others": list(_others(request)),
         "permitted": permitted, "said": _said(found, permitted),
         "plan_fields": [(name, given[name]) for name in FIELDS if given[name]] if answer and answer.missing else [],
-        "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "most_items": MOST_ITEMS,
+        "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "most_items": MAX_PLAN_ITEMS,
         "open_url": _open_url(asked),
         "asked_url": settings.PUBLIC_URL + (_open_url(asked) if whole else request.get_full_path()) if answer else "",
     }
@@ -145,7 +145,7 @@ def _beside(asked: Asked) -> dict:
 
 def _plan_by_kind_url(answer: Answer, address: Address) -> str:
     """Where the same is granted a few kinds at a time, once one plan cannot hold all that is missing; empty where it can."""
-    if answer.missing_total <= MOST_ITEMS:
+    if answer.missing_total <= MAX_PLAN_ITEMS:
         return ""
     query = {"within": address, "principal": answer.decision.question.principal, "privilege": answer.missing[-1].privilege}
     return f"{reverse('plan-many')}?{urlencode(query, safe=':')}"

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from authzconsole.web.shared.paging import Page, url_with
 from entities.address import AddressError, parse_address
-from grants.plans.sources.bulk import MOST_CHOSEN
+from grants.plans.sources.bulk import MAX_SELECTED
 
 # what the form has fields of its own for, or what says where in the list one is
 OWN = ("address", "kind", "state", "find", "after", "before", "selection")
@@ -49,4 +49,4 @@ def _chosen(request: HttpRequest) -> list[str]:
             found[str(parse_address(text))] = None
         except AddressError:
             continue
-    return list(found)[:MOST_CHOSEN]
+    return list(found)[:MAX_SELECTED]

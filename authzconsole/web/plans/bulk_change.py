@@ -19,7 +19,7 @@ from entities.selectors import entity_at, live_below
 from entities.vocabulary import CONTAINERS, KINDS, Privilege, VocabularyError
 from grants.errors import GrantError
 from grants.models import Plan, PlanVerb
-from grants.plans.sources.bulk import MOST_CHOSEN, create_selection_plan, create_subtree_plan, kinds_within, wanted_of
+from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside, parse_bulk_change
 from grants.plans.sources.ghosts import create_ghost_plan
 
 VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
@@ -57,10 +57,10 @@ def _plan(request: HttpRequest, given: dict) -> Plan:
     author = author_of(request)
     # names may begin or end with a space: only what is nothing but space is left out
     names = [name for name in (given["principal"], *given["more"].splitlines()) if name.strip()]
-    wanted = wanted_of(verb=given["verb"], principals=names, privileges=given["privileges"])
+    change = parse_bulk_change(verb=given["verb"], principals=names, privileges=given["privileges"])
     if given["is_selection"]:
-        return create_selection_plan(author=author, wanted=wanted, addresses=map(parse_address, given["addresses"]))
-    return create_subtree_plan(author=author, wanted=wanted, within=_container(given).address, kinds=given["kinds"],
+        return create_selection_plan(author=author, change=change, addresses=map(parse_address, given["addresses"]))
+    return create_subtree_plan(author=author, change=change, within=_container(given).address, kinds=given["kinds"],
                            itself=given["itself"])
 
 
@@ -76,12 +76,12 @@ def _form(request: HttpRequest, given: dict, *, fault: str = "", status: int = 2
     scope = _chosen(given) if given["is_selection"] else _inside(given)
     return render_page(request, "plans/many.html", {
         "given": given, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-        "all_privileges": list(Privilege), "most_chosen": MOST_CHOSEN, **scope,
+        "all_privileges": list(Privilege), "most_chosen": MAX_SELECTED, **scope,
     }, status=status)
 
 
 def _none_chosen(request: HttpRequest) -> HttpResponse:
-    return render_page(request, "plans/none_chosen.html", {"back": _list_url(request), "most_chosen": MOST_CHOSEN})
+    return render_page(request, "plans/none_chosen.html", {"back": _list_url(request), "most_chosen": MAX_SELECTED})
 
 
 def _list_url(request: HttpRequest) -> str:
@@ -107,7 +107,7 @@ def _inside(given: dict) -> dict:
     container = _container(given)
     counts = _counts(container)
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
-              "is_chosen": given["kinds"] is None or kind in given["kinds"]} for kind in kinds_within(container.kind)]
+              "is_chosen": given["kinds"] is None or kind in given["kinds"]} for kind in kinds_inside(container.kind)]
     return {"place": place_of(container), "title_place": place_of(container, linked=False), "kinds": kinds,
             "back": entity_url(container)}
 

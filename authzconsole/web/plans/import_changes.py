@@ -9,8 +9,8 @@ from authzconsole.web.shared.guard import administrators_only, author_of
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError, PlanError
 from grants.models import Plan
-from grants.plans.create import MOST_ITEMS
-from grants.plans.sources.change_file import MOST_BYTES, SAMPLES, BadChangeFile, too_long
+from grants.plans.create import MAX_PLAN_ITEMS
+from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
 from grants.plans.sources.file import create_plan_from_file
 
 # a page with more than this in a field is slow to write in, and to send back
@@ -40,8 +40,8 @@ def _sent(request: HttpRequest) -> tuple[bytes, str]:
     upload = request.FILES.get("file")
     if upload is None:
         return request.POST.get("text", "").encode(errors="surrogatepass"), ""
-    if upload.size > MOST_BYTES:
-        raise PlanError(too_long(upload.size))
+    if upload.size > MAX_FILE_BYTES:
+        raise PlanError(file_too_large_message(upload.size))
     return upload.read(), upload.name[:LONGEST_NAME_CHARACTERS]
 
 
@@ -58,7 +58,7 @@ def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str 
     return render_page(request, "plans/import.html", {
         "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad": bad,
         "bad_more": bad.bad_lines - len({fault.line for fault in bad.faults}) if bad else 0,
-        "most_megabytes": MOST_BYTES // 1024 // 1024, "most_items": MOST_ITEMS, "sample": SAMPLES["csv"],
+        "most_megabytes": MAX_FILE_BYTES // 1024 // 1024, "most_items": MAX_PLAN_ITEMS, "sample": SAMPLES["csv"],
         "samples": [(title, reverse("plan-import-sample", args=[extension])) for title, extension in
                     (("CSV", "csv"), ("JSON Lines", "jsonl"))],
     }, status=status)

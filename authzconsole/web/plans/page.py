@@ -23,10 +23,10 @@ from entities.vocabulary import KINDS
 from grants.errors import GrantError, StaleBase
 from grants.models import Plan, PlanItem, PlanState
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_by
+from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
 from grants.plans.renew import RENEWALS, renew_plan
 from grants.plans.sources.origins import create_plan_from_copy, create_readiness_plan
-from grants.plans.staleness import first_concerning, line_in_words
+from grants.plans.staleness import line_summary, stale_line
 from grants.policies.catalogue import UnknownGeneration
 
 PLANS_A_PAGE = 25
@@ -126,15 +126,15 @@ def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: st
     part = target_part(request)
     if part in PARTS:
         return render_page(request, f"plans/_{part}.html", {"plan": found, part: PARTS[part](request, found)})
-    line = first_concerning(found) if found.is_proposed else None
+    line = stale_line(found) if found.is_proposed else None
     strands = found.effect["stranded_none"] + found.effect["stranded_one"]
     return render_page(request, "plans/page.html", {
         **_listed(found), "figures": list(_figures(found, strands)), "fault": fault, "reason": reason,
         "can_change": request.user.may_administer,
-        "stale": f"What this plan depends on was changed since: {line_in_words(line)}." if line else "",
+        "stale": f"What this plan depends on was changed since: {line_summary(line)}." if line else "",
         "can_renew": found.origin in RENEWALS, "changes": found.effect["grants"] + found.effect["revokes"], "strands": strands,
         "stranded": [{"place": place_of(row.address), "admins": row.admins}
-                     for row in stranded_by(found, most_rows=MOST_STRANDED)],
+                     for row in stranded_entities(found, most_rows=MOST_STRANDED)],
         "stranded_more": max(0, strands - MOST_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
         "aim": _aim(found) if found.state == PlanState.APPLIED else None,
         **{name: section(request, found) for name, section in PARTS.items()},

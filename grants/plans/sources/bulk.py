@@ -16,19 +16,19 @@ from entities.vocabulary import CONTAINERS, KINDS, Privilege, privilege_named
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids, privilege_of
-from grants.plans.create import Draft, PlanChange, create_plan
+from grants.plans.create import PlanChange, PlanDraft, create_plan
 from grants.principal_names import principal_parts, principal_written
 from grants.principal_rows import principals_named
 
 SUBTREE, SELECTION = "subtree", "selection"
-MOST_PRINCIPALS = 100
-MOST_CHOSEN = 500
+MAX_PRINCIPALS = 100
+MAX_SELECTED = 500
 ROWS_AT_ONCE = 2_000
 _TO = {PlanVerb.GRANT: "to", PlanVerb.REVOKE: "from"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BulkChange:
     """What shall become of each entity: each of these privileges granted to, or revoked from, each of these principals."""
 
     verb: PlanVerb
@@ -46,33 +46,33 @@ class Wanted:
         return {"verb": self.verb.value, "principals": list(self.principals), "privileges": list(map(str, self.privileges))}
 
 
-def wanted_of(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> Wanted:
+def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> BulkChange:
     """Each of the given ones once. Raises PlanError, PrincipalError, VocabularyError."""
     if verb not in PlanVerb.values:
         raise PlanError("neither granting nor revoking is chosen: choose one of the two")
     principals = tuple(dict.fromkeys(map(principal_written, principals)))
     if not principals:
         raise PlanError("no principal is named: write user:NAME or group:NAME")
-    if len(principals) > MOST_PRINCIPALS:
-        raise PlanError(f"{len(principals):,} principals are named, and {MOST_PRINCIPALS} are allowed: put them into a group, "
+    if len(principals) > MAX_PRINCIPALS:
+        raise PlanError(f"{len(principals):,} principals are named, and {MAX_PRINCIPALS} are allowed: put them into a group, "
                         f"and name the group")
     chosen = set(map(privilege_named, privileges))
     if not chosen:
         raise PlanError(f"no privilege is chosen: choose at least one of {', '.join(Privilege)}")
-    return Wanted(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in chosen))
+    return BulkChange(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in chosen))
 
 
-def kinds_within(container: str) -> list[str]:
+def kinds_inside(container: str) -> list[str]:
     """The kinds that lie in a container of that kind, at any depth, in the order of the vocabulary."""
     return [kind for kind in KINDS if container in containers(kind)]
 
 
-def create_subtree_plan(*, author: Author, wanted: Wanted, within: Address, kinds: Collection[str] | None = None,
+def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, kinds: Collection[str] | None = None,
                     itself: bool = True, renewal_of: Plan | None = None) -> Plan:
     """For the live entities of these kinds inside a container, at every depth. kinds: all that lie in it unless given.
     itself: and for the container. One query for each principal besides what `create_plan` takes. Raises PlanError."""
     revision = current_revision()
-    _check_known(wanted)
+    _check_known(change)
     kinds = _kinds_checked(within, kinds, itself)
     container = entity_at(within)
     if container is None:
@@ -80,54 +80,54 @@ def create_subtree_plan(*, author: Author, wanted: Wanted, within: Address, kind
     own = Q(pk=container.pk)
     rows = subtree_of(container).filter(state=State.LIVE)
     rows = rows.filter(Q(kind__in=kinds) | own) if itself else rows.filter(kind__in=kinds).exclude(own)
-    return create_plan(author=author, draft=Draft(
-        title=f"{wanted} {_where(within, kinds, itself)}", origin=SUBTREE, base_revision=revision,
-        breadth=PlanBreadth.NAMESPACES, watches=wanted.principals, changes=_changes(wanted, rows), renewal_of=renewal_of,
-        recipe=wanted.recipe | {"within": str(within), "kinds": kinds, "itself": itself},
-        nothing=f"there is nothing to {wanted.verb} {_where(within, kinds, itself)}: it is so already on all that is live"))
+    return create_plan(author=author, draft=PlanDraft(
+        title=f"{change} {_where(within, kinds, itself)}", origin=SUBTREE, base_revision=revision,
+        breadth=PlanBreadth.NAMESPACES, watches=change.principals, changes=_changes(change, rows), renewal_of=renewal_of,
+        recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": itself},
+        nothing=f"there is nothing to {change.verb} {_where(within, kinds, itself)}: it is so already on all that is live"))
 
 
-def create_selection_plan(*, author: Author, wanted: Wanted, addresses: Iterable[Address]) -> Plan:
-    """For these live entities, at most MOST_CHOSEN. Raises PlanError."""
+def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
+    """For these live entities, at most MAX_SELECTED. Raises PlanError."""
     revision, addresses = current_revision(), list(dict.fromkeys(addresses))
-    _check_known(wanted)
+    _check_known(change)
     if not addresses:
         raise PlanError("no entity is chosen: choose at least one")
-    if len(addresses) > MOST_CHOSEN:
-        raise PlanError(f"{len(addresses):,} entities are chosen, and {MOST_CHOSEN:,} are allowed: choose fewer, or all that lie "
-                        f"in a container")
+    if len(addresses) > MAX_SELECTED:
+        raise PlanError(f"{len(addresses):,} entities are chosen, and {MAX_SELECTED:,} are allowed: choose fewer, or all "
+                        f"that lie in a container")
     rows = _live(addresses)
-    return _plan_of_rows(author, wanted, rows, revision, _chosen(len(addresses)))
+    return _plan_of_rows(author, change, rows, revision, _chosen(len(addresses)))
 
 
 def plan_of_selection_again(*, author: Author, plan: Plan) -> Plan:
     """For those entities of a plan that are live now."""
     recipe, revision = plan.recipe, current_revision()
-    wanted = wanted_of(**{name: recipe[name] for name in ("verb", "principals", "privileges")})
-    _check_known(wanted)
+    change = parse_bulk_change(**{name: recipe[name] for name in ("verb", "principals", "privileges")})
+    _check_known(change)
     rows = Entity.objects.filter(Exists(PlanItem.objects.filter(plan=plan, kind=OuterRef("kind"), key=OuterRef("key"))),
                                  state=State.LIVE)
-    return _plan_of_rows(author, wanted, rows, revision, _chosen(rows.count()), renewal_of=plan)
+    return _plan_of_rows(author, change, rows, revision, _chosen(rows.count()), renewal_of=plan)
 
 
 def plan_of_subtree_again(*, author: Author, plan: Plan) -> Plan:
     recipe = plan.recipe
-    wanted = wanted_of(**{name: recipe[name] for name in ("verb", "principals", "privileges")})
-    return create_subtree_plan(author=author, wanted=wanted, within=parse_address(recipe["within"]), kinds=recipe["kinds"],
+    change = parse_bulk_change(**{name: recipe[name] for name in ("verb", "principals", "privileges")})
+    return create_subtree_plan(author=author, change=change, within=parse_address(recipe["within"]), kinds=recipe["kinds"],
                            itself=recipe["itself"], renewal_of=plan)
 
 
-def _plan_of_rows(author: Author, wanted: Wanted, rows: QuerySet[Entity], revision: int, where: str,
+def _plan_of_rows(author: Author, change: BulkChange, rows: QuerySet[Entity], revision: int, where: str,
                   renewal_of: Plan | None = None) -> Plan:
-    return create_plan(author=author, draft=Draft(
-        title=f"{wanted} {where}", origin=SELECTION, base_revision=revision, watches=wanted.principals, recipe=wanted.recipe,
-        changes=_changes(wanted, rows), renewal_of=renewal_of,
-        nothing=f"there is nothing to {wanted.verb} {where}: it is so already"))
+    return create_plan(author=author, draft=PlanDraft(
+        title=f"{change} {where}", origin=SELECTION, base_revision=revision, watches=change.principals, recipe=change.recipe,
+        changes=_changes(change, rows), renewal_of=renewal_of,
+        nothing=f"there is nothing to {change.verb} {where}: it is so already"))
 
 
-def _check_known(wanted: Wanted) -> None:
+def _check_known(change: BulkChange) -> None:
     # first: of somebody unknown nothing is held, which would look like something to do, or like nothing
-    if unknown := sorted(set(wanted.principals) - principals_named(wanted.principals).keys()):
+    if unknown := sorted(set(change.principals) - principals_named(change.principals).keys()):
         raise PlanError(f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not known here: add first, or correct the "
                         f"name")
 
@@ -135,7 +135,7 @@ def _check_known(wanted: Wanted) -> None:
 def _kinds_checked(within: Address, kinds: Collection[str] | None, itself: bool) -> list[str]:
     if within.kind not in CONTAINERS:
         raise PlanError(f"nothing lies in {within}: name the instance, a namespace or an application")
-    inside = kinds_within(within.kind)
+    inside = kinds_inside(within.kind)
     if wrong := [kind for kind in kinds or () if kind not in inside]:
         raise PlanError(f"no {wrong[0]} lies in {within}; in it lie {', '.join(inside)}")
     found = inside if kinds is None else [kind for kind in inside if kind in kinds]
@@ -147,7 +147,7 @@ def _kinds_checked(within: Address, kinds: Collection[str] | None, itself: bool)
 def _where(within: Address, kinds: Collection[str], itself: bool) -> str:
     if not kinds:
         return f"on {within}"
-    what = "everything" if len(kinds) == len(kinds_within(within.kind)) else ", ".join(KINDS[kind].plural for kind in kinds)
+    what = "everything" if len(kinds) == len(kinds_inside(within.kind)) else ", ".join(KINDS[kind].plural for kind in kinds)
     return f"on {f'{within} and ' if itself else ''}{what} in {'it' if itself else within}"
 
 
@@ -164,12 +164,12 @@ def _live(addresses: list[Address]) -> QuerySet[Entity]:
     return Entity.objects.filter(pk__in=[entity.pk for entity in entities.values()])
 
 
-def _changes(wanted: Wanted, rows: QuerySet[Entity]) -> Iterator[PlanChange]:
+def _changes(change: BulkChange, rows: QuerySet[Entity]) -> Iterator[PlanChange]:
     """Principal by principal, each by address; only what changes something."""
-    changed = _to_grant if wanted.verb == PlanVerb.GRANT else _to_revoke
-    for principal in wanted.principals:
-        for address, privilege in changed(principal, wanted.privileges, rows):
-            yield wanted.verb.value, principal, address, privilege
+    changed = _to_grant if change.verb == PlanVerb.GRANT else _to_revoke
+    for principal in change.principals:
+        for address, privilege in changed(principal, change.privileges, rows):
+            yield change.verb.value, principal, address, privilege
 
 
 def _to_grant(principal: str, privileges: Iterable[Privilege], rows: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:

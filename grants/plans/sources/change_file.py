@@ -21,7 +21,7 @@ from grants.tenant.faults import Fault, Faults
 from grants.tenant.lines import Members
 from grants.tenant.reading import UNREADABLE, json_of_line
 
-MOST_BYTES = 8 * 1024 * 1024
+MAX_FILE_BYTES = 8 * 1024 * 1024
 COLUMNS = ("verb", "principal", "entity", "privilege")
 SAMPLES = {
     "csv": "verb,principal,entity,privilege\n"
@@ -68,13 +68,13 @@ class ChangeFile:
                 f"{'counts' if one else 'count'} once: {'line' if one else 'lines'} {shown}{more}.")
 
 
-def change_file_read(raw: bytes) -> ChangeFile:
+def read_change_file(raw: bytes) -> ChangeFile:
     """Raises BadChangeFile with everything that is wrong with its lines, PlanError where it is too long or says nothing.
 
-    Two statements for every `bulk.ROWS_AT_ONCE` principals. Memory grows with the file, which has at most MOST_BYTES.
+    Two statements for every `bulk.ROWS_AT_ONCE` principals. Memory grows with the file, which has at most MAX_FILE_BYTES.
     """
-    if len(raw) > MOST_BYTES:
-        raise PlanError(too_long(len(raw)))
+    if len(raw) > MAX_FILE_BYTES:
+        raise PlanError(file_too_large_message(len(raw)))
     text = _text_of(raw.removeprefix(_BOM))
     if not text.strip():
         raise PlanError(f"the file is empty: it must hold changes, as CSV with the header {','.join(COLUMNS)}, or as JSON Lines")
@@ -90,9 +90,9 @@ def change_file_read(raw: bytes) -> ChangeFile:
     return found
 
 
-def too_long(bytes_given: int) -> str:
-    return (f"the file has {bytes_given / 1024 / 1024:,.1f} MB, and {MOST_BYTES // 1024 // 1024} MB are allowed: split it, and "
-            f"make a plan of each part")
+def file_too_large_message(bytes_given: int) -> str:
+    return (f"the file has {bytes_given / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
+            f"and make a plan of each part")
 
 
 def _refuse(faults: Faults, unknown: list[Fault]) -> None:

@@ -12,7 +12,7 @@ from entities.models import State
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, UserGrant, privilege_of
-from grants.plans.create import Draft, PlanChange, create_plan
+from grants.plans.create import PlanChange, PlanDraft, create_plan
 
 GHOSTS = "ghosts"
 ROWS_AT_ONCE = 2_000
@@ -28,7 +28,7 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
     revision = current_revision()
     where = f" in {namespace}" if namespace else ""
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=f"Take back the grants on deleted addresses{where}", origin=GHOSTS, base_revision=revision, renewal_of=renewal_of,
         changes=_revoking(namespace), recipe={"namespace": str(namespace or ""), "note": _note(namespace)},
         nothing=f"no grant is on a deleted address{where}: there is nothing to take back"))

@@ -12,7 +12,7 @@ from grants.journal import Author, current_revision
 from grants.lifecycle.forecast import generation_of
 from grants.lifecycle.missing_grants import deleter_named, deletion_gap, gap_of
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanVerb, privilege_of
-from grants.plans.create import MOST_ITEMS, Draft, create_plan, granting
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, create_plan, grant_changes
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.principal_names import principal_parts, principal_written
@@ -30,7 +30,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[Given] = (), rev
     now = current_revision()
     items, _ = items_checked({"grant": list(grant), "revoke": list(revoke)})
     changes = [(verb, *item) for verb, of_verb in items.items() for item in of_verb]
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=title or _changes_title(items), origin=CHANGE_SET, changes=changes,
         base_revision=now if base_revision is None else min(base_revision, now),
         nothing="nothing is to be changed: put items into `grant` or `revoke`"))
@@ -48,9 +48,9 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
     if source == target:
         raise PlanError(f"{source} is both: name the one to copy from and another one to copy to")
     where = f" in {within}" if within else ""
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=f"Copy the grants of {source} to {target}{where}", origin=COPY, base_revision=revision, watches=[source, target],
-        changes=granting(target, _lacking(source, target, within)), renewal_of=renewal_of,
+        changes=grant_changes(target, _lacking(source, target, within)), renewal_of=renewal_of,
         recipe={"source": source, "target": target, "within": str(within or "")},
         nothing=f"{source} holds nothing{where} that {target} does not: there is nothing to copy"))
 
@@ -64,10 +64,10 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
     receiver = principal_written(principal) if principal else f"user:{user}"
     _check_receiver(receiver, deleter)
     through = "" if receiver == str(deleter) else f" through {receiver}"
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=f"Let {deleter} delete {namespace}{through} ({rules.name})", origin=READINESS, base_revision=revision,
         breadth=PlanBreadth.NAMESPACES, watches=[str(deleter)], renewal_of=renewal_of,
-        changes=granting(receiver, deletion_gap(namespace, deleter, rules)),
+        changes=grant_changes(receiver, deletion_gap(namespace, deleter, rules)),
         recipe={"namespace": str(namespace), "user": user, "generation": rules.name, "principal": receiver},
         nothing=f"nothing is missing: {deleter} can delete {namespace} already (generation `{rules.name}`)"))
 
@@ -76,9 +76,9 @@ def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
     """The fewest grants that turn the denial into a permit. Raises PlanError."""
     # before the answer, so that a change in between makes the plan stale
     revision = current_revision()
-    return create_plan(author=author, draft=Draft(
+    return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})", origin=CHANGE_SET,
-        base_revision=revision, changes=granting(question.principal, gap_of(question, most=MOST_ITEMS)),
+        base_revision=revision, changes=grant_changes(question.principal, gap_of(question, most=MAX_PLAN_ITEMS)),
         nothing="nothing is missing that a grant could give"))
 
 
@@ -121,5 +121,5 @@ def plan_again(*, author: Author, plan: Plan) -> Plan:
     """The same items against the present data."""
     changes = ((PlanVerb(row.verb).value, row.principal, row.address, row.privilege)
                for row in plan.items.order_by("position").iterator(chunk_size=2_000))
-    return create_plan(author=author, draft=Draft(title=plan.title, origin=plan.origin, changes=changes, renewal_of=plan,
+    return create_plan(author=author, draft=PlanDraft(title=plan.title, origin=plan.origin, changes=changes, renewal_of=plan,
                                                 recipe=plan.recipe, base_revision=current_revision(), inverse_of=plan.inverse_of))

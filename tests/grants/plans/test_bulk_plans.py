@@ -12,10 +12,10 @@ from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_AT_ONCE
-from grants.plans.effect import stranded_by
+from grants.plans.effect import stranded_entities
 from grants.plans.renew import renew_plan
-from grants.plans.sources.bulk import MOST_CHOSEN, MOST_PRINCIPALS, create_selection_plan, create_subtree_plan, wanted_of
-from grants.plans.staleness import first_concerning
+from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
+from grants.plans.staleness import stale_line
 from tests.support.authors import COMMAND, administrator, at, author_with, everything, held
 from tests.support.cast import SALES, house
 
@@ -31,15 +31,15 @@ def cast():
 
 
 def wanted(verb="grant", principals=("user:out",), privileges=("READ",)):
-    return wanted_of(verb=verb, principals=principals, privileges=privileges)
+    return parse_bulk_change(verb=verb, principals=principals, privileges=privileges)
 
 
 def inside(of=None, within=SALES_PLACE, author=COMMAND, **scope):
-    return create_subtree_plan(author=author, wanted=of or wanted(), within=within, **scope)
+    return create_subtree_plan(author=author, change=of or wanted(), within=within, **scope)
 
 
 def chosen(*addresses, of=None, author=COMMAND):
-    return create_selection_plan(author=author, wanted=of or wanted(), addresses=map(at, addresses))
+    return create_selection_plan(author=author, change=of or wanted(), addresses=map(at, addresses))
 
 
 def items(plan):
@@ -86,7 +86,7 @@ def test_what_is_held_is_revoked_and_ghosts_and_waiting_grants_are_left():
     plan = inside(everybody)
     assert {(principal, place) for _, principal, place, _ in items(plan)} == {
         *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}
-    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_by(plan, most_rows=10)) == 6
+    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_entities(plan, most_rows=10)) == 6
     before = held()
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert held() == {("user:dee", "dataset:sales.legacy", "WRITE"), ("user:ina", ORDERS, "READ"),
@@ -117,14 +117,14 @@ def test_a_selection_holds_live_entities_only(address, words):
     (lambda: wanted("take"), "neither granting nor revoking"), (lambda: wanted(principals=[]), "no principal is named"),
     (lambda: wanted(principals=["out"]), "not a principal"), (lambda: wanted(privileges=[]), "no privilege is chosen"),
     (lambda: wanted(privileges=["read"]), "not a privilege"),
-    (lambda: wanted(principals=[f"user:{n}" for n in range(MOST_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
+    (lambda: wanted(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
     (lambda: inside(wanted(principals=["user:x", "group:y"])), "group:y, user:x are not known here"),
     (lambda: chosen(ORDERS, of=wanted("revoke", ["user:x"])), "user:x is not known here"),
     (lambda: inside(within=at(ORDERS)), "nothing lies in dataset:sales.orders"),
     (lambda: inside(within=at("namespace:nowhere")), "namespace:nowhere is not registered"),
     (lambda: inside(kinds=["namespace"]), "no namespace lies in namespace:sales"),
     (lambda: inside(kinds=[], itself=False), "no kind is chosen"), (lambda: chosen(), "no entity is chosen"),
-    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MOST_CHOSEN + 1))), "501 entities are chosen, and 500 are allowed"),
+    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are chosen, and 500 are allowed"),
 ])
 def test_what_cannot_be_made_says_why_and_makes_nothing(make, words):
     with pytest.raises((GrantError, VocabularyError), match=words):
@@ -152,7 +152,7 @@ def test_what_comes_to_life_inside_makes_a_plan_for_the_whole_stale_and_not_one_
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):
             apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert first_concerning(few) is None
+    assert stale_line(few) is None
     renewed = renew_plan(author=COMMAND, plan_id=whole.pk)
     assert places(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
 
@@ -161,29 +161,29 @@ def test_a_plan_over_the_instance_is_stale_where_a_namespace_that_it_does_not_to
     plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=at("instance:cdap"))
     assert not any(place.endswith("hr.salaries") for place in places(plan))
     grants(("user:out", "dataset:hr.salaries", "READ"))
-    assert first_concerning(plan) is None
+    assert stale_line(plan) is None
     register_entity(author=COMMAND, address=at("dataset:hr.new"))
-    assert first_concerning(plan).entity == "dataset:hr.new"
+    assert stale_line(plan).entity == "dataset:hr.new"
 
 
 def test_a_plan_is_stale_where_what_was_left_out_is_so_no_longer():
     plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
     assert places(plan) == {CUSTOMERS}
     change_grants(author=COMMAND, revoke=[("user:dee", at(ORDERS), "READ")])
-    assert first_concerning(plan).principal == "user:dee"
+    assert stale_line(plan).principal == "user:dee"
     assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
 
 
 def test_a_selection_is_made_anew_for_those_that_still_live():
     plan = chosen(ORDERS, CUSTOMERS)
     delete_entity(author=COMMAND, address=at(CUSTOMERS))
-    assert first_concerning(plan).entity == CUSTOMERS
+    assert stale_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 chosen entity"
 
 
 def test_more_than_a_plan_holds_is_refused(monkeypatch):
-    monkeypatch.setattr("grants.plans.create.MOST_ITEMS", 5)
+    monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 5)
     with pytest.raises(PlanError, match="more than 5 items, which is the limit"):
         inside()
     assert places(inside(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}

@@ -138,7 +138,7 @@ def test_a_file_of_csv_has_its_header(header, words):
     (b"", "the file is empty"), (b"\xef\xbb\xbf \n", "the file is empty"), (HEADER.encode(), "a header and no changes"),
     ((HEADER + GOOD).encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
     (b'[{"verb":"grant"}]', "one list of JSON: write one object a line"),
-    (b"x" * (change_file.MOST_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
+    (b"x" * (change_file.MAX_FILE_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
 ])
 def test_a_file_that_cannot_be_read_at_all_says_why(raw, words):
     with pytest.raises(PlanError, match=words):
@@ -162,7 +162,7 @@ def test_a_quote_that_is_never_closed_is_named_where_it_begins():
 
 
 def test_more_changes_than_a_plan_holds_are_refused(monkeypatch):
-    monkeypatch.setattr("grants.plans.sources.file.MOST_ITEMS", 2)
+    monkeypatch.setattr("grants.plans.sources.file.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="the file holds 3 changes, and 2 are allowed in a plan: split it"):
         made(HEADER + GOOD)
 

@@ -14,7 +14,7 @@ from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_AT_ONCE
 from grants.plans.renew import renew_plan
 from grants.plans.sources.ghosts import create_ghost_plan
-from grants.plans.staleness import first_concerning
+from grants.plans.staleness import stale_line
 from tests.support.authors import COMMAND, at, author_with, everything, held
 from tests.support.cast import house
 
@@ -81,7 +81,7 @@ def test_only_administrators_make_it(role):
 def test_an_entity_that_came_back_makes_it_stale():
     plan = create_ghost_plan(author=COMMAND)
     more_ghosts()
-    assert first_concerning(plan) is None
+    assert stale_line(plan) is None
     recreate_entity(author=COMMAND, address=at(LEGACY), generation="final")
     before = everything()
     with pytest.raises(StaleBase):

@@ -11,7 +11,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
 from grants.changes.services import change_grants
 from grants.errors import PlanError
-from grants.plans.minimal_grants import cover_of
+from grants.plans.minimal_grants import minimal_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import at
@@ -49,7 +49,7 @@ def covers(tenant):
     for before, after in PAIRS:
         for user in tenant.users:
             if lost := list(lost_answers(tenant, user, before, after)):
-                yield user, after, lost, cover_of(user, lost, GENERATIONS[after], most_gaps=1_000)
+                yield user, after, lost, minimal_grants(user, lost, GENERATIONS[after], most_gaps=1_000)
 
 
 @pytest.fixture(params=range(6))
@@ -99,7 +99,7 @@ def cast(db):
 def test_a_grant_inside_shows_what_is_around_it_for_nothing(cast):
     """In core READ on the entity and its parent reads; in final any grant inside shows the namespace, and one is enough."""
     answers = [(at("namespace:hr"), "list"), (at("dataset:hr.salaries"), "read")]
-    cover = cover_of("out", answers, GENERATIONS["final"], most_gaps=10)
+    cover = minimal_grants("out", answers, GENERATIONS["final"], most_gaps=10)
     assert [(str(address), privilege) for address, privilege in cover.gaps] == [("dataset:hr.salaries", "READ")]
     assert (cover.only_way, cover.is_smallest) == (1, True)
 
@@ -107,9 +107,9 @@ def test_a_grant_inside_shows_what_is_around_it_for_nothing(cast):
 def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
     ensure_entities(states={at(f"dataset:hr.d{number}"): "live" for number in range(5)})
     answers = [(at(f"dataset:hr.d{number}"), "drop") for number in range(5)]
-    cover = cover_of("out", answers, GENERATIONS["existing"], most_gaps=10)
+    cover = minimal_grants("out", answers, GENERATIONS["existing"], most_gaps=10)
     assert [(str(address), privilege) for address, privilege in cover.gaps] == [("namespace:hr", "ADMIN")] and cover.is_smallest
-    one = cover_of("out", answers[:1], GENERATIONS["existing"], most_gaps=10)
+    one = minimal_grants("out", answers[:1], GENERATIONS["existing"], most_gaps=10)
     assert [str(address) for address, _ in one.gaps] == ["dataset:hr.d0"] and one.is_smallest
 
 
@@ -118,5 +118,5 @@ def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
     change_grants(author=SETUP, grant=[("user:out", at("namespace:hr"), "ADMIN")])
     for answers in ([(at("namespace:hr"), "delete")], [(at(f"dataset:hr.d{number}"), "read") for number in range(20)]):
         with pytest.raises(PlanError, match="more than 10 grants would be needed"):
-            cover_of("out", answers, GENERATIONS["final"], most_gaps=10)
-        assert len(cover_of("out", answers, GENERATIONS["final"], most_gaps=21).gaps) in (20, 21)
+            minimal_grants("out", answers, GENERATIONS["final"], most_gaps=10)
+        assert len(minimal_grants("out", answers, GENERATIONS["final"], most_gaps=21).gaps) in (20, 21)

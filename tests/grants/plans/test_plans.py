@@ -14,10 +14,10 @@ from grants.journal import Author, current_revision, first_break
 from grants.lifecycle.services import describe_entity, register_entity
 from grants.models import Plan, PlanState, User
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
-from grants.plans.effect import PrincipalEffects, changing, stranded_by
+from grants.plans.effect import PrincipalEffects, changing_items, stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.origins import create_plan_from_changes, create_plan_from_copy, create_readiness_plan
-from grants.plans.staleness import first_concerning
+from grants.plans.staleness import stale_line
 from grants.principals.services import add_member, set_user_active
 from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
 from tests.support.cast import house
@@ -46,7 +46,7 @@ def test_making_a_plan_changes_nothing_and_keeps_its_items_in_order():
     before = everything()
     plan = a_plan(administrator())
     assert everything()[:4] == before[:4]
-    rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_so)
+    rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_noop)
             for row in plan.items.order_by("position")]
     assert rows == [
         (1, "grant", "user:out", ORDERS, "READ", False), (2, "grant", "user:dee", ORDERS, "READ", True),
@@ -144,13 +144,13 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
     plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="dee", generation="final")
     other = create_readiness_plan(author=COMMAND, namespace=at("namespace:hr"), user="dee", generation="final")
     register_entity(author=COMMAND, address=at("stream:sales.clicks"))
-    assert first_concerning(plan).entity == "stream:sales.clicks" and first_concerning(other) is None
+    assert stale_line(plan).entity == "stream:sales.clicks" and stale_line(other) is None
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     plan.refresh_from_db()
     assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"made anew as {renewed}", plan)
     assert {str(row.address) for row in renewed.items.all()} - {str(row.address) for row in plan.items.all()} == {
         "stream:sales.clicks"}
-    assert first_concerning(renewed) is None
+    assert stale_line(renewed) is None
 
 
 def test_a_plan_of_names_with_dots_and_colons_finds_its_lines():
@@ -158,12 +158,12 @@ def test_a_plan_of_names_with_dots_and_colons_finds_its_lines():
     User.objects.create(username="a.b:c")
     place = at("kerberosprincipal:etl.one/host@REALM")
     plan = create_plan_from_changes(author=COMMAND, grant=[(name, place, "READ")])
-    assert first_concerning(plan) is None
+    assert stale_line(plan) is None
     change_grants(author=COMMAND, grant=[("user:out", place, "READ")])
-    assert first_concerning(plan).entity == str(place)
+    assert stale_line(plan).entity == str(place)
     again = renew_plan(author=COMMAND, plan_id=plan.pk)
     set_user_active(author=COMMAND, name="a.b:c", active=False)
-    assert first_concerning(again).principal == name
+    assert stale_line(again).principal == name
 
 
 def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
@@ -175,7 +175,7 @@ def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
     assert held() == before
     again = create_inverse_plan(author=COMMAND, plan_id=inverse.pk)
     assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
-        (row.verb, row.principal) for row in changing(plan).order_by("position")]
+        (row.verb, row.principal) for row in changing_items(plan).order_by("position")]
 
 
 def test_what_changed_nothing_or_was_not_applied_is_not_undone():
@@ -201,7 +201,7 @@ def test_bad_items_are_refused_each_with_its_place():
 
 
 def test_a_plan_over_the_limit_is_refused_and_leaves_nothing(monkeypatch):
-    monkeypatch.setattr("grants.plans.create.MOST_ITEMS", 2)
+    monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="more than 2 items, which is the limit"):
         a_plan()
     assert not Plan.objects.exists()
@@ -226,13 +226,13 @@ def test_an_entity_is_stranded_where_fewer_than_two_are_left_and_somebody_goes()
                                                                  "application:sales.shop")]
     plan = create_plan_from_changes(author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")])
     # orders keeps dee and grp through the group; dee takes over the application, of which there is one as before
-    assert [(str(row.address), row.admins) for row in stranded_by(plan, most_rows=10)] == [
+    assert [(str(row.address), row.admins) for row in stranded_entities(plan, most_rows=10)] == [
         ("artifact:sales.etl-1.0", 0), (CUSTOMERS, 1)]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
     whole = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
-    assert [(str(row.address), row.admins) for row in stranded_by(whole, most_rows=10)] == [(ORDERS, 0)]
+    assert [(str(row.address), row.admins) for row in stranded_entities(whole, most_rows=10)] == [(ORDERS, 0)]
     one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
-    assert [(str(row.address), row.admins) for row in stranded_by(one, most_rows=10)] == [(ORDERS, 1)]
+    assert [(str(row.address), row.admins) for row in stranded_entities(one, most_rows=10)] == [(ORDERS, 1)]
 
 
 @pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],
@@ -252,7 +252,7 @@ def test_copying_gives_the_target_what_it_does_not_hold_itself():
     inside = create_plan_from_copy(author=COMMAND, source="user:ned", target="group:operators", within=at("namespace:hr"))
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [("group:operators", "dataset:hr.salaries")]
     change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
-    assert first_concerning(plan).entity == "dataset:hr.more"
+    assert stale_line(plan).entity == "dataset:hr.more"
     assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
 
 
