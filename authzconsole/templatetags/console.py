@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from authzconsole.web.reports.treemap_layout import UPRIGHT, Tile, treemap
+from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import Place
 
 register = template.Library()
@@ -34,9 +34,9 @@ def mark(name: str) -> SafeString:
 
 
 @register.filter
-def upright(tiles: list[Tile]) -> list[Tile]:
+def upright(tiles: list[TreemapTile]) -> list[TreemapTile]:
     """The same treemap for a phone."""
-    return treemap((tile.item for tile in tiles), UPRIGHT)
+    return treemap((tile.item for tile in tiles), PORTRAIT)
 
 
 @register.filter

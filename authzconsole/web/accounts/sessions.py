@@ -7,15 +7,16 @@ from django.utils.crypto import constant_time_compare
 
 from grants.models import User
 
-MOST_READ = 2_000
+MAX_SESSIONS_READ = 2_000
 
 
 def sessions_counted(user: User) -> tuple[int, bool]:
-    """How many sessions of this account are good, and whether more than MOST_READ are kept of everybody, of which only the
-    newest were read. One query."""
-    kept = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MOST_READ + 1])
+    """Return the number of valid sessions of this account, and whether sessions beyond the newest MAX_SESSIONS_READ of
+    all accounts were left unread. One query."""
+    kept = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MAX_SESSIONS_READ + 1])
     proof = user.get_session_auth_hash()
-    return sum(_is_of(session.get_decoded(), user, proof) for session in kept[:MOST_READ]), len(kept) > MOST_READ
+    total = sum(_is_of(session.get_decoded(), user, proof) for session in kept[:MAX_SESSIONS_READ])
+    return total, len(kept) > MAX_SESSIONS_READ
 
 
 def _is_of(session: dict, user: User, proof: str) -> bool:

@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from authzconsole.common import login_throttle as guesses
 
 
-class GuessedAt:
+class PasswordAttemptForm:
     """A form that looks at a password. Who guesses waits, at whichever form, known here or not: see
     authzconsole.common.login_throttle."""
 
@@ -39,17 +39,17 @@ class GuessedAt:
         guesses.forget(counted[0])
 
 
-class TellsToWait:
+class RetryAfterMixin:
     """A view of such a form."""
 
-    def form_invalid(self, form: GuessedAt) -> HttpResponse:
+    def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
         response = super().form_invalid(form)
         if form.wait_seconds:
             response.status_code, response["Retry-After"] = 429, str(form.wait_seconds)
         return response
 
 
-class SignInForm(GuessedAt, AuthenticationForm):
+class SignInForm(PasswordAttemptForm, AuthenticationForm):
     error_messages = AuthenticationForm.error_messages | {
         "invalid_login": "No account has this name and this password. Capitals count in both.",
         "inactive": "This account is inactive. An administrator of the console can make it active.",
@@ -63,7 +63,7 @@ class SignInForm(GuessedAt, AuthenticationForm):
             return super().clean()
 
 
-class SignIn(TellsToWait, views.LoginView):
+class SignIn(RetryAfterMixin, views.LoginView):
     template_name = "accounts/sign_in.html"
     form_class = SignInForm
     redirect_authenticated_user = True
@@ -76,7 +76,7 @@ class SignIn(TellsToWait, views.LoginView):
         return super().get(request, *args, **kwargs)
 
 
-class OwnPassword(GuessedAt, PasswordChangeForm):
+class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
     error_messages = PasswordChangeForm.error_messages | {
         "password_incorrect": "This is not your password of today. Enter it again.",
         "password_mismatch": "The two new passwords differ. Enter the same in both fields.",
@@ -98,11 +98,11 @@ class OwnPassword(GuessedAt, PasswordChangeForm):
         return password
 
 
-class Password(TellsToWait, views.RedirectURLMixin, views.PasswordChangeView):
+class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChangeView):
     """Leads back to where somebody was going when the console asked for a new password first."""
 
     template_name = "accounts/password.html"
-    form_class = OwnPassword
+    form_class = OwnPasswordForm
     next_page = "home"
     get_success_url = views.RedirectURLMixin.get_success_url
 

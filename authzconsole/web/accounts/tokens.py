@@ -26,7 +26,7 @@ USUAL_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class ShownToken:
+class TokenRow:
     """state: good, expired or revoked."""
 
     token: ApiToken
@@ -40,9 +40,9 @@ class ShownToken:
         return self.state == "good"
 
 
-def shown_token(token: ApiToken, owner: User) -> ShownToken:
+def shown_token(token: ApiToken, owner: User) -> TokenRow:
     state = "revoked" if token.revoked_at else "expired" if token.expires_at <= timezone.now() else "good"
-    return ShownToken(token, principal_shown(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
+    return TokenRow(token, principal_shown(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
 
 
 def token_form(given: dict) -> dict:
@@ -61,7 +61,7 @@ STATES = {
 
 @require_safe
 @overseers_only
-def tokens(request: HttpRequest) -> HttpResponse:
+def token_list(request: HttpRequest) -> HttpResponse:
     state, find = choice_of(request, "state", STATES), text_of(request, "find", most_characters=150)
     rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
     if find:
@@ -77,7 +77,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("issued")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def token_new(request: HttpRequest) -> HttpResponse:
+def new_token(request: HttpRequest) -> HttpResponse:
     """The secret stands on the answer to the form, and nowhere afterwards."""
     if request.method != "POST":
         return _new_page(request, {"owner": name_meant(name_of(request, "owner"), "user")})
@@ -105,7 +105,7 @@ def _new_page(request: HttpRequest, given: dict, *, fault: str = "", status: int
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def token_end(request: HttpRequest, pk: int) -> HttpResponse:
+def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     token = ApiToken.objects.select_related("owner").filter(pk=pk).first()
     if token is None:
         raise Http404("there is no such token")

@@ -13,7 +13,7 @@ from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.selection import choosing
 from authzconsole.web.journal.history import history_section
-from authzconsole.web.reports.readiness import readiness_section
+from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import trail_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import address_url, entity_url, place_of

@@ -8,7 +8,7 @@ from entities.models import Entity
 from grants.journal_queries import journal_lines
 from grants.policies.policy import Generation
 
-MOST_LINES = 8
+MAX_LINES = 8
 
 
 def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
@@ -19,5 +19,5 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
 
 def history_of(**asked: str) -> dict:
     """The latest lines of which all of this is true, and where all of them stand. One query."""
-    lines = journal_lines(**asked)[:MOST_LINES]
+    lines = journal_lines(**asked)[:MAX_LINES]
     return {"lines": [journal_line_shown(line) for line in lines], "url": reverse("journal", query=asked)}

@@ -39,7 +39,7 @@ LINES = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JournalQuery:
     """given: what was typed, by field. faults: why a field cannot be read, by field; nothing is shown then."""
 
     given: dict[str, str]
@@ -58,7 +58,7 @@ class Asked:
 
 @require_safe
 @overseers_only
-def journal(request: HttpRequest) -> HttpResponse:
+def journal_page(request: HttpRequest) -> HttpResponse:
     asked = _asked(request)
     page = _page(request, asked.rows)
     context = {
@@ -72,7 +72,7 @@ def journal(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @overseers_only
-def journal_file(request: HttpRequest, extension: str) -> HttpResponse:
+def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """The lines that the page would show, all of them, newest first, in pieces as they are read."""
     form = {name.removeprefix("."): form for name, form in FORMS_FOR_PEOPLE.items()}.get(extension)
     if form is None:
@@ -86,13 +86,13 @@ def journal_file(request: HttpRequest, extension: str) -> HttpResponse:
 
 @require_safe
 @overseers_only
-def journal_proof(request: HttpRequest) -> HttpResponse:
+def verify_journal(request: HttpRequest) -> HttpResponse:
     """Follows the whole chain, which takes about a second for 100,000 lines."""
     found, revision = first_break(), current_revision()
     return render_page(request, "journal/proof.html", {"break": found, "revision": revision})
 
 
-def _asked(request: HttpRequest) -> Asked:
+def _asked(request: HttpRequest) -> JournalQuery:
     given = {name: text_of(request, name) for name in (*TEXTS, *TIMES)}
     given |= {"principal": principal_meant(name_of(request, "principal")), "actor": name_meant(name_of(request, "actor"), "user")}
     read, faults = {name: given[name] for name in TEXTS}, {}
@@ -108,7 +108,7 @@ def _asked(request: HttpRequest) -> Asked:
             read[name] = _moment(given[name], is_end=name == "until")
         except (ValueError, OverflowError):
             faults[name] = f"`{given[name]}` is no day, such as 2026-02-28, nor a time, such as 2026-02-28T13:30, in UTC."
-    return Asked(given, faults, journal_lines().none() if faults else journal_lines(**read))
+    return JournalQuery(given, faults, journal_lines().none() if faults else journal_lines(**read))
 
 
 def _moment(text: str, *, is_end: bool) -> datetime | None:
@@ -146,7 +146,7 @@ def _revision(request: HttpRequest, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 
-def _downloads(asked: Asked) -> list[tuple[str, str]]:
+def _downloads(asked: JournalQuery) -> list[tuple[str, str]]:
     if asked.faults:
         return []
     query = {name: text for name, text in asked.given.items() if text}

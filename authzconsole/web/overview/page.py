@@ -7,8 +7,8 @@ from django.views.decorators.http import require_safe
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_run
 from authzconsole.web.overview.summary import overview_sections, size_of_tenant
-from authzconsole.web.reports.namespace_treemap import COLOURS, namespaces_picture
-from authzconsole.web.reports.readiness import ANALYSIS
+from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
+from authzconsole.web.reports.namespace_readiness import ANALYSIS
 from authzconsole.web.reports.readiness_report import quoted_summaries
 from authzconsole.web.shared.entity_counts import kinds_inside, principals_by
 from authzconsole.web.shared.links import place_of
@@ -25,7 +25,7 @@ from grants.journal import changes_after
 from grants.policies.policy import Generation
 
 ROWS_A_PAGE = 25
-USUAL_COLOUR = "readiness"
+DEFAULT_COLORING = "readiness"
 
 
 @require_safe
@@ -35,15 +35,16 @@ def home(request: HttpRequest) -> HttpResponse:
     entities = size_of_tenant()
     run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
-    colour = choice_of(request, "colour", COLOURS)
+    colour = choice_of(request, "colour", COLORINGS)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
     if part == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if sees_all and not section["is_empty"]:
-        context["picture"] = namespaces_picture(COLOURS[colour or USUAL_COLOUR], generation, run, is_large=entities.is_large)
-        context["colours"] = [(other, url_with(request, colour=None if name == USUAL_COLOUR else name))
-                              for name, other in COLOURS.items()]
+        coloring = COLORINGS[colour or DEFAULT_COLORING]
+        context["picture"] = namespaces_picture(coloring, generation, run, is_large=entities.is_large)
+        context["colours"] = [(other, url_with(request, colour=None if name == DEFAULT_COLORING else name))
+                              for name, other in COLORINGS.items()]
         if part == "picture":
             return render_page(request, "overview/_picture.html", context)
         context["overview"] = overview_sections(generation, entities, run)

@@ -13,7 +13,7 @@ from grants.journal_queries import journal_lines
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.policy import Generation
 
-MOST_LINES = 5
+MAX_LINES = 5
 
 
 def overview_sections(generation: Generation, entities: Size, readiness: AnalysisRun | None) -> dict:
@@ -23,7 +23,7 @@ def overview_sections(generation: Generation, entities: Size, readiness: Analysi
     """
     return {"figures": list(_figures(entities)),
             "attention": attention(generation, readiness, is_large=entities.is_large),
-            "lines": [journal_line_shown(line) for line in journal_lines()[:MOST_LINES]]}
+            "lines": [journal_line_shown(line) for line in journal_lines()[:MAX_LINES]]}
 
 
 def size_of_tenant() -> Size:

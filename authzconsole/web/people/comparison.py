@@ -4,7 +4,7 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.people.page import principal_or_404
+from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import overseers_only
 from authzconsole.web.shared.links import place_of, principal_named, principal_shown, principal_url
 from authzconsole.web.shared.paging import page_of_entities
@@ -19,13 +19,13 @@ from grants.principals.principal_lists import MOST_COUNTED, count_to
 from grants.principals.user_comparison import MOST_APART, entities_told_apart, groups_compared
 
 ROWS_A_PAGE = 20
-MOST_NAMED = 20
+MAX_NAMED = 20
 FIELDS = ("one", "other")
 
 
 @require_safe
 @overseers_only
-def compare(request: HttpRequest) -> HttpResponse:
+def compare_users(request: HttpRequest) -> HttpResponse:
     given = {name: name_meant(name_of(request, name), "user") for name in FIELDS}
     context = {"given": given, "url": request.path, "most": MOST_COUNTED, "can_change": request.user.may_administer}
     if all(given.values()):
@@ -55,7 +55,7 @@ def _compared(request: HttpRequest, one: User, other: User) -> dict:
 
 @require_safe
 @overseers_only
-def leaving(request: HttpRequest, principal: str) -> HttpResponse:
+def off_board(request: HttpRequest, principal: str) -> HttpResponse:
     gone = principal_or_404(principal)
     found = leaving_of(gone)
     return render_page(request, "people/leaving.html", {
@@ -69,11 +69,11 @@ def leaving(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 def _of_user(user: User) -> dict:
-    return {"groups": [principal_shown(group) for group in user.groups.order_by("name")[:MOST_NAMED]]}
+    return {"groups": [principal_shown(group) for group in user.groups.order_by("name")[:MAX_NAMED]]}
 
 
 def _of_group(group: Group) -> dict:
     """Who would lose what it holds, unless they hold it otherwise too."""
     members = group.user_set.filter(is_active=True, is_principal=True)
     return {"grants": count_to(group.grants), "total_members": count_to(members),
-            "members": [principal_shown(user) for user in members.order_by("username")[:MOST_NAMED]]}
+            "members": [principal_shown(user) for user in members.order_by("username")[:MAX_NAMED]]}

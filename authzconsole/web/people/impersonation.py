@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from authzconsole.web.people.page import principal_or_404
+from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import overseers_only
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import see_other

@@ -19,7 +19,7 @@ VERBS = {"add": add_member, "remove": remove_member}
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def membership(request: HttpRequest) -> HttpResponse:
+def change_membership(request: HttpRequest) -> HttpResponse:
     """page: of whom the page is that the form stands on, and that is shown again afterwards."""
     data = request.POST if request.method == "POST" else request.GET
     given = {name: data.get(name, "").replace("\0", "") for name in ("user", "group", "page", "reason")}

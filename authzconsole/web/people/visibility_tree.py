@@ -30,7 +30,7 @@ CONTAINED = {"instance": "namespace", "namespace": "application"}
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class VisibilityReason:
     """The grant by which an entity is shown. is_only: nothing else that is held shows it. group: of a user, it came through."""
 
     privilege: str = ""
@@ -101,13 +101,13 @@ def _asked(principal: User | Group, entity: Entity, operation: str, generation: 
     return Question(type_, name, operation, entity.address, generation.name)
 
 
-def _because(decisions: Iterable[Decision], principal: User | Group, inside: int | None) -> Because:
+def _because(decisions: Iterable[Decision], principal: User | Group, inside: int | None) -> VisibilityReason:
     decision = next(decision for decision in decisions if decision.allowed)
     met = next((attempt for attempt in decision.attempts if attempt.met and attempt.grants), None)
     if met is None:
-        return Because()
+        return VisibilityReason()
     held = met.grants[0]
     group = "" if held.principal == principal_shown(principal).address else held.principal
     is_only = len(decision.attempts) == 1 and met.requirement == "at or below" and inside == 1
-    return Because(str(held.privilege), place_of(held.entity, linked=False), group, is_only,
+    return VisibilityReason(str(held.privilege), place_of(held.entity, linked=False), group, is_only,
                    held.entity == decision.question.target)

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from authzconsole.web.plans.page import plan_url
+from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, administrators_only, author_of
 from authzconsole.web.shared.links import entity_url, place_of
 from authzconsole.web.shared.rendering import render_page, see_other
@@ -27,7 +27,7 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def new_for_many(request: HttpRequest) -> HttpResponse:
+def new_bulk_plan(request: HttpRequest) -> HttpResponse:
     """What shall become of everything in `within`, or of each `address` that was chosen."""
     if request.method != "POST":
         given = _given(request.GET) | _UNTOUCHED
@@ -121,7 +121,7 @@ def _counts(container: Entity) -> dict[str, int] | None:
 
 @require_POST
 @administrators_only
-def new_for_ghosts(request: HttpRequest) -> HttpResponse:
+def new_ghost_plan(request: HttpRequest) -> HttpResponse:
     """Take back the grants on deleted addresses; what is so now counts, and not what a report says."""
     named = request.POST.get("namespace", "").strip()
     try:

@@ -4,7 +4,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.web.plans.page import plan_url
+from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import administrators_only, author_of
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError, PlanError
@@ -14,14 +14,14 @@ from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeF
 from grants.plans.sources.file import create_plan_from_file
 
 # a page with more than this in a field is slow to write in, and to send back
-MOST_KEPT_BYTES = 256 * 1024
+MAX_KEPT_BYTES = 256 * 1024
 LONGEST_NAME_CHARACTERS = 200
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def new_from_file(request: HttpRequest) -> HttpResponse:
+def import_changes(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request)
     raw, name = b"", ""
@@ -53,7 +53,7 @@ def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
 
 def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "", bad: BadChangeFile | None = None,
           status: int = 200) -> HttpResponse:
-    is_kept = len(raw) <= MOST_KEPT_BYTES
+    is_kept = len(raw) <= MAX_KEPT_BYTES
     text = raw.decode(errors="replace").removeprefix("\ufeff") if is_kept else ""
     return render_page(request, "plans/import.html", {
         "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad": bad,
@@ -66,7 +66,7 @@ def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str 
 
 @require_safe
 @administrators_only
-def sample_file(request: HttpRequest, extension: str) -> HttpResponse:
+def sample_change_file(request: HttpRequest, extension: str) -> HttpResponse:
     if extension not in SAMPLES:
         raise Http404("there is no such sample")
     response = HttpResponse(SAMPLES[extension], content_type=f"{MEDIA_TYPES[extension]}; charset=utf-8")

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from authzconsole.web.ask.questions import FIELDS, question_of
-from authzconsole.web.plans.page import plan_url
+from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, administrators_only, author_of
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.principal_input import principal_meant
@@ -18,7 +18,7 @@ from grants.policies.question import QuestionError
 
 @require_POST
 @administrators_only
-def new_from_answer(request: HttpRequest) -> HttpResponse:
+def new_plan_from_answer(request: HttpRequest) -> HttpResponse:
     """The fewest grants that turn the denial into a permit; the question is asked again, and not read from the form."""
     place = address_or_404(request.POST.get("address", ""))
     given = {name: request.POST.get(name, "").strip() for name in FIELDS}

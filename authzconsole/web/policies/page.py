@@ -38,7 +38,7 @@ def row_url(question: Question) -> str:
 
 
 @require_safe
-def policies(request: HttpRequest) -> HttpResponse:
+def policies_page(request: HttpRequest) -> HttpResponse:
     """One generation, or two side by side. The law is the same for everybody, and so is the page."""
     active = active_generation()
     chosen = GENERATIONS[choice_of(request, "generation", GENERATIONS) or active.name]
@@ -90,7 +90,7 @@ def _cell(policy: Policy) -> dict:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def generation_change(request: HttpRequest, name: str) -> HttpResponse:
+def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
     """Making a generation the active one: what it would change first, then the reason and the button."""
     if name not in GENERATIONS:
         raise Http404("there is no such generation")

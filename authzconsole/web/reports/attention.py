@@ -11,7 +11,7 @@ from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun
 from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.runs.selectors import latest_run
-from authzconsole.web.reports.readiness import ANALYSIS as READINESS
+from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from entities.models import State
 from grants.journal import changes_after
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
@@ -22,7 +22,7 @@ PLANNED_TOO_LONG_DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Matter:
+class AttentionItem:
     """level: of its mark. source: the run that says so, None where it was counted now. changes: how many changes came after
     that run. remedy: the words of a button that makes a plan against it, and where that is sent; empty where there is no such
     plan."""
@@ -40,7 +40,7 @@ class Matter:
 class Attention:
     """unknown: the titles of analyses without which there may be more to say."""
 
-    matters: list[Matter]
+    matters: list[AttentionItem]
     unknown: list[str]
 
 
@@ -53,60 +53,60 @@ def attention(generation: Generation, readiness: AnalysisRun | None, *, is_large
                      [ANALYSES[name].title for name, run in runs.items() if run is None])
 
 
-def _dated(matters: list[Matter]) -> list[Matter]:
+def _dated(matters: list[AttentionItem]) -> list[AttentionItem]:
     """With the changes that came after each run. At most a query for each of four analyses."""
     changes = {revision: changes_after(revision) for revision in {matter.source.revision for matter in matters if matter.source}}
     return [replace(matter, changes=changes[matter.source.revision]) if matter.source else matter for matter in matters]
 
 
-def _readiness(run: AnalysisRun | None) -> Iterator[Matter]:
+def _readiness(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     if run and (blocked := run.summary.get("namespaces_nobody_can_delete", 0)):
-        yield Matter("error", f"{_many(blocked, 'namespace', 'namespaces')} that nobody can delete", _url(run), run)
+        yield AttentionItem("error", f"{_many(blocked, 'namespace', 'namespaces')} that nobody can delete", _url(run), run)
 
 
-def _stranded(run: AnalysisRun | None) -> Iterator[Matter]:
+def _stranded(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     summary = run.summary if run else {}
     if nobody := summary.get("entities_nobody_administers", 0):
-        yield Matter("error", f"{_many(nobody, 'live entity', 'live entities')} that nobody administers",
+        yield AttentionItem("error", f"{_many(nobody, 'live entity', 'live entities')} that nobody administers",
                      _url(run, "admins"), run)
     if one := summary.get("entities_one_user_administers", 0):
-        yield Matter("warning", f"{_many(one, 'live entity', 'live entities')} that one user alone administers",
+        yield AttentionItem("warning", f"{_many(one, 'live entity', 'live entities')} that one user alone administers",
                      _url(run, "-admins"), run)
 
 
-def _ghosts(run: AnalysisRun | None, generation: Generation) -> Iterator[Matter]:
+def _ghosts(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
     summary = run.summary if run else {}
     if left := summary.get("grants_on_deleted_addresses", 0):
         # a generation that removes grants with their entity leaves none behind, but takes over those that another one left
         again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
-        yield Matter("warning", f"{_many(left, 'grant', 'grants')} on deleted addresses{again}", _url(run, "state"), run,
+        yield AttentionItem("warning", f"{_many(left, 'grant', 'grants')} on deleted addresses{again}", _url(run, "state"), run,
                      "Plan to take them back", reverse("plan-ghosts"))
     if waiting := summary.get("grants_on_planned_addresses", 0):
-        yield Matter("planned", f"{_many(waiting, 'grant', 'grants')} on planned addresses, waiting for their entities",
+        yield AttentionItem("planned", f"{_many(waiting, 'grant', 'grants')} on planned addresses, waiting for their entities",
                      _url(run, "-state"), run)
 
 
-def _waiting_too_long(run: AnalysisRun | None) -> Iterator[Matter]:
+def _waiting_too_long(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     before = timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS)
     waiting = sum(model.objects.filter(content_object__state=State.PLANNED, granted_at__lt=before).count()
                   for model in (UserGrant, GroupGrant))
     if waiting:
-        yield Matter("warning", f"{_many(waiting, 'grant', 'grants')} on planned addresses for more than "
+        yield AttentionItem("warning", f"{_many(waiting, 'grant', 'grants')} on planned addresses for more than "
                                 f"{PLANNED_TOO_LONG_DAYS} days", _url(run, "-state") if run else reverse("analyses"))
 
 
-def _impact(generation: Generation) -> Iterator[Matter]:
+def _impact(generation: Generation) -> Iterator[AttentionItem]:
     run = latest_run(IMPACT, generation=generation.name)
     if run is not None and (other := run.options.get("to_generation")):
         gained, lost = (run.summary.get(name, 0) for name in ("answers_gained", "answers_lost"))
-        yield Matter("info", f"A change of generation from {generation.name} to {other} is being considered: "
+        yield AttentionItem("info", f"A change of generation from {generation.name} to {other} is being considered: "
                              f"{_many(gained, 'answer', 'answers')} gained, {lost:,} lost",
                      f"{reverse('generation-activate', args=[other])}", run)
 
 
-def _plans() -> Iterator[Matter]:
+def _plans() -> Iterator[AttentionItem]:
     if waiting := Plan.objects.filter(state=PlanState.PROPOSED).count():
-        yield Matter("info", f"{_many(waiting, 'plan waits', 'plans wait')} for a decision",
+        yield AttentionItem("info", f"{_many(waiting, 'plan waits', 'plans wait')} for a decision",
                      f"{reverse('plans')}?state={PlanState.PROPOSED}")
 
 

@@ -16,7 +16,7 @@ HOPED_FOR = {"ready": True, "before": True, "after": True, "nobody_can_delete": 
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ReportCell:
     """text: as it is without a picture. principal, place, kind, state and mood: as what it is shown, one of them at most.
 
     mood: good, bad, or quiet where there is nothing to name. before: what it was, where that is something else.
@@ -31,7 +31,7 @@ class Cell:
     kind: str = ""
     state: str = ""
     mood: str = ""
-    before: "Cell | None" = None
+    before: "ReportCell | None" = None
 
     @property
     def words(self) -> str:
@@ -44,7 +44,7 @@ def shown_columns(columns: tuple[Column, ...]) -> list[Column]:
     return [column for column in columns if not column.name.endswith(BEFORE)]
 
 
-def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> Cell:
+def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell:
     """urls: by column, where its cell leads."""
     if not column.name.endswith(AFTER):
         return replace(_cell(column, column.name, row[column.name]), url=urls.get(column.name, ""))
@@ -55,51 +55,51 @@ def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> Cell:
     return after if after.text else before
 
 
-def _cell(column: Column, name: str, value: str | int | bool | None) -> Cell:
+def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCell:
     if isinstance(value, bool):
         hoped_for = HOPED_FOR.get(name)
-        return Cell(WORDS[value], mood="" if hoped_for is None else "good" if value is hoped_for else "bad")
+        return ReportCell(WORDS[value], mood="" if hoped_for is None else "good" if value is hoped_for else "bad")
     if isinstance(value, int):
-        return Cell(f"{value:,}", is_number=True)
+        return ReportCell(f"{value:,}", is_number=True)
     if value and name in MEANINGS:
         return MEANINGS[name](value)
     if value == "" and name in NOTHING:
         return NOTHING[name]
-    return Cell(value or "", is_number=column.type == ColumnType.LONG)
+    return ReportCell(value or "", is_number=column.type == ColumnType.LONG)
 
 
-def _user(name: str) -> Cell:
-    return Cell(name, principal=ShownPrincipal("user", name))
+def _user(name: str) -> ReportCell:
+    return ReportCell(name, principal=ShownPrincipal("user", name))
 
 
-def _principal(address: str) -> Cell:
-    return Cell(address, principal=principal_named(address))
+def _principal(address: str) -> ReportCell:
+    return ReportCell(address, principal=principal_named(address))
 
 
-def _namespace(name: str) -> Cell:
-    return Cell(name, place=place_of(Address("namespace", name)))
+def _namespace(name: str) -> ReportCell:
+    return ReportCell(name, place=place_of(Address("namespace", name)))
 
 
-def _entity(address: str) -> Cell:
+def _entity(address: str) -> ReportCell:
     try:
-        return Cell(address, place=place_of(parse_address(address)))
+        return ReportCell(address, place=place_of(parse_address(address)))
     except AddressError:
         # of a kind that this console had when the report was made
-        return Cell(address)
+        return ReportCell(address)
 
 
-def _kind(name: str) -> Cell:
-    return Cell(KINDS[name].title if name in KINDS else name, kind=name)
+def _kind(name: str) -> ReportCell:
+    return ReportCell(KINDS[name].title if name in KINDS else name, kind=name)
 
 
-def _state(name: str) -> Cell:
-    return Cell(name, state=name)
+def _state(name: str) -> ReportCell:
+    return ReportCell(name, state=name)
 
 
 # by the name of the column, what it says where it names nothing
-NOTHING = {"admin": Cell("nobody", mood="bad"), "namespace": Cell("in none", mood="quiet")}
+NOTHING = {"admin": ReportCell("nobody", mood="bad"), "namespace": ReportCell("in none", mood="quiet")}
 # by the name of the column; what is in none of them is text
-MEANINGS: dict[str, Callable[[str], Cell]] = {
+MEANINGS: dict[str, Callable[[str], ReportCell]] = {
     "user": _user, "nearest_user": _user, "admin": _user, "principal": _principal, "namespace": _namespace, "entity": _entity,
     "kind": _kind, "state": _state,
 }

@@ -12,8 +12,8 @@ from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.results.read import ResultFilter, ResultPage, ResultsGone, result_page, table_readable
 from analytics.storage import StorageError
-from authzconsole.web.reports.links import missing_url
-from authzconsole.web.reports.parameters import FLAGS, download_urls, text_where
+from authzconsole.web.reports.cell_links import missing_url
+from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_where
 from authzconsole.web.shared.links import Place, ShownPrincipal, address_url, entity_url, place_of
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.parameters import text_of
@@ -29,7 +29,7 @@ COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StoredReport:
     """Where a report lies, by which what was read of it is kept for the next look: it never changes."""
 
     place: str
@@ -37,20 +37,20 @@ class Written:
     run: AnalysisRun = field(compare=False)
 
 
-def written(run: AnalysisRun, table: str) -> Written:
+def stored_report(run: AnalysisRun, table: str) -> StoredReport:
     """Raises as `result_page` does where the table is not there any more, whatever was read of it before."""
     table_readable(run, table)
-    return Written(settings.SNAPSHOT_URI, run.result_folder, run)
+    return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:
     """The row of each of these namespaces; those that the report does not name are left out."""
     names = tuple(names)
-    return _summaries(written(run, "namespaces"), names) if run and names else {}
+    return _summaries(stored_report(run, "namespaces"), names) if run and names else {}
 
 
 @lru_cache(maxsize=64)
-def _summaries(report: Written, names: tuple[str, ...]) -> Mapping[str, dict]:
+def _summaries(report: StoredReport, names: tuple[str, ...]) -> Mapping[str, dict]:
     page = result_page(report.run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
     return {row["namespace"]: row for row in page.rows}
 

@@ -27,7 +27,7 @@ def shown_schedule(schedule: Schedule) -> dict:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def schedule(request: HttpRequest, analysis: str) -> HttpResponse:
+def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     try:
         found = schedule_named(analysis)
     except AnalysisError:

@@ -11,12 +11,12 @@ from analytics.models import AnalysisRun, RunState
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError, storage_path
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.web.reports.cell_links import cell_urls
 from authzconsole.web.reports.cells import AFTER, cell_of, shown_columns
-from authzconsole.web.reports.headings import question_of, table_words
-from authzconsole.web.reports.links import cell_urls
-from authzconsole.web.reports.parameters import asked_of, choices_of, download_urls, filter_columns, table_where
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, numbered_rows, unreadable
-from authzconsole.web.reports.runs import changes_words, run_or_404
+from authzconsole.web.reports.run_details import changes_words, run_or_404
+from authzconsole.web.reports.table_filters import asked_of, choices_of, download_urls, filter_columns, table_where
+from authzconsole.web.reports.table_headings import question_of, table_words
 from authzconsole.web.shared.guard import overseers_only
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
@@ -24,11 +24,11 @@ from authzconsole.web.shared.rendering import render_page, see_other, target_par
 from entities.vocabulary import Privilege
 
 # a narrow screen folds all but the first away where there are more
-MOST_FILTERS_UNFOLDED = 3
+MAX_UNFOLDED_FILTERS = 3
 # by the analysis and its table, where the order of the key hides what matters most; files keep the order of the key
 FIRST_ORDERS = {("stranded", "rows"): "admins"}
 # of all reports, kept by a process
-MOST_FIRST_PAGES = 32
+MAX_CACHED_FIRST_PAGES = 32
 # where each row names an entity that somebody should administer
 STRANDED = ("stranded", "rows")
 
@@ -47,7 +47,7 @@ def table_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
 
 @require_safe
 @overseers_only
-def report_table(request: HttpRequest, pk: int, table: str) -> HttpResponse:
+def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse:
     """Any one table of a report, such as its changes since the run before."""
     run = run_or_404(pk)
     try:
@@ -102,7 +102,7 @@ def _found(request: HttpRequest, run: AnalysisRun, table: Table, order: str, ask
                          where=table_where(table, asked), descending=order.startswith("-"))
 
 
-@lru_cache(maxsize=MOST_FIRST_PAGES)
+@lru_cache(maxsize=MAX_CACHED_FIRST_PAGES)
 def _first_found(run: AnalysisRun, table: str, order: str, *written: object) -> tuple[ResultPage, int]:
     """Kept, for sorting a long table takes longer than the rest of its page. written: tells this writing from any other."""
     return numbered_rows(run, table, number=1, most_rows=ROWS_A_PAGE, sort=order)
@@ -117,7 +117,7 @@ def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Col
 
 def _filters(table: Table, asked: dict[str, str]) -> dict:
     filters = [_filter(column, asked) for column in filter_columns(table)]
-    unfolded = len(filters) if len(filters) <= MOST_FILTERS_UNFOLDED else 1
+    unfolded = len(filters) if len(filters) <= MAX_UNFOLDED_FILTERS else 1
     more = filters[unfolded:]
     return {"filters": filters[:unfolded], "more_filters": more, "more_are_set": any(filter["value"] for filter in more)}
 

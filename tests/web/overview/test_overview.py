@@ -94,7 +94,7 @@ def test_a_visibility_report_that_is_gone_leaves_the_areas(browse, place):
 
 
 def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.reports.namespace_treemap.MOST_TILES", 3)
+    monkeypatch.setattr("authzconsole.web.reports.charts.namespace_treemap.MAX_TILES", 3)
     ensure_entities(states={at(f"namespace:n{number}"): "live" for number in range(5)})
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 

@@ -204,7 +204,7 @@ def test_what_is_no_file_of_changes_says_what_to_do(sent, words, browse):
 
 def test_a_file_that_is_too_long_is_refused_and_a_long_one_is_not_shown_again(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_FILE_BYTES", 300)
-    monkeypatch.setattr("authzconsole.web.plans.import_changes.MOST_KEPT_BYTES", 150)
+    monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_KEPT_BYTES", 150)
     for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to be shown here")):
         answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", text.encode())})
         assert answer.status_code == 400 and words in text_of(answer)

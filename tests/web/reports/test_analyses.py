@@ -133,7 +133,7 @@ def test_a_running_run_shows_its_stage_and_how_far_it_is(browse):
 
 
 def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.reports.analyses.java_problem", lambda: "Java is missing: install it")
+    monkeypatch.setattr("authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it")
     assert "Java is missing: install it" in browse("ada").get("/analyses/").content.decode()
 
 

@@ -5,19 +5,20 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authzconsole.web.reports import charts as pictures
-from authzconsole.web.reports.namespace_treemap import largest_namespaces
-from authzconsole.web.reports.treemap_layout import LYING, UPRIGHT, Item, treemap
+from authzconsole.web.reports.charts import report_charts
+from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
+from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_PEOPLE
+from authzconsole.web.reports.charts.treemap_layout import LANDSCAPE, PORTRAIT, TreemapItem, treemap
 from tests.support.reports import done_run
 
 IMPACT = {"generation": "final", "to_generation": "core"}
 
 
-def item(number: int, area: int) -> Item:
-    return Item(f"n{number}", area, "", "")
+def item(number: int, area: int) -> TreemapItem:
+    return TreemapItem(f"n{number}", area, "", "")
 
 
-@given(st.lists(st.integers(0, 1_000_000), max_size=60), st.sampled_from([LYING, UPRIGHT]))
+@given(st.lists(st.integers(0, 1_000_000), max_size=60), st.sampled_from([LANDSCAPE, PORTRAIT]))
 def test_tiles_lie_in_the_picture_without_touching(areas, size):
     tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
     assert len(tiles) == sum(area > 0 for area in areas)
@@ -73,7 +74,7 @@ def test_a_picture_of_many_people_and_namespaces_is_bounded(browse, place):
     cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
     run = done_run(place, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     heat = picture(browse("aud"), run)
-    assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (pictures.MOST_PEOPLE, pictures.MOST_NAMESPACES, True)
+    assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_PEOPLE, MAX_NAMESPACES, True)
 
 
 def test_policy_impact_is_bars_from_a_common_zero(browse, place):
@@ -103,7 +104,7 @@ def test_a_report_without_anything_to_draw_or_out_of_reach_has_no_picture(analys
 def test_a_picture_is_drawn_once_and_goes_with_its_report(browse, place, monkeypatch):
     run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
     client, looks = browse("aud"), []
-    monkeypatch.setattr(pictures, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))
+    monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))
     assert picture(client, run) == picture(client, run) and len(looks) == 1
     type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
     assert client.get(f"/analyses/{run.pk}/").context.get("picture") is None

@@ -27,14 +27,14 @@ from grants.principal_rows import principals_named
 from grants.principals.principal_lists import MOST_COUNTED, count_to, entities_held
 
 ROWS_A_PAGE = 20
-MOST_GROUPS = 200
+MAX_GROUPS = 200
 NO_PRINCIPAL = ("This account only signs in to the console: it is an unknown subject in every decision until it is granted "
                 "something or joins a group.")
 INACTIVE = "Inactive: cannot sign in and is denied everything. What it holds stays, and applies again once it is active."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PrincipalPage:
     """Whose page it is. is_own: an account looks at itself, and changes nothing."""
 
     principal: User | Group
@@ -65,17 +65,18 @@ def principal_or_404(text: str) -> User | Group:
 
 @require_safe
 @overseers_only
-def person(request: HttpRequest, principal: str) -> HttpResponse:
+def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     found = principal_or_404(principal)
-    return _page(request, Asked(found, principal_url("person", principal), active_generation(), request.user.may_administer))
+    url = principal_url("person", principal)
+    return _page(request, PrincipalPage(found, url, active_generation(), request.user.may_administer))
 
 
 @require_safe
 def my_access(request: HttpRequest) -> HttpResponse:
-    return _page(request, Asked(request.user, request.path, active_generation(), can_change=False, is_own=True))
+    return _page(request, PrincipalPage(request.user, request.path, active_generation(), can_change=False, is_own=True))
 
 
-def _page(request: HttpRequest, asked: Asked) -> HttpResponse:
+def _page(request: HttpRequest, asked: PrincipalPage) -> HttpResponse:
     part = target_part(request)
     context = {"asked": asked, "url": asked.url, "principal": principal_shown(asked.principal), "can_change": asked.can_change,
                "generation": asked.generation, "most": MOST_COUNTED}
@@ -91,23 +92,23 @@ def _page(request: HttpRequest, asked: Asked) -> HttpResponse:
     })
 
 
-def _hints(asked: Asked):
+def _hints(asked: PrincipalPage):
     if asked.is_user and not asked.principal.is_active:
         yield "warning", INACTIVE
     if asked.is_user and not asked.principal.is_principal:
         yield "info", NO_PRINCIPAL
 
 
-def _groups(request: HttpRequest, asked: Asked) -> dict | None:
+def _groups(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     """Of a user: the groups, by name."""
     if not asked.is_user:
         return None
-    found = list(asked.principal.groups.order_by("name")[: MOST_GROUPS + 1])
-    return {"rows": [principal_shown(group) for group in found[:MOST_GROUPS]], "is_cut": len(found) > MOST_GROUPS,
-            "most": MOST_GROUPS}
+    found = list(asked.principal.groups.order_by("name")[: MAX_GROUPS + 1])
+    return {"rows": [principal_shown(group) for group in found[:MAX_GROUPS]], "is_cut": len(found) > MAX_GROUPS,
+            "most": MAX_GROUPS}
 
 
-def _members(request: HttpRequest, asked: Asked) -> dict | None:
+def _members(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     """Of a group: the users in it, by name."""
     if asked.is_user:
         return None
@@ -116,7 +117,7 @@ def _members(request: HttpRequest, asked: Asked) -> dict | None:
     return {"page": page, "rows": [principal_shown(user) for user in page.rows], "find": find, "total": count_to(rows)}
 
 
-def _holds(request: HttpRequest, asked: Asked) -> dict:
+def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
     """What the principal itself holds, or one of its groups: of whichever is chosen, by address."""
     groups = asked.principal.groups if asked.is_user else Group.objects.none()
     name, find = request.GET.get("through", "").replace("\0", ""), text_of(request, "holds", most_characters=200)
@@ -134,7 +135,7 @@ def _holds(request: HttpRequest, asked: Asked) -> dict:
     }
 
 
-def _held_rows(asked: Asked, holder: User | Group, entities: list[Entity]) -> list[dict]:
+def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity]) -> list[dict]:
     if asked.is_own:
         return _own_rows(asked, entities)
     kind, name = ("user", holder.username) if isinstance(holder, User) else ("group", holder.name)
@@ -151,7 +152,7 @@ def _held_rows(asked: Asked, holder: User | Group, entities: list[Entity]) -> li
     } for entity in entities]
 
 
-def _own_rows(asked: Asked, entities: list[Entity]) -> list[dict]:
+def _own_rows(asked: PrincipalPage, entities: list[Entity]) -> list[dict]:
     """Without who granted it and why, and linked where the account may look."""
     held = held_by(asked.principal, [entity.pk for entity in entities])
     seen = set(Entity.objects.filter(visible_to(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
@@ -159,15 +160,15 @@ def _own_rows(asked: Asked, entities: list[Entity]) -> list[dict]:
              "cells": held_cells(held[entity.pk], entity.state)} for entity in entities]
 
 
-def _sight(request: HttpRequest, asked: Asked) -> dict:
+def _sight(request: HttpRequest, asked: PrincipalPage) -> dict:
     return sight_section(request, asked.principal, asked.generation)
 
 
-def _history(request: HttpRequest, asked: Asked) -> dict | None:
+def _history(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     return None if asked.is_own else history_of(principal=asked.written)
 
 
 # by the id of the part; the template of each is people/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, Asked], dict | None]] = {
+SECTIONS: dict[str, Callable[[HttpRequest, PrincipalPage], dict | None]] = {
     "sight": _sight, "holds": _holds, "groups": _groups, "members": _members, "history": _history,
 }

@@ -10,20 +10,20 @@ from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
 from analytics.results.read import ResultFilter, result_page
 from analytics.storage import StorageError, storage_path
-from authzconsole.web.reports.color_scale import step_of
-from authzconsole.web.reports.links import rows_url
-from authzconsole.web.reports.namespace_treemap import largest_namespaces, readiness_words
-from authzconsole.web.reports.parameters import exactly
-from authzconsole.web.reports.treemap_layout import Item, treemap
+from authzconsole.web.reports.cell_links import rows_url
+from authzconsole.web.reports.charts.color_scale import step_of
+from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces, readiness_words
+from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
+from authzconsole.web.reports.table_filters import exactly
 from authzconsole.web.shared.links import entity_url
 from entities.address import Address
 from entities.vocabulary import KINDS
 
-MOST_CELLS_READ = 1_000
-MOST_PEOPLE, MOST_NAMESPACES = 30, 16
-MOST_BARS = 20
+MAX_CELLS_READ = 1_000
+MAX_PEOPLE, MAX_NAMESPACES = 30, 16
+MAX_BARS = 20
 # of all reports, kept by a process
-MOST_PICTURES = 32
+MAX_CACHED_CHARTS = 32
 
 _NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
 # of a hundred, to either side of the middle: room for the figure at the end of the longest
@@ -41,7 +41,7 @@ def report_picture(run: AnalysisRun) -> dict | None:
         return None
 
 
-@lru_cache(maxsize=MOST_PICTURES)
+@lru_cache(maxsize=MAX_CACHED_CHARTS)
 def _drawn(run: AnalysisRun, *written: object) -> dict | None:
     """What was written is never written again, so its picture stays as it is. written: tells this writing from any other."""
     return PICTURES[run.analysis](run)
@@ -53,7 +53,7 @@ def _readiness(run: AnalysisRun) -> dict | None:
     for row in found.rows:
         meaning, words = readiness_words(row)
         title = f"namespace:{row['namespace']}: ADMIN on {row['required']:,} is asked for; {words}"
-        items.append(Item(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
+        items.append(TreemapItem(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
                           rows_url(run, namespace=exactly(row["namespace"])), meaning))
     more = found.total_rows - len(found.rows)
     return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
@@ -61,9 +61,9 @@ def _readiness(run: AnalysisRun) -> dict | None:
 
 def _visibility(run: AnalysisRun) -> dict | None:
     """People by namespaces. The largest cells say which of them to draw; then all cells of these are read."""
-    largest = result_page(run, "namespaces", sort="visible", descending=True, most_rows=MOST_CELLS_READ)
+    largest = result_page(run, "namespaces", sort="visible", descending=True, most_rows=MAX_CELLS_READ)
     cells = [row for row in largest.rows if row["namespace"]]
-    users, namespaces = _heaviest(cells, "user")[:MOST_PEOPLE], _heaviest(cells, "namespace")[:MOST_NAMESPACES]
+    users, namespaces = _heaviest(cells, "user")[:MAX_PEOPLE], _heaviest(cells, "namespace")[:MAX_NAMESPACES]
     if not users:
         return None
     where = ResultFilter(among={"user": users, "namespace": namespaces})
@@ -79,7 +79,7 @@ def _visibility(run: AnalysisRun) -> dict | None:
                   "url": rows_url(run, user=exactly(user)),
                   "cells": [_heat_cell(run, user, name, seen.get((user, name), 0), most, column)
                             for column, name in enumerate(namespaces)]} for place, user in enumerate(people)],
-        "is_cut": largest.total_rows > len(cells) or len(users) == MOST_PEOPLE or len(namespaces) == MOST_NAMESPACES,
+        "is_cut": largest.total_rows > len(cells) or len(users) == MAX_PEOPLE or len(namespaces) == MAX_NAMESPACES,
     }
 
 
@@ -117,9 +117,9 @@ def _short(figure: int) -> str:
 def _impact(run: AnalysisRun) -> dict | None:
     rows = {}
     for column in ("gained", "lost"):
-        for row in result_page(run, "operations", sort=column, descending=True, most_rows=MOST_BARS).rows:
+        for row in result_page(run, "operations", sort=column, descending=True, most_rows=MAX_BARS).rows:
             rows[row["kind"], row["operation"]] = row
-    chosen = sorted(rows.values(), key=lambda row: (-row["gained"] - row["lost"], row["kind"], row["operation"]))[:MOST_BARS]
+    chosen = sorted(rows.values(), key=lambda row: (-row["gained"] - row["lost"], row["kind"], row["operation"]))[:MAX_BARS]
     if not chosen:
         return None
     most = max(max(row["gained"], row["lost"]) for row in chosen)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 # width and height, of a desk and of a phone
-LYING, UPRIGHT = (1_000.0, 300.0), (360.0, 420.0)
+LANDSCAPE, PORTRAIT = (1_000.0, 300.0), (360.0, 420.0)
 _GAP = 2.0
 _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TreemapItem:
     """What a tile stands for. meaning: good, bad, or empty where nothing is known. words: the line below its name."""
 
     name: str
@@ -22,10 +22,10 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TreemapTile:
     """label, words: as much of both as the tile has room for."""
 
-    item: Item
+    item: TreemapItem
     x: float
     y: float
     width: float
@@ -34,7 +34,7 @@ class Tile:
     words: str
 
 
-def treemap(items: Iterable[Item], size: tuple[float, float] = LYING) -> list[Tile]:
+def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
     """Largest first, in a space of that width and height. Items without an area are left out."""
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
@@ -42,7 +42,8 @@ def treemap(items: Iterable[Item], size: tuple[float, float] = LYING) -> list[Ti
     return [_tile(item, *place) for item, place in _places(items, scale, *size)]
 
 
-def _places(items: list[Item], scale: float, width: float, height: float) -> Iterator[tuple[Item, tuple[float, ...]]]:
+def _places(items: list[TreemapItem], scale: float, width: float,
+            height: float) -> Iterator[tuple[TreemapItem, tuple[float, ...]]]:
     """Each item with x, y, width and height: rows along the shorter side of the space that is left."""
     x, y = 0.0, 0.0
     while items:
@@ -78,13 +79,13 @@ def _worst(row: list[float], side: float) -> float:
     return max(max(depth * depth / area, area / (depth * depth)) for area in row)
 
 
-def _tile(item: Item, x: float, y: float, width: float, height: float) -> Tile:
+def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) -> TreemapTile:
     width, height = max(width - _GAP, 0.5), max(height - _GAP, 0.5)
     room = int((width - 2 * _MARGIN) / _CHARACTER)
     lines = int((height - _MARGIN) / _LINE)
     # room for the mark before the name
     label = _fitting(item.name, room - 2) if lines >= 1 else ""
-    return Tile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label,
+    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label,
                 item.words if label and lines >= 2 and len(item.words) <= room else "")
 
 

@@ -12,10 +12,10 @@ from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.runs.schedules import schedules_of_all
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.reports.attention import GHOSTS
-from authzconsole.web.reports.charts import report_picture
-from authzconsole.web.reports.readiness import ANALYSIS as READINESS
+from authzconsole.web.reports.charts.report_charts import report_picture
+from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import PARTS, report_parts
-from authzconsole.web.reports.runs import listed_run, run_or_404, shown_run
+from authzconsole.web.reports.run_details import listed_run, run_or_404, shown_run
 from authzconsole.web.reports.schedules import OPTIONS, shown_schedule
 from authzconsole.web.reports.table import table_parts
 from authzconsole.web.shared.guard import administrators_only, overseers_only
@@ -30,7 +30,7 @@ RUNS_A_PAGE = 20
 
 @require_safe
 @overseers_only
-def analyses(request: HttpRequest) -> HttpResponse:
+def run_list(request: HttpRequest) -> HttpResponse:
     return _list_page(request, {name: text_of(request, name) for name in (*OPTIONS, "analysis")})
 
 
@@ -58,7 +58,7 @@ class _Runs:
 
 @require_POST
 @administrators_only
-def analysis_start(request: HttpRequest) -> HttpResponse:
+def start_run(request: HttpRequest) -> HttpResponse:
     given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
     # fields that the chosen analysis does not take are out of sight, and may still hold what another one was to get
     taken = ANALYSES[given["analysis"]].options if given["analysis"] in ANALYSES else ()
@@ -72,7 +72,7 @@ def analysis_start(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @overseers_only
-def analysis(request: HttpRequest, pk: int) -> HttpResponse:
+def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
@@ -91,7 +91,7 @@ def analysis(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @administrators_only
-def analysis_cancel(request: HttpRequest, pk: int) -> HttpResponse:
+def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     if cancel_run(run=run):
         messages.info(request, f"Run {run.pk} is being cancelled.")

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from analytics.models import AnalysisRun
 from analytics.tables import Table
-from authzconsole.web.reports.parameters import exactly
+from authzconsole.web.reports.table_filters import exactly
 from authzconsole.web.shared.links import address_url
 
 # the column with where it leads; empty where it leads nowhere

@@ -23,7 +23,7 @@ ACTIVITY = {"active": True, "inactive": False}
 
 @require_safe
 @overseers_only
-def people(request: HttpRequest) -> HttpResponse:
+def principal_list(request: HttpRequest) -> HttpResponse:
     of = choice_of(request, "type", TYPES) or "user"
     find, activity = text_of(request, "find", most_characters=150), choice_of(request, "activity", ACTIVITY)
     rows = _users(find, activity) if of == "user" else groups_counted(Group.objects.filter(name__icontains=find))
@@ -44,7 +44,7 @@ def _users(find: str, activity: str):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def person_add(request: HttpRequest) -> HttpResponse:
+def add_principal(request: HttpRequest) -> HttpResponse:
     """A user or a group; a user cannot sign in until a password is set."""
     if request.method != "POST":
         of = "account" if request.GET.get("type") == "account" else choice_of(request, "type", TYPES) or "user"

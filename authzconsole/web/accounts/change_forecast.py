@@ -8,7 +8,7 @@ from django.http import Http404
 from django.utils import timezone
 
 from authzconsole.models import ApiToken, TokenScope
-from authzconsole.web.accounts.sessions import MOST_READ, sessions_counted
+from authzconsole.web.accounts.sessions import MAX_SESSIONS_READ, sessions_counted
 from authzconsole.web.shared.stranding_warning import Stranding, stranding_shown
 from grants.models import Role, User
 from grants.principals.administrator_loss import leaving_of
@@ -103,7 +103,7 @@ def _counted(total: int, one: str, many: str) -> str:
 
 def _sessions_end(user: User) -> list[str]:
     total, is_cut = sessions_counted(user)
-    only = f" Only the newest {MOST_READ:,} sessions of everybody were looked at." if is_cut else ""
+    only = f" Only the newest {MAX_SESSIONS_READ:,} sessions of everybody were looked at." if is_cut else ""
     return [f"{_counted(total, 'session ends', 'sessions end')}.{only}"]
 
 

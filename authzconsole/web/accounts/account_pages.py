@@ -10,10 +10,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.common import login_throttle as guesses
 from authzconsole.models import ApiToken
-from authzconsole.web.accounts.forecast import AccountForecast, change_forecast, good_tokens, password_forecast
+from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, good_tokens, password_forecast
 from authzconsole.web.accounts.tokens import shown_token, token_form
 from authzconsole.web.people.email_field import email_sent
-from authzconsole.web.people.page import principal_or_404
+from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.shared.links import principal_shown, principal_url
 from authzconsole.web.shared.paging import page_of_names, url_with
@@ -26,13 +26,13 @@ from grants.principals.principal_lists import counted_to
 from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
 
 ROWS_A_PAGE = 25
-MOST_TOKENS = 20
+MAX_TOKENS = 20
 URLS = {"change": "account-change", "password": "account-password", "leaving": "person-leaving"}
 
 
 @require_safe
 @overseers_only
-def accounts(request: HttpRequest) -> HttpResponse:
+def account_list(request: HttpRequest) -> HttpResponse:
     find, role = text_of(request, "find", most_characters=150), choice_of(request, "role", Role.values)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
     page = page_of_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
@@ -50,7 +50,7 @@ def accounts(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @overseers_only
-def account(request: HttpRequest, principal: str) -> HttpResponse:
+def account_page(request: HttpRequest, principal: str) -> HttpResponse:
     return _page(request, _account_or_404(principal))
 
 
@@ -65,15 +65,15 @@ def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[s
           status: int = 200) -> HttpResponse:
     """email: what its form sent, where that was refused."""
     given = email or {"email": user.email, "reason": ""}
-    tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MOST_TOKENS + 1])
+    tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return render_page(request, "accounts/account.html", {
         "account": user, "principal": principal_shown(user), "url": principal_url("account", str(user)), "fault": fault,
         "email": given.get("email", ""), "email_reason": given.get("reason", ""),
         "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
         "can_sign_in": user.has_usable_password(),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
-        "can_change": request.user.may_administer, "is_self": user.pk == request.user.pk, "most_tokens": MOST_TOKENS,
-        "tokens": [shown_token(token, user) for token in tokens[:MOST_TOKENS]], "tokens_are_cut": len(tokens) > MOST_TOKENS,
+        "can_change": request.user.may_administer, "is_self": user.pk == request.user.pk, "most_tokens": MAX_TOKENS,
+        "tokens": [shown_token(token, user) for token in tokens[:MAX_TOKENS]], "tokens_are_cut": len(tokens) > MAX_TOKENS,
         "token_form": token_form({"owner": user.username}),
     }, status=status)
 
@@ -103,7 +103,7 @@ def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> Http
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def account_change(request: HttpRequest, principal: str) -> HttpResponse:
+def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     sent = request.POST if request.method == "POST" else request.GET
     user, name = _account_or_404(principal), sent.get("change", "")
     if name not in CHANGES:
@@ -121,7 +121,7 @@ def account_change(request: HttpRequest, principal: str) -> HttpResponse:
 @sensitive_variables("password")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrators_only
-def account_password(request: HttpRequest, principal: str) -> HttpResponse:
+def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     """A new password, shown on the answer to this and never again."""
     user = _account_or_404(principal)
     if request.method != "POST":

@@ -11,33 +11,33 @@ from analytics.models import AnalysisRun
 from analytics.results.read import ResultFilter, ResultPage, result_page, row_counts
 from analytics.runs.selectors import latest_run
 from analytics.storage import StorageError
-from authzconsole.web.reports.color_scale import step_of
-from authzconsole.web.reports.readiness import ANALYSIS as READINESS
-from authzconsole.web.reports.readiness_report import Written, namespace_summaries, namespace_url, unreadable, written
-from authzconsole.web.reports.treemap_layout import Item, treemap
+from authzconsole.web.reports.charts.color_scale import step_of
+from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
+from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
+from authzconsole.web.reports.readiness_report import StoredReport, namespace_summaries, namespace_url, stored_report, unreadable
 from entities.models import Entity, State
 from grants.journal import changes_after
 from grants.policies.policy import Generation
 
-MOST_TILES = 60
+MAX_TILES = 60
 VISIBILITY = "visibility"
 
 
 @dataclass(frozen=True, slots=True)
-class Paint:
-    """What a tile is coloured with. meaning: as of `treemap.Item`. said: of the namespace. words: on its tile; where they are
-    empty, how large it is stands there."""
+class TileColor:
+    """The colour of a tile. meaning: see `TreemapItem`. said: a sentence about the namespace. words: the line on the tile;
+    where it is empty, the tile shows the size."""
 
     meaning: str = ""
     said: str = "not analysed yet"
     words: str = ""
 
 
-UNPAINTED = Paint()
+NOT_ANALYSED = TileColor()
 
 
 @dataclass(frozen=True, slots=True)
-class Colour:
+class TreemapColoring:
     """What the colours of the picture answer. paints: of a finished run of `analysis` the paint of each of these namespaces,
     without those that the run does not know. Raises AnalysisError, StorageError. scale: what more of the colour means; empty
     where a mark and a word say it."""
@@ -46,11 +46,11 @@ class Colour:
     title: str
     question: str
     analysis: str
-    paints: Callable[[AnalysisRun, Iterable[str]], Mapping[str, Paint]]
+    paints: Callable[[AnalysisRun, Iterable[str]], Mapping[str, TileColor]]
     scale: str = ""
 
 
-def namespaces_picture(colour: Colour, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
+def namespaces_picture(colour: TreemapColoring, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
     """words: what the areas are. more: namespaces that are not drawn one by one. is_unknown: there is nothing to draw it from.
 
     readiness: the newest report on it; past `sizes.MOST_COUNTED` entities the areas are what it says. At most five queries.
@@ -67,38 +67,38 @@ def namespaces_picture(colour: Colour, generation: Generation, readiness: Analys
         return picture | {"is_unknown": True}
 
 
-def _counted(colour: Colour, run: AnalysisRun | None) -> dict:
+def _counted(colour: TreemapColoring, run: AnalysisRun | None) -> dict:
     live = Entity.objects.filter(state=State.LIVE, namespace__state=State.LIVE).order_by()
-    rows = list(live.values_list("namespace__key").annotate(total=Count("pk")).order_by("-total", "namespace__key")[:MOST_TILES])
+    rows = list(live.values_list("namespace__key").annotate(total=Count("pk")).order_by("-total", "namespace__key")[:MAX_TILES])
     whole = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
     paints, fault = _paints(colour, run, [name for name, _ in rows])
-    items = [_item(name, total, "live entity" if total == 1 else "live entities", paints.get(name, UNPAINTED))
+    items = [_item(name, total, "live entity" if total == 1 else "live entities", paints.get(name, NOT_ANALYSED))
              for name, total in rows]
     more, rest = whole["namespaces"] - len(rows), whole["entities"] - sum(total for _, total in rows)
     if more:
         inside = f"{rest:,} live entities"
-        items.append(Item(f"{more:,} more", rest, inside, f"{more:,} smaller namespaces, {inside}"))
+        items.append(TreemapItem(f"{more:,} more", rest, inside, f"{more:,} smaller namespaces, {inside}"))
     return {"tiles": treemap(items), "more": more, "words": "live entities", "fault": fault,
             "has_unchecked": any(name not in paints for name, _ in rows)}
 
 
-def _reported(colour: Colour, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
+def _reported(colour: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
     found = largest_namespaces(readiness)
     names = [row["namespace"] for row in found.rows]
     paints, fault = _paints(colour, run, names)
-    items = [_item(row["namespace"], row["required"], "to administer", paints.get(row["namespace"], UNPAINTED))
+    items = [_item(row["namespace"], row["required"], "to administer", paints.get(row["namespace"], NOT_ANALYSED))
              for row in found.rows]
     return {"tiles": treemap(items), "more": found.total_rows - len(found.rows), "fault": fault,
             "words": "entities that must be administered to delete it",
             "has_unchecked": any(name not in paints for name in names)}
 
 
-def _item(name: str, area: int, unit: str, paint: Paint) -> Item:
-    return Item(name, area, paint.words or f"{area:,} {unit}", f"namespace:{name}: {area:,} {unit}; {paint.said}",
+def _item(name: str, area: int, unit: str, paint: TileColor) -> TreemapItem:
+    return TreemapItem(name, area, paint.words or f"{area:,} {unit}", f"namespace:{name}: {area:,} {unit}; {paint.said}",
                 namespace_url(name), paint.meaning)
 
 
-def _paints(colour: Colour, run: AnalysisRun | None, names: list[str]) -> tuple[Mapping[str, Paint], str]:
+def _paints(colour: TreemapColoring, run: AnalysisRun | None, names: list[str]) -> tuple[Mapping[str, TileColor], str]:
     """None, and why, where the report cannot be read."""
     if run is None:
         return {}, ""
@@ -113,40 +113,40 @@ def largest_namespaces(run: AnalysisRun) -> ResultPage:
 
     Kept for the next look: reading it takes longer than the rest of the page.
     """
-    return _largest(written(run, "namespaces"))
+    return _largest(stored_report(run, "namespaces"))
 
 
 @lru_cache(maxsize=8)
-def _largest(report: Written) -> ResultPage:
-    return result_page(report.run, "namespaces", sort="required", descending=True, most_rows=MOST_TILES)
+def _largest(report: StoredReport) -> ResultPage:
+    return result_page(report.run, "namespaces", sort="required", descending=True, most_rows=MAX_TILES)
 
 
 def people_seeing(run: AnalysisRun, namespaces: Iterable[str]) -> Mapping[str, int]:
     """How many users see anything in each of these namespaces by a report on visibility. Kept as `largest_namespaces` is."""
-    return _seeing(written(run, "namespaces"), tuple(namespaces))
+    return _seeing(stored_report(run, "namespaces"), tuple(namespaces))
 
 
 @lru_cache(maxsize=8)
-def _seeing(report: Written, namespaces: tuple[str, ...]) -> Mapping[str, int]:
+def _seeing(report: StoredReport, namespaces: tuple[str, ...]) -> Mapping[str, int]:
     return row_counts(report.run, "namespaces", by="namespace", where=ResultFilter(among={"namespace": namespaces}))
 
 
-def _by_readiness(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, Paint]:
-    return {name: Paint(*readiness_words(row)) for name, row in namespace_summaries(run, names).items()}
+def _by_readiness(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
+    return {name: TileColor(*readiness_words(row)) for name, row in namespace_summaries(run, names).items()}
 
 
-def _by_exposure(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, Paint]:
+def _by_exposure(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
     names = list(names)
     seeing = people_seeing(run, names)
     most = max(seeing.values(), default=0)
     return {name: _exposed(seeing.get(name, 0), most) for name in names}
 
 
-def _exposed(people: int, most: int) -> Paint:
+def _exposed(people: int, most: int) -> TileColor:
     if not people:
-        return Paint("heat-0", "nobody sees anything in it", "nobody")
+        return TileColor("heat-0", "nobody sees anything in it", "nobody")
     counted = f"{people:,} {'person' if people == 1 else 'people'}"
-    return Paint(f"heat-{step_of(people, most)}", f"{counted} {'sees' if people == 1 else 'see'} something in it", counted)
+    return TileColor(f"heat-{step_of(people, most)}", f"{counted} {'sees' if people == 1 else 'see'} something in it", counted)
 
 
 def readiness_words(report: dict) -> tuple[str, str]:
@@ -159,8 +159,8 @@ def readiness_words(report: dict) -> tuple[str, str]:
     return "bad", "nobody can delete it, and nobody holds ADMIN in it"
 
 
-COLOURS = {colour.name: colour for colour in (
-    Colour("readiness", "Who can delete it", "Which namespace can be deleted?", READINESS, _by_readiness),
-    Colour("exposure", "Who sees it", "How many people see which namespace?", VISIBILITY, _by_exposure,
+COLORINGS = {colour.name: colour for colour in (
+    TreemapColoring("readiness", "Who can delete it", "Which namespace can be deleted?", READINESS, _by_readiness),
+    TreemapColoring("exposure", "Who sees it", "How many people see which namespace?", VISIBILITY, _by_exposure,
            scale="the stronger the colour, the more people see something in it"),
 )}

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from analytics.analyses import AnalysisError
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
-from authzconsole.web.reports.runs import run_or_404
+from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
 from authzconsole.web.shared.links import entity_url, place_of, principal_named
 from authzconsole.web.shared.paging import Rows, page_of_sequence
@@ -32,7 +32,7 @@ from grants.policies.catalogue import UnknownGeneration
 PLANS_A_PAGE = 25
 PRINCIPALS_A_PAGE = 20
 ITEMS_A_PAGE = 50
-MOST_STRANDED = 12
+MAX_STRANDED = 12
 ORIGINS = {"change-set": "chosen by hand", "copy": "copied from somebody", "readiness": "to make a namespace deletable",
            "policy-impact": "to keep what people have", "inverse": "to undo a plan", "subtree": "for all in a container",
            "selection": "for chosen entities", "ghosts": "to take ghost grants back", "file": "from a file"}
@@ -40,7 +40,7 @@ UNCONFIRMED = "Nothing was changed: confirm that it leaves entities with fewer t
 FIELDS = ("source", "target", "within")
 
 
-class Items(Sequence):
+class PlanItemSequence(Sequence):
     """The items of a plan: numbered without gaps, so that a page in the middle costs what the first one costs."""
 
     def __init__(self, plan: Plan):
@@ -55,7 +55,7 @@ class Items(Sequence):
 
 @require_safe
 @overseers_only
-def plans(request: HttpRequest) -> HttpResponse:
+def plan_list(request: HttpRequest) -> HttpResponse:
     return _list_page(request, dict.fromkeys(FIELDS, ""))
 
 
@@ -100,7 +100,7 @@ def _shown_tally(tally: Tally) -> list[tuple]:
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    page = page_of_sequence(request, Items(plan), most_rows=ITEMS_A_PAGE, name="items")
+    page = page_of_sequence(request, PlanItemSequence(plan), most_rows=ITEMS_A_PAGE, name="items")
     return {"page": page, "rows": [{"item": item, "principal": principal_named(item.principal), "place": place_of(item.address)}
                                    for item in page.rows]}
 
@@ -111,7 +111,7 @@ PARTS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "i
 
 @require_safe
 @overseers_only
-def plan(request: HttpRequest, pk: int) -> HttpResponse:
+def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
     return _plan_page(request, _plan_or_404(pk), reason=text_of(request, "reason"))
 
 
@@ -134,8 +134,8 @@ def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: st
         "stale": f"What this plan depends on was changed since: {line_summary(line)}." if line else "",
         "can_renew": found.origin in RENEWALS, "changes": found.effect["grants"] + found.effect["revokes"], "strands": strands,
         "stranded": [{"place": place_of(row.address), "admins": row.admins}
-                     for row in stranded_entities(found, most_rows=MOST_STRANDED)],
-        "stranded_more": max(0, strands - MOST_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
+                     for row in stranded_entities(found, most_rows=MAX_STRANDED)],
+        "stranded_more": max(0, strands - MAX_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
         "aim": _aim(found) if found.state == PlanState.APPLIED else None,
         **{name: section(request, found) for name, section in PARTS.items()},
     }, status=status)
@@ -178,7 +178,7 @@ def _figures(found: Plan, strands: int) -> Iterator[tuple[int, str, str]]:
 
 @require_POST
 @administrators_only
-def apply(request: HttpRequest, pk: int) -> HttpResponse:
+def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     found, reason = _plan_or_404(pk), request.POST.get("reason", "").strip()
     strands = found.effect["stranded_none"] + found.effect["stranded_one"]
     if found.is_proposed and strands and request.POST.get("strand") != "yes":
@@ -202,20 +202,20 @@ def _done(applied: Plan) -> str:
 
 @require_POST
 @administrators_only
-def discard(request: HttpRequest, pk: int) -> HttpResponse:
+def discard_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     return _followed(request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded.")
 
 
 @require_POST
 @administrators_only
-def undo(request: HttpRequest, pk: int) -> HttpResponse:
+def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     return _followed(request, pk, lambda author: create_inverse_plan(author=author, plan_id=pk),
                      "This plan takes back what plan {0.inverse_of_id} changed. Nothing is changed until you apply it.")
 
 
 @require_POST
 @administrators_only
-def renew(request: HttpRequest, pk: int) -> HttpResponse:
+def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     """The reason that was written for the stale plan is the new one's, until somebody writes another."""
     return _followed(request, pk, lambda author: renew_plan(author=author, plan_id=pk),
                      "This plan was made anew from what is so now. Look at it, and apply it.",
@@ -234,7 +234,7 @@ def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str, *,
 
 @require_POST
 @administrators_only
-def new_from_readiness(request: HttpRequest) -> HttpResponse:
+def new_plan_from_readiness(request: HttpRequest) -> HttpResponse:
     """Close the gap between what somebody holds and what deleting a namespace asks for."""
     given = {name: request.POST.get(name, "").strip() for name in ("namespace", "generation")}
     user, principal = name_meant(request.POST.get("user", ""), "user"), principal_meant(request.POST.get("principal", ""))
@@ -249,7 +249,7 @@ def new_from_readiness(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @administrators_only
-def new_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
+def new_plan_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
     """Keep what people have, as the report of a policy impact says it."""
     run = run_or_404(pk)
     scope = {name: name_meant(request.POST.get(name, ""), name) for name in ("user", "group")}
@@ -264,7 +264,7 @@ def new_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @administrators_only
-def new_from_copy(request: HttpRequest) -> HttpResponse:
+def new_plan_from_copy(request: HttpRequest) -> HttpResponse:
     given = {name: principal_meant(request.POST.get(name, "")) for name in ("source", "target")}
     given["within"] = request.POST.get("within", "").strip()
     try:

@@ -10,7 +10,7 @@ from analytics.results.read import ResultFilter, ResultPage
 from analytics.storage import StorageError
 from authzconsole.web.ask.answers import shown_gap
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, forecast_url, namespace_url, numbered_rows, unreadable
-from authzconsole.web.reports.runs import run_or_404
+from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import overseers_only
 from authzconsole.web.shared.links import ShownPrincipal, place_of
 from authzconsole.web.shared.paging import numbered_page, page_number
@@ -22,7 +22,7 @@ from entities.vocabulary import Privilege
 
 @require_safe
 @overseers_only
-def missing(request: HttpRequest, pk: int) -> HttpResponse:
+def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
     """The entities that one person lacks in one namespace."""
     run = run_or_404(pk)
     namespace, user = name_of(request, "namespace"), name_of(request, "user")
