@@ -1,34 +1,38 @@
-"""What the worker is asked to do; each task is one call of a service."""
+"""The Celery tasks of the worker. Each task calls one service.
+
+The task names are stored in the schedule table and in queued messages, so they must not change.
+"""
 
 from celery import shared_task
 from django.conf import settings
 
-from analytics.runs import presence, retention, schedules, services
+# the worker imports `presence` here, because it connects Celery signals
+from analytics.runs import presence, recovery, retention, schedules
 
-__all__ = ["presence", "results_clean", "run_execute", "runs_sweep", "schedule_run"]
+__all__ = ["clean_results", "execute_run", "presence", "request_scheduled_run", "sweep_runs"]
 
-KILLED_AFTER_SECONDS = 120
+KILL_GRACE_SECONDS = 120
 
 
-# a process that does not even end its run in time is killed, and the run found by the sweep
-@shared_task(name="analytics.run_execute", ignore_result=True, time_limit=settings.RUN_TIMEOUT_SECONDS + KILLED_AFTER_SECONDS)
-def run_execute(run_id):
+# Celery kills a process that does not end its run in time; `sweep_runs` then finds the run
+@shared_task(name="analytics.run_execute", ignore_result=True, time_limit=settings.RUN_TIMEOUT_SECONDS + KILL_GRACE_SECONDS)
+def execute_run(run_id):
     # imported here because it loads PySpark, which only the worker needs
-    from analytics.runs.execution import run_execute as execute
+    from analytics.runs import execution
 
-    execute(run_id=run_id)
+    execution.execute_run(run_id=run_id)
 
 
 @shared_task(name="analytics.runs_sweep", ignore_result=True)
-def runs_sweep():
-    services.runs_sweep()
+def sweep_runs():
+    recovery.sweep_runs()
 
 
 @shared_task(name="analytics.results_clean", ignore_result=True)
-def results_clean():
-    retention.results_clean()
+def clean_results():
+    retention.clean_results()
 
 
 @shared_task(name=schedules.TASK, ignore_result=True)
-def schedule_run(analysis):
-    schedules.schedule_run(analysis=analysis)
+def request_scheduled_run(analysis):
+    schedules.request_scheduled_run(analysis=analysis)

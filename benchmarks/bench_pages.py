@@ -116,9 +116,9 @@ def staged_numbers(administrator) -> dict[str, str]:
 
 
 def report_made(run) -> None:
-    from analytics.runs.execution import run_execute
+    from analytics.runs.execution import execute_run
 
-    run_execute(run_id=run.pk)
+    execute_run(run_id=run.pk)
     run.refresh_from_db()
     if run.error:
         raise RuntimeError(f"{run} is {run.state}: {run.error}")

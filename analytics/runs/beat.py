@@ -5,7 +5,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from analytics.analyses import ANALYSES
 from analytics.models import Schedule
-from analytics.runs.schedules import periodic_task_name, periodic_task_write, schedules_catch_up
+from analytics.runs.schedules import periodic_task_name, run_missed_schedules, write_periodic_task
 
 
 class Scheduler(DatabaseScheduler):
@@ -14,7 +14,7 @@ class Scheduler(DatabaseScheduler):
     def setup_schedule(self):
         # once at the start, because an interval may be another than last time
         self.update_from_dict(self.app.conf.beat_schedule)
-        schedules_catch_up()
+        run_missed_schedules()
 
     def all_as_schedule(self):
         self._put_right()
@@ -29,4 +29,4 @@ class Scheduler(DatabaseScheduler):
         for name in fixed.keys() - there:
             self.Entry.from_entry(name, app=self.app, **fixed[name])
         for name in nightly.keys() - there:
-            periodic_task_write(nightly[name])
+            write_periodic_task(nightly[name])

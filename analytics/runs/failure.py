@@ -16,12 +16,12 @@ _JAVA_WORDS = {
 OWN = (AnalysisError, StorageError, SparkUnavailable)
 
 
-def failure_sentence(error: BaseException, *, details: str = "the worker's log says more") -> str:
+def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
     """details: where to find more, for what nobody foresaw."""
     if isinstance(error, OWN):
         return str(error)
     if session_has_died():
-        return java_lost_sentence(1)
+        return java_lost_message(1)
     text = str(error)
     if (number := _storage_error(text)) is not None:
         return storage_sentence(OSError(number, text))
@@ -41,7 +41,7 @@ def _storage_error(text: str) -> int | None:
     return next((number for words, number in _JAVA_WORDS.items() if words in text and place in text), None)
 
 
-def java_lost_sentence(attempts: int) -> str:
+def java_lost_message(attempts: int) -> str:
     often = f", {attempts} times in a row" if attempts > 1 else ""
     return (f"Spark's Java process ended during the run{often}; the usual reason is that the machine ran out of memory. "
             f"Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster.")

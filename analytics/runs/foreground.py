@@ -19,7 +19,7 @@ def analysis_in_foreground(
     """Yields the folder, below SNAPSHOT_URI, with the analysis's tables. Raises AnalysisError saying what went wrong."""
     # PySpark takes its time to load: a wrong option is reported before
     from analytics.runs.computation import report_compute
-    from analytics.runs.failure import failure_sentence
+    from analytics.runs.failure import failure_message
     from analytics.spark.session import spark_stop
 
     folder = f"results/{database_identity()}/command-{secrets.token_hex(8)}"
@@ -29,7 +29,7 @@ def analysis_in_foreground(
                            detail_rows_most=None if with_detail else 0, progress=_Told(told))
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
-            raise AnalysisError(failure_sentence(error, details="LOG_LEVEL=DEBUG shows more")) from error
+            raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error
         yield folder
     finally:
         spark_stop()

@@ -12,7 +12,7 @@ from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation
 NAMES_IN_A_MESSAGE = 20
 
 
-def options_checked(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
+def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
     """Every option that the analysis takes, with its default where none is given. Raises AnalysisError."""
     given = {name: value for name, value in options.items() if value}
     for name in given:

@@ -50,7 +50,7 @@ def redis_address() -> str:
     return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
 
 
-def worker_is_present() -> bool:
+def is_worker_present() -> bool:
     """Raises redis.RedisError."""
     with redis_client() as client:
         return bool(client.exists(KEY))

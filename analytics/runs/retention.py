@@ -27,7 +27,7 @@ RUNS_AT_ONCE = 500
 _RUN_FOLDER = re.compile(r"run-(\d+)-(\d+)")
 
 
-def results_clean() -> None:
+def clean_results() -> None:
     """Mark reports that are beyond RESULTS_KEPT or RESULTS_KEPT_DAYS, and remove files that nothing needs."""
     _superseded_mark()
     try:

@@ -1,7 +1,7 @@
 """Analyses that run every night, each once a night; off until an administrator switches one on.
 
-The table of django-celery-beat follows the schedules: `analytics.runs.beat` sends the message, `schedule_run` decides whether the
-moment still needs a run. So a message that comes twice, or a night after which the scheduler was started late, makes one run.
+The table of django-celery-beat follows the schedules. `analytics.runs.beat` sends the message, and `request_scheduled_run`
+decides whether the moment still needs a run. So a repeated message, or a scheduler that starts late, causes one run.
 """
 
 import logging
@@ -15,7 +15,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from analytics.analyses import ANALYSES, AnalysisError, analysis_named
 from analytics.models import AnalysisRun, RunState, Schedule
-from analytics.runs.options import options_checked
+from analytics.runs.options import validated_options
 from analytics.runs.services import request_run
 from grants.changes.authority import administering
 from grants.changes.outcomes import Outcome
@@ -38,7 +38,7 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
     given = {name: value for name, value in options.items() if value}
     # one that is switched off keeps what it has, also where it could not run with it any more
     if is_on:
-        options_checked(chosen, given)
+        validated_options(chosen, given)
     with administering(author) as head:
         schedule = Schedule.objects.filter(analysis=chosen.name).first() or Schedule(analysis=chosen.name)
         before = (schedule.is_on, schedule.at, schedule.options)
@@ -48,14 +48,14 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
         # tonight's first, and not the one that was missed while it was off
         schedule.last_moment = _newest_moment(at)
         schedule.save()
-        periodic_task_write(schedule)
+        write_periodic_task(schedule)
         detail = f"{chosen.name}, nightly at {at:%H:%M} UTC{_options_words(given)}"
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
         revision = append_to_journal(head, [Change(verb, detail=detail)], author=author)
     return Outcome(True, _sentence(schedule), revision)
 
 
-def schedule_run(*, analysis: str) -> AnalysisRun | None:
+def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
     """The run of the newest moment, unless that moment had one. What cannot be run is kept as a run that failed."""
     with transaction.atomic():
         schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
@@ -77,13 +77,13 @@ def _requested(schedule: Schedule) -> AnalysisRun:
             state=RunState.FAILED, error=f"The scheduled run could not be started: {error}.")
 
 
-def schedules_catch_up() -> None:
+def run_missed_schedules() -> None:
     """Run what was missed while nothing was there to send a message."""
     for analysis in Schedule.objects.filter(is_on=True).order_by("pk").values_list("analysis", flat=True):
-        schedule_run(analysis=analysis)
+        request_scheduled_run(analysis=analysis)
 
 
-def schedules_of_all() -> list[Schedule]:
+def all_schedules() -> list[Schedule]:
     """One for each analysis, in their order; those that were never switched on are not in the database. One query."""
     known = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
     return [known.get(name) or Schedule(analysis=name) for name in ANALYSES]
@@ -99,7 +99,7 @@ def periodic_task_name(analysis: str) -> str:
     return f"nightly {analysis}"
 
 
-def periodic_task_write(schedule: Schedule) -> None:
+def write_periodic_task(schedule: Schedule) -> None:
     """What the scheduler is to do about it."""
     crontab, _ = CrontabSchedule.objects.get_or_create(
         minute=str(schedule.at.minute), hour=str(schedule.at.hour), day_of_week="*", day_of_month="*", month_of_year="*",

@@ -5,7 +5,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
-from analytics.runs.presence import redis_problem, worker_is_present
+from analytics.runs.presence import is_worker_present, redis_problem
 
 # the process of a run speaks every second
 SILENT_AFTER_SECONDS = 5
@@ -44,6 +44,6 @@ def run_waiting_reason(run: AnalysisRun) -> str:
 
 def _worker_is_present() -> bool:
     try:
-        return worker_is_present()
+        return is_worker_present()
     except redis.RedisError:
         return False

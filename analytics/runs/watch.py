@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.runs.services import timeout_sentence
+from analytics.runs.recovery import timeout_message
 from analytics.spark.session import java_kill
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class RunWatch:
         elif self._mine.filter(cancel_requested_at__isnull=False).exists():
             self._ends_with(RunCancelled(f"{self._name} was cancelled"))
         elif time.monotonic() - self._started > settings.RUN_TIMEOUT_SECONDS:
-            self._ends_with(RunTimedOut(timeout_sentence()))
+            self._ends_with(RunTimedOut(timeout_message()))
 
     def _ends_with(self, ending: Exception) -> None:
         """The newest reason counts: a run that timed out may be found to be another process's."""

@@ -77,7 +77,7 @@ def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Sna
         snapshot = _newest_snapshot(filesystem, folder, check)
         lease = f"{snapshot.path}/_LEASE-{secrets.token_hex(4)}"
         filesystem.open_output_stream(lease).close()
-        snapshots_clean(filesystem, folder)
+        delete_old_snapshots(filesystem, folder)
     except OSError as error:
         raise StorageError(storage_sentence(error)) from error
     try:
@@ -227,7 +227,7 @@ def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema)
     return pq.ParquetWriter(f"{folder}/part-{number:05}.parquet", schema, filesystem=filesystem, compression="zstd")
 
 
-def snapshots_clean(filesystem: FileSystem, folder: str) -> None:
+def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     """Remove all but the SNAPSHOTS_KEPT that were written last, those in use, and those that are being written."""
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
     finished = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
-from analytics.runs.schedules import change_schedule, schedule_named, schedules_of_all
+from analytics.runs.schedules import all_schedules, change_schedule, schedule_named
 from authzconsole.rest.framework.callers import author_of, check_administers, check_oversees
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -67,7 +67,7 @@ class Schedules(Endpoint):
                answers={200: SchedulesSerializer}, example={"items": [EXAMPLE]})
     def get(self, request: Request) -> Response:
         check_oversees(request)
-        return Response({"items": list(map(_as_json, schedules_of_all()))})
+        return Response({"items": list(map(_as_json, all_schedules()))})
 
 
 class OneSchedule(Endpoint):

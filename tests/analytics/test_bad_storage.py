@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from analytics.models import AnalysisRun, RunState
-from analytics.runs.execution import run_execute
-from analytics.runs.failure import failure_sentence
+from analytics.runs.execution import execute_run
+from analytics.runs.failure import failure_message
 from authzconsole.ops import ROOT
 from tests.support.random_tenants import random_tenant, store
 from tests.support.workers import database_url
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # real file systems of their own, seen by nobody else
 MOUNTED = "mount -t tmpfs -o {options} tmpfs {place} && exec {python} manage.py shell --verbosity 0 -c '{code}'"
-CODE = "from analytics.runs.execution import run_execute; run_execute(run_id={pk})"
+CODE = "from analytics.runs.execution import execute_run; execute_run(run_id={pk})"
 
 
 def waiting():
@@ -58,7 +58,7 @@ def test_a_place_where_no_folder_can_be_fails_the_run_with_a_sentence(settings, 
     (tmp_path / "a-file").write_text("")
     settings.SNAPSHOT_URI = str(tmp_path / place)
     run = waiting()
-    run_execute(run_id=run.pk)
+    execute_run(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == RunState.FAILED and says in run.error and settings.SNAPSHOT_URI in run.error
 
@@ -70,5 +70,5 @@ def test_a_place_where_no_folder_can_be_fails_the_run_with_a_sentence(settings, 
 ])
 def test_what_java_says_about_the_folder_is_the_same_sentence(settings, tmp_path, said, says):
     settings.SNAPSHOT_URI = str(tmp_path)
-    assert says in failure_sentence(RuntimeError(said.format(place=tmp_path)))
-    assert "somewhere else" in failure_sentence(RuntimeError("somewhere else: Permission denied"))
+    assert says in failure_message(RuntimeError(said.format(place=tmp_path)))
+    assert "somewhere else" in failure_message(RuntimeError("somewhere else: Permission denied"))

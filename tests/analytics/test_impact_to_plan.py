@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from analytics.models import AnalysisRun, RunState
-from analytics.runs.execution import run_execute
+from analytics.runs.execution import execute_run
 from entities.models import Entity, State
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
@@ -39,7 +39,7 @@ def activated(client, name: str) -> None:
 def reported(client) -> AnalysisRun:
     """The report of what going on would change, from the form on the page Analyses."""
     page = client.post("/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER})
-    run_execute(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
+    execute_run(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
     run = AnalysisRun.objects.latest("pk")
     assert run.state == RunState.DONE, run.error
     return run

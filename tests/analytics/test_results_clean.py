@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import ResultsGone, result_page, result_stream
-from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, results_clean
+from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, clean_results
 from analytics.storage import database_identity
 from tests.support.reports import done_run
 
@@ -36,7 +36,7 @@ def test_the_newest_of_each_question_are_kept_and_others_told_to_be_removed(plac
     done = [done_run(place, ROWS) for _ in range(4)]
     other = [done_run(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
     failed = AnalysisRun.objects.create(analysis="delete-readiness", options=done[0].options, state=RunState.FAILED)
-    results_clean()
+    clean_results()
     assert kept() == [*done[2:], *other, failed]
     with pytest.raises(ResultsGone, match=f"run {done[0].pk} was removed on"):
         result_page(AnalysisRun.objects.get(pk=done[0].pk))
@@ -47,10 +47,10 @@ def test_what_is_too_old_goes_but_never_the_newest(place, settings):
     alone = done_run(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
                      finished_at=long_ago(400))
     settings.RESULTS_KEPT_DAYS = 0
-    results_clean()
+    clean_results()
     assert kept() == [*old, alone]
     settings.RESULTS_KEPT_DAYS = 30
-    results_clean()
+    clean_results()
     assert kept() == [old[1], alone]
 
 
@@ -58,18 +58,18 @@ def test_what_is_too_old_goes_but_never_the_newest(place, settings):
 def test_no_setting_removes_the_newest(place, settings, number):
     settings.RESULTS_KEPT = number
     newest = [done_run(place, ROWS) for _ in range(3)][-1]
-    results_clean()
+    clean_results()
     assert kept() == [newest]
 
 
 def test_files_go_after_the_last_readers(place):
     runs = [done_run(place, ROWS) for _ in range(3)]
     batches = result_stream(runs[0], "rows")
-    results_clean()
-    results_clean()
+    clean_results()
+    clean_results()
     assert (place / runs[0].result_folder).is_dir() and sum(batch.num_rows for batch in batches) == 1
     AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=timezone.now() - LAST_READERS - timedelta(minutes=1))
-    results_clean()
+    clean_results()
     assert not (place / runs[0].result_folder).exists() and all((place / run.result_folder).is_dir() for run in runs[1:])
     assert AnalysisRun.objects.get(pk=runs[0].pk).result_folder == ""
     assert AnalysisRun.objects.get(pk=runs[0].pk).summary == runs[0].summary
@@ -96,7 +96,7 @@ def test_folders_that_killed_processes_left_are_removed_once_they_are_long_untou
           folder(place, "run-98765-2", hours_old=old)]
     stranger = place / "results" / "another-database" / "run-1-1"
     stranger.mkdir(parents=True)
-    results_clean()
+    clean_results()
     assert all(path.is_dir() for path in [*stay, stranger]) and not any(path.exists() for path in go)
 
 
@@ -104,7 +104,7 @@ def test_a_storage_that_is_out_of_reach_is_told_in_the_log_and_breaks_nothing(pl
     for _ in range(3):
         done_run(place, ROWS)
     settings.SNAPSHOT_URI = "nothing://there"
-    results_clean()
+    clean_results()
     assert "Old results could not be removed" in caplog.text and len(kept()) == 2
 
 
@@ -112,4 +112,4 @@ def test_cleaning_takes_the_same_queries_however_many_runs_there_are(place, djan
     for _ in range(30):
         done_run(place, ROWS)
     with django_assert_max_num_queries(5):
-        results_clean()
+        clean_results()

@@ -45,23 +45,23 @@ def a_day_later(analysis=READINESS):
 
 
 def test_everything_is_off_until_it_is_switched_on():
-    assert [(one.analysis, one.is_on, one.at) for one in schedules.schedules_of_all()] == [
+    assert [(one.analysis, one.is_on, one.at) for one in schedules.all_schedules()] == [
         (name, False, time(2, 30)) for name in ANALYSES]
-    assert schedules.schedule_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
+    assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
 
 
 def test_switching_on_makes_no_run_before_the_next_moment():
     switch()
-    assert schedules.schedule_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_run(analysis=READINESS) is None
     assert timezone.now() - Schedule.objects.get().last_moment <= timedelta(days=1)
 
 
 def test_a_moment_has_one_run_however_often_the_message_comes(sent):
     switch(generation="core")
     a_day_later()
-    run = schedules.schedule_run(analysis=READINESS)
+    run = schedules.request_scheduled_run(analysis=READINESS)
     assert (run.is_scheduled, run.requested_by, run.options) == (True, None, {"generation": "core", "namespace": ""})
-    assert schedules.schedule_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_run(analysis=READINESS) is None
     assert sent == [("analytics.run_execute", run.pk)]
 
 
@@ -74,7 +74,7 @@ def test_two_messages_at_once_make_one_run():
 
         def fire(ready=ready):
             ready.wait()
-            schedules.schedule_run(analysis=READINESS)
+            schedules.request_scheduled_run(analysis=READINESS)
             connections.close_all()
 
         threads = [threading.Thread(target=fire) for _ in range(4)]
@@ -95,19 +95,19 @@ def test_a_message_that_comes_a_moment_early_by_the_workers_clock_counts(monkeyp
 def test_a_night_is_not_asked_again_while_the_last_one_waits():
     switch()
     a_day_later()
-    run = schedules.schedule_run(analysis=READINESS)
+    run = schedules.request_scheduled_run(analysis=READINESS)
     a_day_later()
-    assert schedules.schedule_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_run(analysis=READINESS) is None
     AnalysisRun.objects.filter(pk=run.pk).update(state=RunState.DONE)
     a_day_later()
-    assert schedules.schedule_run(analysis=READINESS) is not None
+    assert schedules.request_scheduled_run(analysis=READINESS) is not None
 
 
 def test_what_was_switched_off_runs_no_more():
     switch()
     a_day_later()
     switch(False)
-    assert schedules.schedule_run(analysis=READINESS) is None
+    assert schedules.request_scheduled_run(analysis=READINESS) is None
 
 
 def test_a_night_that_cannot_be_run_is_a_run_that_failed_saying_why():
@@ -115,7 +115,7 @@ def test_a_night_that_cannot_be_run_is_a_run_that_failed_saying_why():
     switch(namespace="sales")
     Entity.objects.filter(pk=sales.pk).update(state=State.DELETED)
     a_day_later()
-    run = schedules.schedule_run(analysis=READINESS)
+    run = schedules.request_scheduled_run(analysis=READINESS)
     assert run.state == RunState.FAILED and run.is_scheduled
     assert run.error.startswith("The scheduled run could not be started: namespace:sales is deleted, not live")
 

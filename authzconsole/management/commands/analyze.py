@@ -10,7 +10,7 @@ from analytics.models import RunStage
 from analytics.results.export import export_check, table_export
 from analytics.results.read import result_batches
 from analytics.runs.foreground import analysis_in_foreground
-from analytics.runs.options import options_checked
+from analytics.runs.options import validated_options
 from analytics.storage import StorageError
 from authzconsole.management.console_command import ConsoleCommand
 
@@ -34,7 +34,7 @@ class Command(ConsoleCommand):
             analysis = analysis_named(name)
             if detail is not None and analysis.detail is None:
                 raise AnalysisError(f"{analysis.name} has no detail: its rows are the pairs already; --output writes them")
-            chosen = options_checked(analysis, {option: options[option] or "" for option in OPTIONS})
+            chosen = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})
             for path in filter(None, (output, detail)):
                 export_check(path)
             if output is not None and detail is not None and _is_one_file(output, detail):

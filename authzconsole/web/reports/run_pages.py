@@ -9,7 +9,7 @@ from analytics.analyses import ANALYSES, AnalysisError
 from analytics.java import java_problem
 from analytics.models import AnalysisRun, RunState
 from analytics.regrant_plans import ANALYSIS as IMPACT
-from analytics.runs.schedules import schedules_of_all
+from analytics.runs.schedules import all_schedules
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.reports.attention import GHOSTS
 from authzconsole.web.reports.charts.report_charts import report_picture
@@ -42,7 +42,7 @@ def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: in
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
         "chosen_analysis": given["analysis"],
         "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
-        "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in schedules_of_all()],
+        "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in all_schedules()],
     }, status=status)
 
 

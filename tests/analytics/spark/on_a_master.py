@@ -47,13 +47,13 @@ def tables_write(folder: Path, results: str) -> None:
     from analytics.analyses import ANALYSES
     from analytics.results.export import table_export
     from analytics.runs.computation import report_compute
-    from analytics.runs.options import options_checked
+    from analytics.runs.options import validated_options
 
     folder.mkdir()
     assert OPTIONS.keys() == ANALYSES.keys()
     for name, analysis in ANALYSES.items():
         place = f"{results}/{name}"
-        report_compute(analysis=analysis, options=options_checked(analysis, OPTIONS[name]), folder=place,
+        report_compute(analysis=analysis, options=validated_options(analysis, OPTIONS[name]), folder=place,
                        detail_rows_most=None, progress=Quiet())
         for output in filter(None, (*analysis.outputs, analysis.detail)):
             table_export(output.table, place, folder / f"{name}.{output.table.name}.jsonl")

@@ -35,7 +35,7 @@ def sent(monkeypatch, settings, tmp_path):
     told = []
     monkeypatch.setattr("analytics.runs.services._send", told.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
-    monkeypatch.setattr("analytics.runs.selectors.worker_is_present", lambda: True)
+    monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return told
 
 

@@ -1,0 +1,42 @@
+"""Fixtures that stand in for Celery and Spark."""
+
+import celery
+import pytest
+
+from analytics.models import RunStage
+
+
+@pytest.fixture
+def storage_folder(settings, tmp_path):
+    """The folder that SNAPSHOT_URI names."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sent_tasks(monkeypatch):
+    """The tasks sent to the worker, as (task name, run number). Redis always answers."""
+    tasks = []
+    monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: tasks.append((name, *args)))
+    return tasks
+
+
+@pytest.fixture
+def replace_computation(monkeypatch):
+    """Replace Spark: return a function that takes what a computation does, and returns the list of folders computed so far."""
+    from analytics.runs.computation import Outcome
+
+    folders = []
+
+    def replace(compute=lambda progress: None):
+        def report_compute(*, progress, folder, **arguments):
+            folders.append(folder)
+            progress.stage(RunStage.COMPUTING)
+            compute(progress)
+            return Outcome(7, {"pairs": 1})
+
+        monkeypatch.setattr("analytics.runs.execution.report_compute", report_compute)
+        return folders
+
+    return replace

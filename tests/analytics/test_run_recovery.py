@@ -1,0 +1,118 @@
+"""Recovery of runs whose worker or Spark process died."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs import execution, recovery
+from analytics.runs.processes import has_ended, this_process
+from tests.support.runs import reloaded, running_run, waiting_run
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
+
+
+@pytest.fixture
+def silent_run(settings):
+    """Create a running run whose heartbeat is too old."""
+    def create(**fields):
+        return running_run(heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **fields)
+
+    return create
+
+
+def ended_process():
+    """Return the identity of a process that has ended."""
+    code = "import sys; sys.path.insert(0, '.'); from analytics.runs.processes import this_process; print(this_process())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_tasks):
+    runs = {"ended": running_run(process=ended_process()), "alive": running_run(process=this_process()),
+            "unknown": running_run(), "other machine": running_run(process="another-boot/4026531836/1/1"),
+            "unreadable": running_run(process="x")}
+    recovery.sweep_runs()
+    assert {name: str(reloaded(run).state) for name, run in runs.items()} == {
+        "ended": "waiting", "alive": "running", "unknown": "running", "other machine": "running", "unreadable": "running"}
+    assert sent_tasks == [("analytics.run_execute", runs["ended"].pk)]
+
+
+def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
+    process = this_process()
+    assert not has_ended(process) and has_ended(f"{process}1")
+
+
+def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
+    run = silent_run()
+    recovery.sweep_runs()
+    assert (reloaded(run).state, reloaded(run).claim) == (RunState.WAITING, "")
+    assert sent_tasks == [("analytics.run_execute", run.pk)]
+
+
+def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
+    run = running_run()
+    recovery.sweep_runs()
+    assert reloaded(run).state == RunState.RUNNING and sent_tasks == []
+
+
+def test_a_run_fails_with_the_reason_after_three_silent_attempts(silent_run, sent_tasks):
+    run = silent_run(attempt=3)
+    recovery.sweep_runs()
+    assert reloaded(run).state == RunState.FAILED and "ended during the run, 3 times" in reloaded(run).error
+
+
+def test_a_silent_run_with_a_requested_cancellation_is_cancelled(silent_run, sent_tasks):
+    run = silent_run(cancel_requested_at=timezone.now())
+    recovery.sweep_runs()
+    assert reloaded(run).state == RunState.CANCELLED
+
+
+def test_a_run_killed_for_exceeding_its_time_is_not_tried_again(settings, silent_run, sent_tasks):
+    run = silent_run(started_at=timezone.now() - timedelta(seconds=settings.RUN_TIMEOUT_SECONDS + 130))
+    recovery.sweep_runs()
+    assert reloaded(run).state == RunState.FAILED and "The run took longer than" in reloaded(run).error
+
+
+def test_a_heartbeat_after_the_run_was_read_keeps_the_run_running(silent_run):
+    run = silent_run()
+    AnalysisRun.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+    recovery.requeue_run(run, silent_since=run.heartbeat_at)
+    assert reloaded(run).state == RunState.RUNNING
+
+
+def test_a_recently_sent_run_is_not_sent_again(sent_tasks):
+    waiting_run(sent_at=timezone.now())
+    waiting_run(sent_at=timezone.now() - 2 * recovery.RESEND_AFTER)
+    recovery.sweep_runs()
+    assert len(sent_tasks) == 1
+
+
+def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_computation, monkeypatch, settings):
+    def fail(progress):
+        raise ConnectionRefusedError
+
+    replace_computation(fail)
+    monkeypatch.setattr("analytics.runs.execution.session_has_died", lambda: True)
+    run = waiting_run()
+    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
+        assert reloaded(run).state == RunState.WAITING
+        execution.execute_run(run_id=run.pk)
+        assert reloaded(run).attempt == attempt
+    assert reloaded(run).state == RunState.FAILED
+    assert "Java process ended during the run, 3 times" in reloaded(run).error
+
+
+def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation):
+    def lose_the_claim(progress):
+        AnalysisRun.objects.filter(pk=run.pk).update(claim="another", attempt=2)
+        progress._poll()
+        progress.check()
+
+    replace_computation(lose_the_claim)
+    run = waiting_run()
+    execution.execute_run(run_id=run.pk)
+    run = reloaded(run)
+    assert (run.state, run.claim, run.summary) == (RunState.RUNNING, "another", {})

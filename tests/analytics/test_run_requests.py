@@ -1,0 +1,90 @@
+"""Requesting runs, and selecting the latest run."""
+
+import celery
+import kombu.exceptions
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from analytics.analyses import ANALYSES, AnalysisError
+from analytics.models import AnalysisRun, RunState
+from analytics.runs import recovery, selectors, services
+from authzconsole.ops.address import free_port
+from entities.models import Entity, State
+from grants.models import User
+from tests.support.runs import reloaded, waiting_run
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
+
+
+def test_a_request_is_sent_when_its_transaction_commits(sent_tasks):
+    with transaction.atomic():
+        run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
+        assert sent_tasks == []
+    assert sent_tasks == [("analytics.run_execute", run.pk)]
+    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is not None
+
+
+def test_a_request_stores_every_option_with_its_default(sent_tasks):
+    ada = User.objects.create(username="ada")
+    Entity.objects.create(kind="namespace", key="sales")
+    run = services.request_run(analysis="delete-readiness", options={"namespace": "namespace:sales"}, requested_by=ada)
+    assert run.options == {"generation": "final", "namespace": "sales"} and run.requested_by == ada
+
+
+@pytest.mark.parametrize(("analysis", "options", "message"), [
+    ("nothing", {}, "`nothing` is not an analysis; there is delete-readiness"),
+    ("delete-readiness", {"generation": "newest"}, "`newest` is not a generation of rules; the generations are core, existing"),
+    ("delete-readiness", {"to_generation": "core"}, "takes no to_generation; it takes generation, namespace"),
+    ("delete-readiness", {"namespace": "sales.orders"}, "holds a character"),
+    ("delete-readiness", {"namespace": "absent"}, "namespace:absent is not registered; the live namespaces are sales"),
+    ("delete-readiness", {"namespace": "old"}, "namespace:old is deleted, not live; the live namespaces are sales"),
+])
+def test_an_invalid_request_is_refused_with_the_valid_choices_and_nothing_is_stored(sent_tasks, analysis, options, message):
+    Entity.objects.create(kind="namespace", key="sales")
+    Entity.objects.create(kind="namespace", key="old", state=State.DELETED)
+    with pytest.raises(AnalysisError) as refusal:
+        services.request_run(analysis=analysis, options=options, requested_by=None)
+    assert message in str(refusal.value)
+    assert sent_tasks == [] and not AnalysisRun.objects.exists()
+
+
+def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypatch, sent_tasks):
+    def fail(name, args):
+        raise kombu.exceptions.OperationalError("refused")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(celery.current_app, "send_task", fail)
+        run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
+    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is None
+    recovery.sweep_runs()
+    assert sent_tasks == [("analytics.run_execute", run.pk)]
+
+
+def test_a_request_without_redis_is_stored_within_two_seconds(settings):
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    started = timezone.now()
+    run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
+    assert (timezone.now() - started).total_seconds() < 2
+    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is None
+
+
+def test_the_latest_run_of_a_namespace_may_be_a_run_over_all_namespaces():
+    def done_run(namespace):
+        return AnalysisRun.objects.create(analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE)
+
+    all_namespaces, sales, eng = done_run(""), done_run("sales"), done_run("eng")
+    waiting_run()
+    assert selectors.latest_run("delete-readiness") == eng
+    assert selectors.latest_run("delete-readiness", "sales") == sales
+    assert selectors.latest_run("delete-readiness", "hr") == all_namespaces
+    assert selectors.latest_run("visibility") is None
+
+
+def test_the_build_function_of_every_output_exists():
+    from importlib import import_module
+
+    for analysis in ANALYSES.values():
+        for output in filter(None, (*analysis.outputs, analysis.detail)):
+            module, _, function = output.build.partition(":")
+            assert callable(getattr(import_module(module), function))

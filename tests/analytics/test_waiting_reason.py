@@ -1,0 +1,55 @@
+"""The reason why a waiting run does not run yet: Redis, the worker, or another run. It never contains the Redis password."""
+
+import pytest
+import redis
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.presence import KEY, redis_client
+from analytics.runs.selectors import run_waiting_reason
+from authzconsole.ops.address import free_port
+from tests.support.runs import running_run, waiting_run
+from tests.support.workers import redis_at
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_reason_names_the_address_of_a_missing_redis_without_the_password(settings):
+    port = free_port()
+    settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+    reason = run_waiting_reason(waiting_run())
+    assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "geheim" not in reason
+
+
+@pytest.mark.parametrize("url", [
+    "redis://:geheim@127.0.0.1:1/0", "redis://name:geheim@127.0.0.1:1", "redis://127.0.0.1:1/0?password=geheim",
+    "redis://127.0.0.1:1/0?password=a@geheim", "redis://:geh#geheim@127.0.0.1:1/0", "redis://:1#geheim@127.0.0.1:1/0",
+    "redis://:a/geheim@127.0.0.1:1/0", "redis://:a?geheim@127.0.0.1:1/0", "rediss://:geheim@[::1]:1/0", "redis://geheim#@x:1",
+])
+def test_the_reason_does_not_contain_the_password_of_any_form_of_redis_url(settings, url):
+    settings.REDIS_URL = url
+    reason = run_waiting_reason(waiting_run())
+    assert reason.startswith("Redis does not answer at ") and "geheim" not in reason
+
+
+def test_the_reason_does_not_contain_a_wrong_redis_password(settings, tmp_path):
+    port = free_port()
+    with redis_at(port, tmp_path), redis.Redis(port=port) as client:
+        client.config_set("requirepass", "richtig")
+        settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+        reason = run_waiting_reason(waiting_run())
+    assert "does not answer" in reason and "geheim" not in reason and "richtig" not in reason
+
+
+def test_the_reason_is_a_missing_worker_then_the_run_before_it_then_none(settings, redis_server):
+    settings.REDIS_URL = redis_server
+    run = waiting_run()
+    with redis_client() as client:
+        client.delete(KEY)
+        assert "No worker is running" in run_waiting_reason(run)
+        client.set(KEY, "1", ex=10)
+        earlier = running_run()
+        assert f"busy with run {earlier.pk}" in run_waiting_reason(run)
+        AnalysisRun.objects.filter(pk=earlier.pk).update(state=RunState.DONE)
+        assert run_waiting_reason(run) == "It starts within seconds."
+        client.delete(KEY)
+    assert run_waiting_reason(earlier) == ""

@@ -1,0 +1,19 @@
+"""Runs in given states, created directly in the database."""
+
+from django.utils import timezone
+
+from analytics.models import AnalysisRun, RunState
+
+
+def waiting_run(**fields):
+    return AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, **fields)
+
+
+def running_run(**fields):
+    now = timezone.now()
+    defaults = {"state": RunState.RUNNING, "claim": "c1", "attempt": 1, "started_at": now, "heartbeat_at": now}
+    return waiting_run(**defaults | fields)
+
+
+def reloaded(run):
+    return AnalysisRun.objects.get(pk=run.pk)
