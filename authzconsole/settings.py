@@ -64,7 +64,7 @@ PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
-CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.form_expired"
+CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -101,7 +101,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "authzconsole.web.people.impersonation.SeeAsMiddleware",
-    "authzconsole.web.query_plan_middleware.PagePlansMiddleware",
+    "authzconsole.web.query_plan_middleware.PageQueryPlanMiddleware",
     "authzconsole.web.middleware.DatabaseBusyMiddleware",
     "authzconsole.web.middleware.WrongMethodMiddleware",
 ]
@@ -119,7 +119,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "authzconsole.web.context_processors.console",
+                "authzconsole.web.context_processors.navigation",
             ],
         },
     },

@@ -11,7 +11,7 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
-from authzconsole.web.shared.links import Place
+from authzconsole.web.shared.links import AddressLink
 
 register = template.Library()
 
@@ -34,7 +34,7 @@ def mark(name: str) -> SafeString:
 
 
 @register.filter
-def upright(tiles: list[TreemapTile]) -> list[TreemapTile]:
+def portrait(tiles: list[TreemapTile]) -> list[TreemapTile]:
     """The same treemap for a phone."""
     return treemap((tile.item for tile in tiles), PORTRAIT)
 
@@ -45,26 +45,26 @@ def level_mark(level: str) -> str:
 
 
 @register.filter
-def worded(text: object) -> SafeString:
+def format_sentence(text: object) -> SafeString:
     """A sentence, with what it quotes by backticks as code, and long addresses breaking between their parts; escaped first."""
     if isinstance(text, SafeString):
         return text
-    escaped = _LONG_WORD.sub(lambda word: parted(mark_safe(word[0])), str(conditional_escape(text)))
+    escaped = _LONG_WORD.sub(lambda word: breakable(mark_safe(word[0])), str(conditional_escape(text)))
     return mark_safe(_QUOTED.sub(r"<code>\1</code>", escaped))
 
 
 @register.filter
-def parted(address: str) -> SafeString:
+def breakable(address: str) -> SafeString:
     """A part of an address, which breaks between its names and in none of them; escaped first."""
     return mark_safe(_PART_ENDS.sub("<wbr>", str(conditional_escape(address))))
 
 
 @register.filter
-def linked(place: Place) -> SafeString:
+def as_link(address_link: AddressLink) -> SafeString:
     """An address in a sentence. No template of its own: one ends with a line break, and a comma may follow here."""
-    if place.url:
-        return format_html('<a class="mono" href="{}">{}</a>', place.url, worded(str(place)))
-    return format_html('<span class="mono">{}</span>', worded(str(place)))
+    if address_link.url:
+        return format_html('<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link)))
+    return format_html('<span class="mono">{}</span>', format_sentence(str(address_link)))
 
 
 @register.filter
@@ -73,14 +73,14 @@ def number(value: int | None) -> str:
 
 
 @register.filter
-def counted(value: int, words: str) -> str:
+def pluralized(value: int, words: str) -> str:
     """`3 entities`; words: `entity,entities`."""
     one, many = words.split(",")
     return f"{value:,} {one if value == 1 else many}"
 
 
 @register.filter
-def counted_upto(value: int, most: int) -> str:
+def capped_count(value: int, most: int) -> str:
     """A figure that was counted only so far."""
     return f"over {most:,}" if value > most else f"{value:,}"
 
@@ -106,7 +106,7 @@ def _ago(at: datetime) -> str:
 
 
 @register.filter
-def lasting(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """`42 s` or `3 min 5 s`."""
     if seconds is None:
         return ""

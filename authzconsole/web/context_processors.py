@@ -1,4 +1,4 @@
-"""What every page needs to know about the console: the rooms that this account may enter."""
+"""Add the navigation items that the signed-in account may open to the context of every page."""
 
 from dataclasses import dataclass
 
@@ -10,40 +10,42 @@ from entities.address import instance_address
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
-    """One entry of the navigation. pages: the beginnings of the URL names that belong to it."""
+    """An item of the main navigation. The page is current if its URL name starts with one of `url_name_prefixes`."""
 
     title: str
     url_name: str
     mark: str
-    pages: tuple[str, ...]
-    is_for_everybody: bool = True
+    url_name_prefixes: tuple[str, ...]
+    is_for_every_role: bool = True
 
 
-OF_ENTITIES = ("entity", "explorer", "grant", "revoke", "lifecycle", "search", "forecast")
-ROOMS = (
+ENTITY_URL_NAMES = ("entity", "explorer", "grant", "revoke", "lifecycle", "search", "forecast")
+NAV_ITEMS = (
     NavItem("Overview", "home", "overview", ("home",)),
-    NavItem("Explorer", "explorer", "namespace", OF_ENTITIES),
+    NavItem("Explorer", "explorer", "namespace", ENTITY_URL_NAMES),
     NavItem("Ask", "ask", "ask", ("ask",)),
     NavItem("My access", "my-access", "securekey", ("my-access",)),
-    NavItem("People", "people", "group", ("people", "person", "membership"), is_for_everybody=False),
-    NavItem("Plans", "plans", "plans", ("plan",), is_for_everybody=False),
+    NavItem("People", "people", "group", ("people", "person", "membership"), is_for_every_role=False),
+    NavItem("Plans", "plans", "plans", ("plan",), is_for_every_role=False),
     NavItem("Policies", "policies", "policies", ("policies", "generation")),
-    NavItem("Analyses", "analyses", "analyses", ("analys",), is_for_everybody=False),
-    NavItem("Journal", "journal", "journal", ("journal",), is_for_everybody=False),
-    NavItem("Accounts", "accounts", "user", ("account", "token"), is_for_everybody=False),
+    NavItem("Analyses", "analyses", "analyses", ("analys",), is_for_every_role=False),
+    NavItem("Journal", "journal", "journal", ("journal",), is_for_every_role=False),
+    NavItem("Accounts", "accounts", "user", ("account", "token"), is_for_every_role=False),
 )
 
 
-def console(request):
+def navigation(request):
+    """Return `nav_items`; an empty context for a visitor who is not signed in."""
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {}
-    rooms = [room for room in ROOMS if room.is_for_everybody or request.user.may_see_all]
-    name = (request.resolver_match.url_name or "") if request.resolver_match else ""
-    current = next((room for room in rooms if name.startswith(room.pages)), None)
-    return {"rooms": [{"title": room.title, "url": _url(room, request.user), "mark": room.mark, "is_current": room is current}
-                      for room in rooms]}
+    items = [item for item in NAV_ITEMS if item.is_for_every_role or request.user.may_see_all]
+    url_name = (request.resolver_match.url_name or "") if request.resolver_match else ""
+    current = next((item for item in items if url_name.startswith(item.url_name_prefixes)), None)
+    return {"nav_items": [{"title": item.title, "url": _url(item, request.user), "mark": item.mark, "is_current": item is current}
+                          for item in items]}
 
 
-def _url(room: NavItem, user) -> str:
-    # an ordinary account does not see the instance itself
-    return entity_url(instance_address()) if room.url_name == "explorer" and user.may_see_all else reverse(room.url_name)
+def _url(item: NavItem, user) -> str:
+    # ordinary accounts cannot see the instance itself
+    shows_instance = item.url_name == "explorer" and user.may_see_all
+    return entity_url(instance_address()) if shows_instance else reverse(item.url_name)

@@ -9,21 +9,21 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
-from authzconsole.web.context_processors import console
-from authzconsole.web.shared.guard import BrokenAddress
+from authzconsole.web.context_processors import navigation
+from authzconsole.web.shared.guard import InvalidAddress
 from authzconsole.web.shared.rendering import see_other
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Says what is wrong with an ill-formed address, and of a well-formed one nothing, not even whether it exists."""
-    fault = str(exception) if isinstance(exception, BrokenAddress) else ""
+    fault = str(exception) if isinstance(exception, InvalidAddress) else ""
     return render(request, "404.html", {"fault": fault}, status=404)
 
 
-def not_taken(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResponse:
+def method_not_allowed(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResponse:
     """Says what this address takes, and leads to the room that it lies in, among those that this account may enter."""
-    rooms = [room for room in console(request).get("rooms", ()) if request.path.startswith(room["url"])]
-    room = max(rooms, key=lambda room: len(room["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
+    rooms = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
+    room = max(rooms, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
     page = render(request, "405.html", {"room": room, "takes_a_form": "GET" not in refusal["Allow"]})
     # in the refusal itself, which is in the log already
     refusal["Content-Type"], refusal.content = page["Content-Type"], page.content
@@ -31,7 +31,7 @@ def not_taken(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResp
     return refusal
 
 
-def form_expired(request: HttpRequest, reason: str = "") -> HttpResponse:
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """For a form whose token is of an earlier sign-in. Who signs in on two pages has nothing left to do on the second."""
     if request.path == reverse("sign-in") and request.user.is_authenticated:
         messages.info(request, f"You are signed in already, as {request.user.username}.")

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
-from authzconsole.web.error_pages import not_taken
+from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -97,4 +97,4 @@ class WrongMethodMiddleware:
         response = self.get_response(request)
         if not isinstance(response, HttpResponseNotAllowed) or response.content or request.htmx:
             return response
-        return not_taken(request, response)
+        return method_not_allowed(request, response)

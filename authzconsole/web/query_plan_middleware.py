@@ -8,7 +8,7 @@ from django.db import connection
 from authzconsole.web.people.impersonation import NOT_PAGES
 
 
-class PagePlansMiddleware:
+class PageQueryPlanMiddleware:
     def __init__(self, get_response):
         self.get_response = get_response
 

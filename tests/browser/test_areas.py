@@ -37,11 +37,11 @@ def test_every_area_does_what_it_is_for(scripts, page_of, settings, tmp_path):
     done_run(tmp_path, REPORT, revision=1, finished_at=timezone.now())
     page = page_of("ada", scripts=scripts)
     page.set_default_timeout(10_000)
-    rooms = page.get_by_role("navigation", name="Rooms").get_by_role("link")
-    assert set(rooms.all_inner_texts()) == AREAS.keys() | {"My access"}
+    nav_items = page.get_by_role("navigation", name="Main").get_by_role("link")
+    assert set(nav_items.all_inner_texts()) == AREAS.keys() | {"My access"}
     for title, walk in AREAS.items():
-        rooms.filter(has_text=title).click()
-        expect(page.locator(".rooms [aria-current=page]:visible")).to_have_text(title)
+        nav_items.filter(has_text=title).click()
+        expect(page.locator(".nav-items [aria-current=page]:visible")).to_have_text(title)
         walk(page, Filters(page, scripts))
 
 

@@ -14,11 +14,11 @@ from authzconsole.web.accounts.change_forecast import AccountForecast, change_fo
 from authzconsole.web.accounts.tokens import shown_token, token_form
 from authzconsole.web.people.email_field import email_sent
 from authzconsole.web.people.principal_page import principal_or_404
-from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
-from authzconsole.web.shared.links import principal_shown, principal_url
-from authzconsole.web.shared.paging import page_of_names, url_with
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.paging import paginate_names, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import Role, User
@@ -31,17 +31,17 @@ URLS = {"change": "account-change", "password": "account-password", "leaving": "
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def account_list(request: HttpRequest) -> HttpResponse:
-    find, role = text_of(request, "find", most_characters=150), choice_of(request, "role", Role.values)
+    find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", Role.values)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    page = page_of_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
+    page = paginate_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
                          most_rows=ROWS_A_PAGE)
     fresh = {"after": None, "before": None}
-    template = "accounts/_list.html" if target_part(request) == "accounts" else "accounts/list.html"
+    template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {
         "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.may_administer,
-        "rows": [{"user": user, "principal": principal_shown(user), "url": principal_url("account", str(user))}
+        "rows": [{"user": user, "principal": principal_link(user), "url": principal_url("account", str(user))}
                  for user in page.rows],
         "roles": [("", "All", url_with(request, role=None, **fresh)),
                   *((value, title, url_with(request, role=value, **fresh)) for value, title in Role.choices)],
@@ -49,7 +49,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def account_page(request: HttpRequest, principal: str) -> HttpResponse:
     return _page(request, _account_or_404(principal))
 
@@ -67,7 +67,7 @@ def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[s
     given = email or {"email": user.email, "reason": ""}
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return render_page(request, "accounts/account.html", {
-        "account": user, "principal": principal_shown(user), "url": principal_url("account", str(user)), "fault": fault,
+        "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
         "email": given.get("email", ""), "email_reason": given.get("reason", ""),
         "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
         "can_sign_in": user.has_usable_password(),
@@ -96,13 +96,13 @@ CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activit
 
 def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
     """What would happen, and the form that does it: a page, or the dialog."""
-    template = "accounts/_change_form.html" if target_part(request) == "dialog" else "accounts/change.html"
+    template = "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
     return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path,
                                            "back": principal_url("account", str(user))})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     sent = request.POST if request.method == "POST" else request.GET
     user, name = _account_or_404(principal), sent.get("change", "")
@@ -111,7 +111,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     if request.method != "POST":
         return _asking(request, user, change_forecast(user, name, sent))
     try:
-        outcome = CHANGES[name](author_of(request, sent.get("reason", "").strip()), user.username, sent)
+        outcome = CHANGES[name](request_author(request, sent.get("reason", "").strip()), user.username, sent)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", email=sent if name == "email" else None, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
@@ -120,14 +120,14 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
 
 @sensitive_variables("password")
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     """A new password, shown on the answer to this and never again."""
     user = _account_or_404(principal)
     if request.method != "POST":
         return _asking(request, user, password_forecast(user))
     try:
-        password = renew_user_password(author=author_of(request, request.POST.get("reason", "").strip()), name=user.username)
+        password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", status=400)
     guesses.forget(guesses.passwords(request, user.username)[0])

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.sessions import MAX_SESSIONS_READ, sessions_counted
-from authzconsole.web.shared.stranding_warning import Stranding, stranding_shown
+from authzconsole.web.shared.stranding_warning import StrandingWarning, stranding_warning
 from grants.models import Role, User
 from grants.principals.administrator_loss import leaving_of
 from grants.principals.principal_lists import MOST_COUNTED, count_to
@@ -30,7 +30,7 @@ class AccountForecast:
     button: str
     lines: list[str]
     sent: dict[str, str] = field(default_factory=dict)
-    stranding: Stranding | None = None
+    stranding: StrandingWarning | None = None
     is_danger: bool = False
 
 
@@ -60,7 +60,7 @@ def _of_activity(user: User, *, active: bool) -> AccountForecast:
     lines = [f"{user} cannot sign in any more and is denied everything.", held, *_sessions_end(user), *tokens,
              *_administrators_left(user)]
     return AccountForecast(f"Deactivate {user}", "Deactivate account", lines, sent,
-                           stranding_shown(leaving_of(user), principal=str(user)), is_danger=True)
+                           stranding_warning(leaving_of(user), principal=str(user)), is_danger=True)
 
 
 def _of_role(user: User, role: Role) -> AccountForecast:

@@ -12,12 +12,12 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.common.tokens import LONGEST_LIFE_DAYS, TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
-from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
-from authzconsole.web.shared.links import ShownPrincipal, principal_shown, principal_url
-from authzconsole.web.shared.paging import Rows, page_of_sequence
-from authzconsole.web.shared.parameters import choice_of, name_of, text_of
-from authzconsole.web.shared.principal_input import name_meant
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
+from authzconsole.web.shared.paging import Rows, paginate_sequence
+from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
+from authzconsole.web.shared.principal_input import name_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import User
 
@@ -30,7 +30,7 @@ class TokenRow:
     """state: good, expired or revoked."""
 
     token: ApiToken
-    owner: ShownPrincipal
+    owner: PrincipalLink
     owner_url: str
     scopes: str
     state: str
@@ -42,7 +42,7 @@ class TokenRow:
 
 def shown_token(token: ApiToken, owner: User) -> TokenRow:
     state = "revoked" if token.revoked_at else "expired" if token.expires_at <= timezone.now() else "good"
-    return TokenRow(token, principal_shown(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
+    return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
 
 
 def token_form(given: dict) -> dict:
@@ -60,14 +60,14 @@ STATES = {
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def token_list(request: HttpRequest) -> HttpResponse:
-    state, find = choice_of(request, "state", STATES), text_of(request, "find", most_characters=150)
+    state, find = choice_parameter(request, "state", STATES), text_parameter(request, "find", max_characters=150)
     rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
-    page = page_of_sequence(request, Rows(rows), most_rows=ROWS_A_PAGE, name="page")
-    template = "accounts/_tokens.html" if target_part(request) == "tokens" else "accounts/tokens.html"
+    page = paginate_sequence(request, Rows(rows), most_rows=ROWS_A_PAGE, name="page")
+    template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
         "page": page, "rows": [shown_token(token, token.owner) for token in page.rows], "state": state, "states": list(STATES),
         "find": find, "url": request.path, "can_change": request.user.may_administer,
@@ -76,16 +76,16 @@ def token_list(request: HttpRequest) -> HttpResponse:
 
 @sensitive_variables("issued")
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def new_token(request: HttpRequest) -> HttpResponse:
     """The secret stands on the answer to the form, and nowhere afterwards."""
     if request.method != "POST":
-        return _new_page(request, {"owner": name_meant(name_of(request, "owner"), "user")})
+        return _new_page(request, {"owner": name_from_input(name_parameter(request, "owner"), "user")})
     given = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
-    given["owner"] = name_meant(request.POST.get("owner", ""), "user")
+    given["owner"] = name_from_input(request.POST.get("owner", ""), "user")
     given["chosen"] = request.POST.getlist("scope")
     try:
-        issued = create_token(author=author_of(request, given["reason"]), owner=given["owner"],
+        issued = create_token(author=request_author(request, given["reason"]), owner=given["owner"],
                               name=given["name"], scopes=given["chosen"], days=_days(given["days"]))
     except (TokenError, GrantError) as error:
         return _new_page(request, given, fault=f"{error}.", status=400)
@@ -104,16 +104,16 @@ def _new_page(request: HttpRequest, given: dict, *, fault: str = "", status: int
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     token = ApiToken.objects.select_related("owner").filter(pk=pk).first()
     if token is None:
         raise Http404("there is no such token")
     if request.method != "POST":
-        template = "accounts/_token_end.html" if target_part(request) == "dialog" else "accounts/token_end.html"
+        template = "accounts/_token_end.html" if requested_section(request) == "dialog" else "accounts/token_end.html"
         return render_page(request, template, {"shown": shown_token(token, token.owner)})
     try:
-        outcome = revoke_token(author=author_of(request, request.POST.get("reason", "").strip()), number=pk)
+        outcome = revoke_token(author=request_author(request, request.POST.get("reason", "").strip()), number=pk)
     except GrantError as error:
         return render_page(request, "accounts/token_end.html", {"shown": shown_token(token, token.owner), "fault": f"{error}."},
                            status=400)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from authzconsole.web.policies.page import row_url
-from authzconsole.web.shared.links import Place, address_url, place_of, principal_url
+from authzconsole.web.shared.links import AddressLink, address_link_to, address_url, principal_url
 from entities.address import Address
 from grants.evaluation.missing_summary import lacking_seen
 from grants.evaluation.visibility import Seen
@@ -21,11 +21,11 @@ JOINTS = {"all": "ALL OF", "any": "ANY OF"}
 
 
 @dataclass(frozen=True, slots=True)
-class ShownGap:
+class MissingGrant:
     """url: where an administrator grants what is missing; empty for everybody else."""
 
     address: Address
-    place: Place
+    address_link: AddressLink
     privilege: str
     url: str = ""
 
@@ -36,7 +36,7 @@ class Evidence:
     account may look there."""
 
     privilege: str
-    place: Place | None
+    address_link: AddressLink | None
     principal: str
     url: str
 
@@ -52,10 +52,10 @@ class Node:
     met: bool
     joint: str
     before: str
-    place: Place | None
+    address_link: AddressLink | None
     after: str
     grants: list[Evidence]
-    missing: list[Place]
+    missing: list[AddressLink]
     missing_more: int
     parts: list["Node"]
 
@@ -66,7 +66,7 @@ class Answer:
 
     decision: Decision
     tree: Node | None
-    missing: list[ShownGap]
+    missing: list[MissingGrant]
     missing_more: int
     rule_url: str
 
@@ -104,7 +104,7 @@ def _answer(decision: Decision, user: User) -> Answer:
     root = Attempt("any", decision.allowed, "one of these", parts=tried) if len(tried) > 1 else next(iter(tried), None)
     return Answer(
         decision, _node(root, user) if root else None,
-        [shown_gap(gap, decision.question.principal, user) for gap in gaps[:MOST_GAPS]],
+        [missing_grant_of(gap, decision.question.principal, user) for gap in gaps[:MOST_GAPS]],
         max(0, len(gaps) - MOST_GAPS) + decision.missing_more, row_url(decision.question),
     )
 
@@ -115,21 +115,21 @@ def _node(attempt: Attempt, user: User) -> Node:
     before, where, after = attempt.words.partition(str(attempt.where)) if attempt.where else (attempt.words, "", "")
     return Node(
         attempt.met, JOINTS.get(attempt.requirement, ""), before,
-        place_of(attempt.where, linked=user.may_see_all) if where else None, after,
+        address_link_to(attempt.where, linked=user.may_see_all) if where else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
-        [place_of(address, linked=user.may_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
+        [address_link_to(address, linked=user.may_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
         max(0, len(gaps) - MOST_GAPS_OF_A_NODE) + attempt.missing_more, [_node(part, user) for part in attempt.parts],
     )
 
 
 def _evidence(held: Held, attempt: Attempt, user: User) -> Evidence:
-    place = None if held.entity == attempt.where else place_of(held.entity, linked=user.may_see_all)
+    place = None if held.entity == attempt.where else address_link_to(held.entity, linked=user.may_see_all)
     url = principal_url("person", held.principal) if user.may_see_all else ""
     return Evidence(str(held.privilege), place, held.principal, url)
 
 
-def shown_gap(gap: Gap, principal: str, user: User) -> ShownGap:
+def missing_grant_of(gap: Gap, principal: str, user: User) -> MissingGrant:
     address, privilege = gap
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.may_administer else ""
-    return ShownGap(address, place_of(address, linked=user.may_see_all), str(privilege), url)
+    return MissingGrant(address, address_link_to(address, linked=user.may_see_all), str(privilege), url)

@@ -5,12 +5,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.ask.questions import ask_section, question_given
-from authzconsole.web.shared.entity_search import Found, found_by
-from authzconsole.web.shared.links import place_of
-from authzconsole.web.shared.paging import asking_url, url_with
-from authzconsole.web.shared.parameters import text_of
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.ask.questions import ask_section, question_input
+from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
+from authzconsole.web.shared.links import address_link_to
+from authzconsole.web.shared.paging import url_with, url_with_query
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
@@ -25,18 +25,18 @@ MOST_OFFERED = 8
 
 @require_safe
 def ask(request: HttpRequest) -> HttpResponse:
-    text, generation = text_of(request, "entity"), active_generation()
+    text, generation = text_parameter(request, "entity"), active_generation()
     entity, fault = _chosen(request, text, generation)
-    found = found_by(request.user, text, MOST_OFFERED) if fault else None
+    found = search_visible_entities(request.user, text, MOST_OFFERED) if fault else None
     if found and (meant := _called_so(found, text)):
         return see_other(url_with(request, entity=meant))
-    operation_fault = _operation_fault(entity.kind, text_of(request, "operation")) if entity else ""
+    operation_fault = _operation_fault(entity.kind, text_parameter(request, "operation")) if entity else ""
     section = ask_section(request, entity, generation, whole=True) if entity and not operation_fault else None
-    is_part = target_part(request) == "ask"
+    is_part = requested_section(request) == "ask"
     return render_page(request, "ask/_ask.html" if is_part else "ask/page.html", {
         "ask": section or _unanswered(request, generation, fault, operation_fault),
         "is_part": is_part, "asked": text, "entity": entity,
-        "place": place_of(entity, linked=True) if entity else None, "can_change": request.user.may_administer,
+        "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.may_administer,
         "operations": KINDS[entity.kind].operations if entity else _all_operations(),
         "offered": [(row, _about(request, row)) for row in found.rows] if found else [],
         "generations": list(GENERATIONS), "url": reverse("ask"),
@@ -45,7 +45,7 @@ def ask(request: HttpRequest) -> HttpResponse:
 
 def _unanswered(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
     """The form alone, as it was filled in."""
-    given = question_given(request)
+    given = question_input(request)
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
     return {"subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
             "privileges": list(Privilege), "generation": chosen, "active": generation.name,
@@ -70,7 +70,7 @@ def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[En
     return entity, ""
 
 
-def _called_so(found: Found, text: str) -> Entity | None:
+def _called_so(found: SearchResult, text: str) -> Entity | None:
     """The one entity with exactly this key or name; None where there are more, or where not all were looked at."""
     # who writes a colon names a kind, and of that there is none
     meant = [row for row in found.rows if ":" not in text and text in (row.key, row.address.name)]
@@ -86,4 +86,4 @@ def _operation_fault(kind: str, operation: str) -> str:
 
 def _about(request: HttpRequest, entity: Entity) -> str:
     """The same question about that entity."""
-    return asking_url("ask", question_given(request) | {"entity": entity})
+    return url_with_query("ask", question_input(request) | {"entity": entity})

@@ -10,10 +10,10 @@ from django.urls import reverse
 
 from authzconsole.web.ask.answer_summaries import Glance, glances, is_operation
 from authzconsole.web.ask.answers import MOST_GAPS, Answer, answer_of, answers_of
-from authzconsole.web.shared.paging import asking_url, url_with
-from authzconsole.web.shared.parameters import MOST_CHARACTERS, name_of, text_of
-from authzconsole.web.shared.principal_input import nobody_called, principal_meant, subject_written
-from authzconsole.web.shared.request_visibility import seen_inside
+from authzconsole.web.shared.paging import url_with, url_with_query
+from authzconsole.web.shared.parameters import MOST_CHARACTERS, name_parameter, text_parameter
+from authzconsole.web.shared.principal_input import principal_from_input, unknown_principal_in, with_default_type
+from authzconsole.web.shared.request_visibility import visibility_inside
 from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
@@ -71,11 +71,11 @@ class Asked:
     chosen: str
 
     def question(self, **changed: str) -> Question:
-        """Raises as `question_of`."""
-        return question_of(self.entity.address, self.given | changed, self.active)
+        """Raises as `question_from_input`."""
+        return question_from_input(self.entity.address, self.given | changed, self.active)
 
     def seen(self):
-        return seen_inside(self.request, self.entity, self.active)
+        return visibility_inside(self.request, self.entity, self.active)
 
 
 def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *, whole: bool = False) -> dict:
@@ -83,7 +83,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
 
     whole: for a page that is nothing else, with the answers of all generations in full.
     """
-    given = question_given(request)
+    given = question_input(request)
     if not request.user.may_see_all:
         given["subject"] = f"user:{request.user.username}"
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
@@ -125,7 +125,7 @@ def _found(asked: Asked, whole: bool) -> dict:
     else:
         found = _beside(asked) if whole and is_operation(asked.entity.kind, asked.given["operation"]) else _answered(asked)
         may_be_nobody = bool(found["answer"].decision.reason)
-    nobody = nobody_called(asked.request, asked.given["subject"]) if may_be_nobody else None
+    nobody = unknown_principal_in(asked.request, asked.given["subject"]) if may_be_nobody else None
     return {"nobody": nobody} if nobody else found
 
 
@@ -153,9 +153,9 @@ def _plan_by_kind_url(answer: Answer, address: Address) -> str:
 
 def _open_url(asked: Asked, generation: str = "") -> str:
     """The question by itself, which says its generation also where it is the active one now."""
-    query = asked.given | {"subject": subject_written(asked.given["subject"]), "entity": asked.entity,
+    query = asked.given | {"subject": with_default_type(asked.given["subject"]), "entity": asked.entity,
                            "generation": generation or asked.chosen}
-    return asking_url("ask", query)
+    return url_with_query("ask", query)
 
 
 def _others(request: HttpRequest) -> Iterable[tuple[str, str]]:
@@ -179,15 +179,15 @@ def _elsewhere(asked: Asked) -> list[Glance]:
                    current=asked.chosen)
 
 
-def question_given(request: HttpRequest) -> dict[str, str]:
+def question_input(request: HttpRequest) -> dict[str, str]:
     """The question as the URL writes it, by field."""
-    subject = principal_meant(name_of(request, "subject"))[:MOST_CHARACTERS]
-    return {name: text_of(request, name) for name in FIELDS} | {"subject": subject}
+    subject = principal_from_input(name_parameter(request, "subject"))[:MOST_CHARACTERS]
+    return {name: text_parameter(request, name) for name in FIELDS} | {"subject": subject}
 
 
-def question_of(address: Address, given: dict, generation: Generation) -> Question:
+def question_from_input(address: Address, given: dict, generation: Generation) -> Question:
     """Raises QuestionError or PrincipalError naming the field at fault."""
-    type_, name = principal_parts(subject_written(given["subject"]))
+    type_, name = principal_parts(with_default_type(given["subject"]))
     context = {member: given[member] for member in FIELDS[2:] if given.get(member)}
     if "artifact_is_new" in context:
         context["artifact_is_new"] = True

@@ -6,12 +6,12 @@ from django.db.models import Count, F, QuerySet, Value
 from django.db.models.functions import Length, Substr
 from django.http import HttpRequest
 
-from authzconsole.web.shared.entity_counts import principals_by
-from authzconsole.web.shared.links import place_of
-from authzconsole.web.shared.paging import page_of_entities, url_with
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.privilege_cells import held_by, held_cells
-from authzconsole.web.shared.request_visibility import listed_inside
+from authzconsole.web.shared.entity_counts import holder_counts
+from authzconsole.web.shared.links import address_link_to
+from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
+from authzconsole.web.shared.request_visibility import list_visibility_inside
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
@@ -34,13 +34,13 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     totals = [(*of, total) for of, total in counts.items()]
     rows, seen = children_of(entity), EVERYTHING
     if not request.user.may_see_all:
-        seen = listed_inside(request, entity, generation)
+        seen = list_visibility_inside(request, entity, generation)
         # kinds of which nothing is shown are not looked through for the first row that is
         rows = rows.filter(kind__in={kind for kind, _ in counts})
     usual = USUAL_KIND.get(entity.kind, "")
-    kind = choice_of(request, "kind", KINDS) if "kind" in request.GET else usual
-    state = choice_of(request, "state", State.values)
-    find = text_of(request, "find", most_characters=200)
+    kind = choice_parameter(request, "kind", KINDS) if "kind" in request.GET else usual
+    state = choice_parameter(request, "state", State.values)
+    find = text_parameter(request, "find", max_characters=200)
     page = _page(request, entity, rows, seen, totals, kind, state, find)
     return {
         "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
@@ -55,7 +55,7 @@ def totals_inside(request: HttpRequest, entity: Entity, generation: Generation) 
     if request.user.may_see_all:
         return counted_once(f"children-{entity.pk}", lambda: _totals(entity))
     kinds = {kind.name for kind in child_kinds(entity.kind)}
-    seen = listed_inside(request, entity, generation)
+    seen = list_visibility_inside(request, entity, generation)
     return Counter({of: total for of, total in seen.counts.items() if of[0] in kinds})
 
 
@@ -80,7 +80,7 @@ def _page(request, entity: Entity, rows: QuerySet, seen: Seen, totals: list, kin
     if find:
         rows = _named(rows, entity, find)
         total = rows.filter(seen.all_rows).count()
-    return page_of_entities(request, rows.filter(seen.soonest(total)), most_rows=ROWS_A_PAGE, total_rows=total)
+    return paginate_entities(request, rows.filter(seen.soonest(total)), most_rows=ROWS_A_PAGE, total_rows=total)
 
 
 def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
@@ -94,10 +94,11 @@ def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
 def _rows(request, entities: list[Entity]) -> list[dict]:
     ids = [entity.pk for entity in entities]
     if request.user.may_see_all:
-        principals = principals_by("id", ids)
-        return [{"place": place_of(e), "entity": e, "principals": sum(principals.get(e.pk, {}).values())} for e in entities]
-    held = held_by(request.user, ids)
-    return [{"place": place_of(e), "entity": e, "cells": held_cells(held[e.pk], e.state)} for e in entities]
+        principals = holder_counts("id", ids)
+        return [{"address_link": address_link_to(e), "entity": e,
+                 "principals": sum(principals.get(e.pk, {}).values())} for e in entities]
+    held = held_privileges(request.user, ids)
+    return [{"address_link": address_link_to(e), "entity": e, "cells": privilege_cells(held[e.pk], e.state)} for e in entities]
 
 
 def _kind_chips(request, totals: list, kind: str, state: str, usual: str) -> list[dict]:

@@ -6,11 +6,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.shared.guard import administered_address, author_of
-from authzconsole.web.shared.links import address_url, entity_url, place_of, principal_named
-from authzconsole.web.shared.principal_input import principal_meant
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
-from authzconsole.web.shared.stranding_warning import revoking_shown
+from authzconsole.web.shared.guard import administrable_address_or_404, request_author
+from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.principal_input import principal_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.stranding_warning import revocation_warning
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_named
 from grants.changes.outcomes import ChangeOutcome
@@ -23,7 +23,7 @@ ALONE = "change-form-alone"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def grant(request: HttpRequest, address: str) -> HttpResponse:
-    place = administered_address(request, address)
+    place = administrable_address_or_404(request, address)
     if request.method != "POST":
         return _form(request, "grant", place, _given(request.GET))
     return _changed(request, place, "grant")
@@ -31,7 +31,7 @@ def grant(request: HttpRequest, address: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, address: str) -> HttpResponse:
-    place = administered_address(request, address)
+    place = administrable_address_or_404(request, address)
     if request.method != "POST":
         return _form(request, "revoke", place, _given(request.GET))
     return _changed(request, place, "revoke")
@@ -54,11 +54,12 @@ def _write(request: HttpRequest, place: Address, verb: str, given: dict) -> Chan
     if not given["principal"]:
         raise GrantError("no principal is named: write user:NAME or group:NAME")
     items = [(given["principal"], place, privilege_named(name)) for name in given["privileges"]]
-    return change_grants(author=author_of(request, given["reason"]), **{verb: items})
+    return change_grants(author=request_author(request, given["reason"]), **{verb: items})
 
 
 def _given(data) -> dict:
-    return {"principal": principal_meant(data.get("principal", "")), "privileges": list(dict.fromkeys(data.getlist("privilege"))),
+    return {"principal": principal_from_input(data.get("principal", "")),
+            "privileges": list(dict.fromkeys(data.getlist("privilege"))),
             "reason": data.get("reason", "").strip(), "fault": ""}
 
 
@@ -105,11 +106,13 @@ def _after(request: HttpRequest, place: Address) -> HttpResponse:
 
 def _form(request: HttpRequest, verb: str, place: Address, given: dict, *, status: int = 200) -> HttpResponse:
     """The form in a page of its own, in the dialog, or in place of the form that was sent."""
-    part = target_part(request)
+    part = requested_section(request)
     names = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
     return render_page(request, f"entities/grants/{names.get(part, f'_{verb}_form.html')}", {
-        **given, "place": place_of(place), "plain_place": place_of(place, linked=False), "action": address_url(verb, place),
-        "back": entity_url(place), "all_privileges": list(Privilege), "shown_principal": principal_named(given["principal"]),
+        **given, "address_link": address_link_to(place), "plain_address_link": address_link_to(place, linked=False),
+        "action": address_url(verb, place),
+        "back": entity_url(place), "all_privileges": list(Privilege),
+        "shown_principal": principal_link_from_text(given["principal"]),
         "form_id": {"": ALONE, "dialog": f"{verb}-form-dialog"}.get(part, part), "alone_id": ALONE,
-        "stranding": revoking_shown(given["principal"], place, given["privileges"]) if verb == "revoke" else None,
+        "stranding": revocation_warning(given["principal"], place, given["privileges"]) if verb == "revoke" else None,
     }, status=status)

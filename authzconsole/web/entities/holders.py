@@ -2,10 +2,16 @@
 
 from django.http import HttpRequest
 
-from authzconsole.web.shared.links import principal_of
-from authzconsole.web.shared.paging import page_of_sequence, url_with
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.privilege_cells import Held, group_privileges, held_by, held_cells, holder_cells
+from authzconsole.web.shared.links import holder_link
+from authzconsole.web.shared.paging import paginate_sequence, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.privilege_cells import (
+    HeldPrivileges,
+    group_privileges,
+    held_privileges,
+    holder_cells,
+    privilege_cells,
+)
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.holders import Holder, holders_of
@@ -22,9 +28,9 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     """admins: of a live entity, how many active users administer it: 0, 1 or, for all beyond, 2."""
     if not request.user.may_see_all:
         return {"own": _own(request.user, entity)}
-    find, order = text_of(request, "holder", most_characters=150), choice_of(request, "order", ORDERS)
+    find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
-    page = page_of_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
+    page = paginate_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
     rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
     return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
@@ -38,12 +44,12 @@ def _row(holder: Holder, entity: Entity, through: dict, changeable: bool) -> dic
     groups = through.get(holder.principal.pk, {}) if holder.kind == "user" else {}
     latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
     return {
-        "principal": principal_of(holder), "latest": latest,
+        "principal": holder_link(holder), "latest": latest,
         "cells": holder_cells(entity, str(holder), holder.grants, groups, changeable=changeable),
     }
 
 
 def _own(user, entity: Entity) -> dict:
-    held: Held = held_by(user, [entity.pk])[entity.pk]
+    held: HeldPrivileges = held_privileges(user, [entity.pk])[entity.pk]
     groups = sorted({name for names in dict(held.groups).values() for name in names})
-    return {"cells": held_cells(held, entity.state), "holds": bool(held.direct or groups), "groups": groups}
+    return {"cells": privilege_cells(held, entity.state), "holds": bool(held.direct or groups), "groups": groups}

@@ -6,9 +6,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.entities.form_version import seal
-from authzconsole.web.shared.guard import administered_address, administrators_only, author_of
-from authzconsole.web.shared.links import address_url, entity_url, place_of, principal_named
-from authzconsole.web.shared.principal_input import principal_meant
+from authzconsole.web.shared.guard import administrable_address_or_404, administrator_required, request_author
+from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import Address, AddressError, address_of, parse_address, written
 from entities.models import Entity
@@ -32,9 +32,9 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     """One of the three verbs on one address: the forecast, and the deed."""
     if verb not in TITLES:
         raise Http404("there is no such page")
-    place = administered_address(request, address)
+    place = administrable_address_or_404(request, address)
     given = {name: request.POST.get(name, "").strip() for name in ("reason", "description")}
-    given["creator"] = principal_meant(request.POST.get("creator", ""))
+    given["creator"] = principal_from_input(request.POST.get("creator", ""))
     if request.method != "POST":
         return _forecast_page(request, verb, place, given)
     try:
@@ -64,7 +64,7 @@ def _seal(forecast: Forecast) -> str:
 
 
 def _do(request: HttpRequest, verb: str, place: Address, given: dict) -> Outcome:
-    author = author_of(request, given["reason"])
+    author = request_author(request, given["reason"])
     if verb == "delete":
         return delete_entity(author=author, address=place)
     make = register_entity if verb == "register" else recreate_entity
@@ -78,8 +78,8 @@ def _creator(text: str) -> str | None:
 def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     forecast = lifecycle_forecast(place, verb)
     return render_page(request, "entities/lifecycle.html", {
-        "verb": verb, "title": TITLES[verb], "place": place_of(place), "kind": KINDS[place.kind],
-        "title_place": place_of(place, linked=False), "forecast": forecast,
+        "verb": verb, "title": TITLES[verb], "address_link": address_link_to(place), "kind": KINDS[place.kind],
+        "title_address_link": address_link_to(place, linked=False), "forecast": forecast,
         "kinds": [(kind, f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}")
                   for kind, total in forecast.entities.items()],
         "applying": _applying(forecast), "applying_more": max(0, len(forecast.applying) - MOST_HOLDERS),
@@ -98,11 +98,11 @@ def _admins(verb: str, place: Address, forecast: Forecast) -> int | None:
 
 
 def _applying(forecast: Forecast) -> list[tuple]:
-    return [(principal_named(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MOST_HOLDERS]]
+    return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MOST_HOLDERS]]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def lifecycle_new(request: HttpRequest) -> HttpResponse:
     """Choose a kind and a name inside a container; what registering the address would do comes next."""
     if request.method != "POST":
@@ -139,14 +139,14 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
         raise Http404("nothing lies in an entity of this kind")
     kind = data.get("kind") if data.get("kind") in {child.name for child in kinds} else kinds[0].name
     return render_page(request, "entities/new.html", {
-        "parent": place_of(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
+        "parent": address_link_to(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
         "written": [(child.title, written(child.name)) for child in kinds], "back": entity_url(parent),
     }, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def describe(request: HttpRequest, address: str) -> HttpResponse:
-    place = administered_address(request, address)
+    place = administrable_address_or_404(request, address)
     entity = entity_at(place)
     if entity is None:
         raise Http404("there is no such entity")
@@ -170,14 +170,15 @@ def _described(request: HttpRequest, place: Address, given: dict) -> Outcome | N
         now = seal(entity_at(place).description)
         if request.POST.get("was", now) != now:
             return None
-        return describe_entity(author=author_of(request, given["reason"]), address=place, description=given["description"])
+        return describe_entity(author=request_author(request, given["reason"]), address=place, description=given["description"])
 
 
 def _describe_page(request: HttpRequest, entity: Entity, given: dict, *, fault: str = "", is_described_anew: bool = False,
                    status: int = 200) -> HttpResponse:
     place = entity.address
     return render_page(request, "entities/describe.html", {
-        "place": place_of(place), "title_place": place_of(place, linked=False), "was": seal(entity.description),
+        "address_link": address_link_to(place), "title_address_link": address_link_to(place, linked=False),
+        "was": seal(entity.description),
         "action": address_url("lifecycle-describe", place), "back": entity_url(place), "fault": fault,
         "is_described_anew": is_described_anew, "described": entity.description, **given,
     }, status=status)

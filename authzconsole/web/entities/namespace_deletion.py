@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.shared.guard import entity_or_404, overseers_only
-from authzconsole.web.shared.links import address_url, entity_url, place_of, principal_named
-from authzconsole.web.shared.paging import page_of_entities
-from authzconsole.web.shared.parameters import choice_of, name_of
-from authzconsole.web.shared.principal_input import name_meant
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.guard import auditor_required, entity_or_404
+from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.paging import paginate_entities
+from authzconsole.web.shared.parameters import choice_parameter, name_parameter
+from authzconsole.web.shared.principal_input import name_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
@@ -26,14 +26,15 @@ PART = "lacking"
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     entity = entity_or_404(request, address)
-    name = name_meant(name_of(request, "deleter"), "user")
-    chosen = choice_of(request, "generation", GENERATIONS)
+    name = name_from_input(name_parameter(request, "deleter"), "user")
+    chosen = choice_parameter(request, "generation", GENERATIONS)
     generation = GENERATIONS[chosen] if chosen else active_generation()
     context = {
-        "place": place_of(entity), "title_place": place_of(entity, linked=False), "deleter": name, "generation": generation,
+        "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
+        "generation": generation,
         "generations": list(GENERATIONS), "url": address_url("forecast", entity), "back": f"{entity_url(entity)}#readiness",
         "can_change": request.user.may_administer,
     }
@@ -41,13 +42,13 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
         context |= _foretold(request, entity, name, generation) if name else {}
     except GrantError as error:
         context["fault"] = f"{error}."
-    template = f"plans/_{PART}.html" if target_part(request) == PART and PART in context else "plans/forecast.html"
+    template = f"plans/_{PART}.html" if requested_section(request) == PART and PART in context else "plans/forecast.html"
     return render_page(request, template, context)
 
 
 def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = page_of_entities(request, not_deletable(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
+    page = paginate_entities(request, not_deletable(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {
@@ -55,7 +56,7 @@ def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Gener
         "steps": [_shown_step(step) for step in forecast.steps if step.live],
         "heirs": forecast.heirs, "ghosts": _shown_ghosts(forecast),
         "ghosts_more": max(0, forecast.grants_kept - len(forecast.ghosts)),
-        PART: {"page": page, "rows": [place_of(row) for row in page.rows], "total": forecast.missing},
+        PART: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
         "receivers": _receivers(user) if user and next(deletion_gap(entity.address, user, generation), None) else [],
     }
 
@@ -78,7 +79,7 @@ def _receivers(user: User) -> list[str]:
 
 
 def _shown_ghosts(forecast: DeletionForecast) -> list[tuple]:
-    return [(principal_named(item.principal), place_of(item.address), item.privilege) for item in forecast.ghosts]
+    return [(principal_link_from_text(item.principal), address_link_to(item.address), item.privilege) for item in forecast.ghosts]
 
 
 def _shown_step(step: Step) -> dict:

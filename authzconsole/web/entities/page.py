@@ -14,10 +14,10 @@ from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.selection import choosing
 from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
-from authzconsole.web.shared.breadcrumbs import trail_of
+from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
-from authzconsole.web.shared.links import address_url, entity_url, place_of
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.links import address_link_to, address_url, entity_url
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at
@@ -64,7 +64,7 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
         return _unregistered(request, asked)
     generation = active_generation()
     entity = entity_or_404(request, address)
-    part = target_part(request)
+    part = requested_section(request)
     if part in SECTIONS:
         context = _part_context(request, entity, generation, part)
         if context[part] is None:
@@ -83,8 +83,8 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
     context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
     verbs = _verbs(entity, context) if request.user.may_administer and entity.kind != "instance" else []
     return context | {
-        "entity": entity, "place": place_of(entity), "trail": trail_of(entity, request.user, generation),
-        "title_place": place_of(entity, linked=False), "grant_url": address_url("grant", entity),
+        "entity": entity, "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
+        "title_address_link": address_link_to(entity, linked=False), "grant_url": address_url("grant", entity),
         "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
         "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity),
@@ -130,7 +130,7 @@ def _own_hint(entity: Entity) -> Hint | None:
 def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
     """Who sees everything is told that the address is free, and how to begin with it."""
     return render_page(request, "entities/unregistered.html", {
-        "place": place_of(address, linked=False), "address": address, "kind": KINDS[address.kind],
+        "address_link": address_link_to(address, linked=False), "address": address, "kind": KINDS[address.kind],
         "can_change": request.user.may_administer and address.kind != "instance",
         "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
     }, status=404)

@@ -5,8 +5,8 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.explorer.tree import Level, Narrowing, Tree
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
-from authzconsole.web.shared.parameters import choice_of, name_of, text_of
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import instance_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
@@ -18,7 +18,7 @@ from grants.active_generation import active_generation
 def explorer(request: HttpRequest) -> HttpResponse:
     """Open as far as the entity that the URL names as `at`."""
     at, tree = _container(request, "at"), _tree_of(request)
-    is_part = target_part(request) == "explorer"
+    is_part = requested_section(request) == "explorer"
     return render_page(request, "explorer/_tree.html" if is_part else "explorer/page.html", {
         "tree": Level([tree.root(at)]), "at": at, "narrowing": tree.narrowing, "is_page": not is_part or _is_page(request),
         "kinds": [kind for kind in KINDS.values() if kind.parent], "states": State.values, "url": request.path,
@@ -28,8 +28,8 @@ def explorer(request: HttpRequest) -> HttpResponse:
 @require_safe
 def explorer_inside(request: HttpRequest) -> HttpResponse:
     """What lies in one entity, all kinds or one, as further lines of the tree."""
-    container, tree, kind = _container(request, "in"), _tree_of(request), choice_of(request, "of", KINDS)
-    beyond = {name: name_of(request, name) for name in ("after", "before")}
+    container, tree, kind = _container(request, "in"), _tree_of(request), choice_parameter(request, "of", KINDS)
+    beyond = {name: name_parameter(request, name) for name in ("after", "before")}
     level = tree.entities(container, kind, **beyond) if kind else tree.inside(container)
     return render_page(request, "explorer/_level.html", {"level": level})
 
@@ -40,12 +40,12 @@ def _is_page(request: HttpRequest) -> bool:
 
 
 def _tree_of(request: HttpRequest) -> Tree:
-    narrowing = Narrowing(choice_of(request, "kind", KINDS), choice_of(request, "state", State.values))
+    narrowing = Narrowing(choice_parameter(request, "kind", KINDS), choice_parameter(request, "state", State.values))
     return Tree(request, active_generation(), narrowing)
 
 
 def _container(request: HttpRequest, name: str) -> Entity:
     """The entity that the URL names, the instance where it names none. Whoever sees nothing of it finds it empty."""
-    address = address_or_404(text_of(request, name) or str(instance_address()))
+    address = address_or_404(text_parameter(request, name) or str(instance_address()))
     root = entity_at(address) if address == instance_address() else None
     return root or entity_or_404(request, str(address))

@@ -6,11 +6,11 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.shared.entity_search import found_by, wanted_of
-from authzconsole.web.shared.guard import overseers_only
-from authzconsole.web.shared.links import entity_url, place_of
-from authzconsole.web.shared.parameters import text_of
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.entity_search import parse_search, search_visible_entities
+from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.links import address_link_to, entity_url
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
 from grants.models import User
 
@@ -44,27 +44,28 @@ LISTS = {
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
     """The page of what a text finds; for a field that finds as one types, the first of it as the options of its list."""
-    listing = LISTS.get(target_part(request))
-    text = text_of(request, listing.field if listing else "q")
-    found = found_by(request.user, text, MOST_LISTED, only=listing.kind) if listing else found_by(request.user, text)
+    listing = LISTS.get(requested_section(request))
+    text = text_parameter(request, listing.field if listing else "q")
+    found = search_visible_entities(request.user, text, MOST_LISTED,
+                                    only=listing.kind) if listing else search_visible_entities(request.user, text)
     return render_page(request, "shared/forms/search_results.html" if listing else "explorer/search.html", {
         "searched": text, "found": found, "rows": [_shown(entity, listing is None) for entity in found.rows],
-        "listing": listing, "list_id": target_part(request), "is_short": wanted_of(text).is_short,
+        "listing": listing, "list_id": requested_section(request), "is_short": parse_search(text).is_short,
         "is_cut": found.total > len(found.rows) or not found.is_all,
     })
 
 
 def _shown(entity: Entity, linked: bool) -> dict:
     """linked: whether the address itself is a link, as it is but in an option, which is one already."""
-    return {"entity": entity, "place": place_of(entity, linked=linked), "url": entity_url(entity)}
+    return {"entity": entity, "address_link": address_link_to(entity, linked=linked), "url": entity_url(entity)}
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Options for a field that names a principal. Ordinary accounts get no lists of names."""
     field = next((name for name in (*FIELDS, *PLAIN_FIELDS) if name in request.GET), "")
-    type_, colon, name = text_of(request, field, most_characters=150).partition(":")
+    type_, colon, name = text_parameter(request, field, max_characters=150).partition(":")
     is_typed, only = bool(colon) and type_ in ("user", "group"), PLAIN_FIELDS.get(field)
     wanted = {only} if only else {type_} if is_typed else {"user", "group"}
     names = _names(wanted, name if is_typed else f"{type_}{colon}{name}")

@@ -8,10 +8,10 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 
 from authzconsole.web.entities.children import totals_inside
-from authzconsole.web.shared.breadcrumbs import shown_among
+from authzconsole.web.shared.breadcrumbs import visible_addresses
 from authzconsole.web.shared.links import entity_url
-from authzconsole.web.shared.paging import asking_url
-from authzconsole.web.shared.request_visibility import listed_inside
+from authzconsole.web.shared.paging import url_with_query
+from authzconsole.web.shared.request_visibility import list_visibility_inside
 from entities.models import Entity
 from entities.selectors import children_of, entities_at
 from entities.vocabulary import KINDS, child_kinds
@@ -101,7 +101,7 @@ class Tree:
         """The instance, open down to `at`, and `at` itself."""
         first, *rest = [*at.address.ancestors, at.address]
         rows = entities_at((first, *rest))
-        shown = shown_among(rows, self.request.user, self.generation)
+        shown = visible_addresses(rows, self.request.user, self.generation)
         path = [rows[address] for address in rest if address in shown]
         branch = Branch(first.name, first.kind, str(first), entity_url(first) if first in shown else "",
                         load_url=self._url(str(first)), is_current=not rest)
@@ -166,7 +166,7 @@ class Tree:
 
     def _may_look_at(self, container: Entity) -> bool:
         # the tree stands on the instance also for whoever sees only something in it; all else was seen to be opened
-        return container.kind != "instance" or container.address in shown_among(
+        return container.kind != "instance" or container.address in visible_addresses(
             {container.address: container}, self.request.user, self.generation)
 
     def _of_entity(self, entity: Entity) -> Branch:
@@ -175,7 +175,7 @@ class Tree:
 
     def _url(self, address: str, of: str = "", **beyond: str) -> str:
         asked = {"in": address, "of": of, "kind": self.narrowing.kind, "state": self.narrowing.state, **beyond}
-        return asking_url("explorer-inside", asked)
+        return url_with_query("explorer-inside", asked)
 
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
         return totals_inside(self.request, container, self.generation)
@@ -189,7 +189,7 @@ class Tree:
         rows = self.narrowing.rows(children_of(container), kind, sees_all=self.request.user.may_see_all)
         if self.request.user.may_see_all:
             return rows
-        seen = listed_inside(self.request, container, self.generation)
+        seen = list_visibility_inside(self.request, container, self.generation)
         total = sum(total for (of, _), total in self._totals(container).items() if of == kind)
         return rows.filter(seen.soonest(total))
 

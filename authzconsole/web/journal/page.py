@@ -17,11 +17,11 @@ from analytics.arrow import arrow_schema
 from analytics.results.export import FORMS_FOR_PEOPLE, table_pieces
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.journal.rows import journal_line_shown
-from authzconsole.web.shared.guard import overseers_only
+from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.paging import Page, url_with
-from authzconsole.web.shared.parameters import name_of, text_of
-from authzconsole.web.shared.principal_input import name_meant, principal_meant
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.parameters import name_parameter, text_parameter
+from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
 from grants.journal import LINES_AT_ONCE, current_revision, first_break
 from grants.journal_queries import journal_lines
@@ -57,7 +57,7 @@ class JournalQuery:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def journal_page(request: HttpRequest) -> HttpResponse:
     asked = _asked(request)
     page = _page(request, asked.rows)
@@ -65,13 +65,13 @@ def journal_page(request: HttpRequest) -> HttpResponse:
         "asked": asked, "given": asked.given, "page": page, "rows": [journal_line_shown(line) for line in page.rows],
         "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(asked),
     }
-    if target_part(request) == PART:
+    if requested_section(request) == PART:
         return render_page(request, "journal/_lines.html", context)
     return render_page(request, "journal/page.html", context)
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """The lines that the page would show, all of them, newest first, in pieces as they are read."""
     form = {name.removeprefix("."): form for name, form in FORMS_FOR_PEOPLE.items()}.get(extension)
@@ -85,7 +85,7 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def verify_journal(request: HttpRequest) -> HttpResponse:
     """Follows the whole chain, which takes about a second for 100,000 lines."""
     found, revision = first_break(), current_revision()
@@ -93,8 +93,9 @@ def verify_journal(request: HttpRequest) -> HttpResponse:
 
 
 def _asked(request: HttpRequest) -> JournalQuery:
-    given = {name: text_of(request, name) for name in (*TEXTS, *TIMES)}
-    given |= {"principal": principal_meant(name_of(request, "principal")), "actor": name_meant(name_of(request, "actor"), "user")}
+    given = {name: text_parameter(request, name) for name in (*TEXTS, *TIMES)}
+    given |= {"principal": principal_from_input(name_parameter(request, "principal")),
+              "actor": name_from_input(name_parameter(request, "actor"), "user")}
     read, faults = {name: given[name] for name in TEXTS}, {}
     if given["entity"]:
         try:

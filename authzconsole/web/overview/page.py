@@ -10,12 +10,12 @@ from authzconsole.web.overview.summary import overview_sections, size_of_tenant
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
 from authzconsole.web.reports.namespace_readiness import ANALYSIS
 from authzconsole.web.reports.readiness_report import quoted_summaries
-from authzconsole.web.shared.entity_counts import kinds_inside, principals_by
-from authzconsole.web.shared.links import place_of
-from authzconsole.web.shared.paging import page_of_entities, url_with
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.privilege_cells import held_by, held_cells
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
+from authzconsole.web.shared.links import address_link_to
+from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
@@ -31,11 +31,11 @@ DEFAULT_COLORING = "readiness"
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
-    sees_all, part = request.user.may_see_all, target_part(request)
+    sees_all, part = request.user.may_see_all, requested_section(request)
     entities = size_of_tenant()
     run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
-    colour = choice_of(request, "colour", COLORINGS)
+    colour = choice_parameter(request, "colour", COLORINGS)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
     if part == "namespaces":
@@ -53,7 +53,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
-    sees_all, find = request.user.may_see_all, text_of(request, "find", most_characters=200)
+    sees_all, find = request.user.may_see_all, text_parameter(request, "find", max_characters=200)
     seen = EVERYTHING if sees_all else seen_by(request.user, generation, operations=("list",))
     shown = seen.all_rows
     # of namespaces there are few beside what is granted in them
@@ -61,7 +61,7 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
-    page = page_of_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
+    page = paginate_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
             "counts": counts,
             **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown, counts=counts))}
@@ -70,10 +70,10 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
 def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
     reports, fault = quoted_summaries(run, [entity.key for entity in entities])
-    inside, principals = (kinds_inside(ids, shown), principals_by("namespace", ids)) if counts else ({}, {})
+    inside, principals = (kind_counts_inside(ids, shown), holder_counts("namespace", ids)) if counts else ({}, {})
     changes = changes_after(run.revision) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
-        {"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
+        {"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
          "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}
         for e in entities
     ]}
@@ -81,6 +81,6 @@ def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, coun
 
 def _own(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = kinds_inside(ids, shown) if counts else {}, held_by(request.user, ids)
-    return {"rows": [{"entity": e, "place": place_of(e), "inside": inside.get(e.pk, []),
-                      "cells": held_cells(held[e.pk], e.state)} for e in entities]}
+    inside, held = kind_counts_inside(ids, shown) if counts else {}, held_privileges(request.user, ids)
+    return {"rows": [{"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []),
+                      "cells": privilege_cells(held[e.pk], e.state)} for e in entities]}

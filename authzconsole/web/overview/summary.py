@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 from analytics.models import AnalysisRun
 from authzconsole.web.journal.rows import journal_line_shown
 from authzconsole.web.reports.attention import attention
-from authzconsole.web.shared.row_estimates import Size, size_of
+from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.models import Entity
 from grants.journal_queries import journal_lines
 from grants.models import GroupGrant, User, UserGrant
@@ -16,7 +16,7 @@ from grants.policies.policy import Generation
 MAX_LINES = 5
 
 
-def overview_sections(generation: Generation, entities: Size, readiness: AnalysisRun | None) -> dict:
+def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
     """Beside the picture of the namespaces. entities: how many addresses there are.
 
     The same number of queries whatever there is; past `sizes.MOST_COUNTED` entities nothing is counted one by one.
@@ -26,14 +26,14 @@ def overview_sections(generation: Generation, entities: Size, readiness: Analysi
             "lines": [journal_line_shown(line) for line in journal_lines()[:MAX_LINES]]}
 
 
-def size_of_tenant() -> Size:
-    return size_of(Entity.objects.all())
+def size_of_tenant() -> RowEstimate:
+    return estimated_rows(Entity.objects.all())
 
 
-def _figures(entities: Size) -> Iterator[tuple[int, str]]:
+def _figures(entities: RowEstimate) -> Iterator[tuple[int, str]]:
     """(figure, unit)"""
-    grants = size_of(UserGrant.objects.all()) + size_of(GroupGrant.objects.all())
-    people, groups = size_of(User.objects.filter(is_principal=True)), size_of(Group.objects.all())
+    grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
+    people, groups = estimated_rows(User.objects.filter(is_principal=True)), estimated_rows(Group.objects.all())
     for size, one, many in ((entities, "address", "addresses of entities"), (people, "person", "people"),
                             (groups, "group", "groups"), (grants, "grant", "grants")):
         yield size.figure, f"{one if size.figure == 1 else many}{'' if size.is_exact else ', by estimate'}"

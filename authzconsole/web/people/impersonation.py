@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from authzconsole.web.people.principal_page import principal_or_404
-from authzconsole.web.shared.guard import overseers_only
+from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
@@ -46,7 +46,7 @@ def _look(request: HttpRequest, name: str) -> None:
 
 
 @require_POST
-@overseers_only
+@auditor_required
 def see_as(request: HttpRequest) -> HttpResponse:
     """user: whose eyes; empty to stop."""
     name, before = request.POST.get("user", ""), request.session.pop(KEY, None)

@@ -4,11 +4,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.shared.guard import administrators_only, author_of
-from authzconsole.web.shared.links import principal_named, principal_url
-from authzconsole.web.shared.principal_input import name_meant
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
-from authzconsole.web.shared.stranding_warning import member_leaving_shown
+from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.links import principal_link_from_text, principal_url
+from authzconsole.web.shared.principal_input import name_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.stranding_warning import membership_removal_warning
 from grants.errors import GrantError
 from grants.models import GroupGrant
 from grants.principals.principal_lists import MOST_COUNTED, count_to
@@ -18,7 +18,7 @@ VERBS = {"add": add_member, "remove": remove_member}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def change_membership(request: HttpRequest) -> HttpResponse:
     """page: of whom the page is that the form stands on, and that is shown again afterwards."""
     data = request.POST if request.method == "POST" else request.GET
@@ -27,8 +27,9 @@ def change_membership(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, verb, given)
     try:
-        outcome = VERBS[verb](author=author_of(request, given["reason"].strip()), user=name_meant(given["user"], "user"),
-                              group=name_meant(given["group"], "group"))
+        outcome = VERBS[verb](author=request_author(request, given["reason"].strip()),
+                              user=name_from_input(given["user"], "user"),
+                              group=name_from_input(given["group"], "group"))
     except GrantError as error:
         return _form(request, verb, given, fault=f"{error}.", status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
@@ -41,12 +42,12 @@ def _page_url(given: dict) -> str:
 
 
 def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    user, group = (name_meant(given[name], name) for name in ("user", "group"))
-    template = "people/_member_form.html" if target_part(request) == "dialog" else "people/member.html"
+    user, group = (name_from_input(given[name], name) for name in ("user", "group"))
+    template = "people/_member_form.html" if requested_section(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
         **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MOST_COUNTED,
-        "member": principal_named(f"user:{user}"), "joined": principal_named(f"group:{group}"),
+        "member": principal_link_from_text(f"user:{user}"), "joined": principal_link_from_text(f"group:{group}"),
         "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
-        "stranding": member_leaving_shown(user, group) if verb == "remove" else None,
+        "stranding": membership_removal_warning(user, group) if verb == "remove" else None,
         "title": "Put into a group" if verb == "add" else "Take out of the group",
     }, status=status)

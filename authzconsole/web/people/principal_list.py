@@ -6,11 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.web.people.email_field import email_sent
-from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
-from authzconsole.web.shared.links import principal_shown, principal_url
-from authzconsole.web.shared.paging import page_of_names, url_with
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.paging import paginate_names, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import Role, User
 from grants.principals.principal_lists import groups_counted, users_counted
@@ -22,15 +22,15 @@ ACTIVITY = {"active": True, "inactive": False}
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def principal_list(request: HttpRequest) -> HttpResponse:
-    of = choice_of(request, "type", TYPES) or "user"
-    find, activity = text_of(request, "find", most_characters=150), choice_of(request, "activity", ACTIVITY)
+    of = choice_parameter(request, "type", TYPES) or "user"
+    find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
     rows = _users(find, activity) if of == "user" else groups_counted(Group.objects.filter(name__icontains=find))
-    page = page_of_names(request, rows, "username" if of == "user" else "name", most_rows=ROWS_A_PAGE)
-    template = "people/_list.html" if target_part(request) == "people" else "people/list.html"
+    page = paginate_names(request, rows, "username" if of == "user" else "name", most_rows=ROWS_A_PAGE)
+    template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
-        "page": page, "rows": [{"row": row, "principal": principal_shown(row)} for row in page.rows], "type": of, "find": find,
+        "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": of, "find": find,
         "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.may_administer,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
@@ -43,15 +43,15 @@ def _users(find: str, activity: str):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def add_principal(request: HttpRequest) -> HttpResponse:
     """A user or a group; a user cannot sign in until a password is set."""
     if request.method != "POST":
-        of = "account" if request.GET.get("type") == "account" else choice_of(request, "type", TYPES) or "user"
+        of = "account" if request.GET.get("type") == "account" else choice_parameter(request, "type", TYPES) or "user"
         return _form(request, {"type": of})
     given = {name: request.POST.get(name, "") for name in ("type", "name", "email", "role", "reason")}
     try:
-        outcome = _added(author_of(request, given["reason"].strip()), given)
+        outcome = _added(request_author(request, given["reason"].strip()), given)
     except GrantError as error:
         return _form(request, given | {"fault": f"{error}."}, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")

@@ -9,12 +9,12 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.journal.history import history_of
 from authzconsole.web.people.visibility_tree import sight_section
-from authzconsole.web.shared.guard import overseers_only
-from authzconsole.web.shared.links import place_of, principal_shown, principal_url
-from authzconsole.web.shared.paging import page_of_entities, page_of_names, url_with
-from authzconsole.web.shared.parameters import text_of
-from authzconsole.web.shared.privilege_cells import held_by, held_cells, holder_cells
-from authzconsole.web.shared.rendering import render_page, target_part
+from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
+from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, privilege_cells
+from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
@@ -64,7 +64,7 @@ def principal_or_404(text: str) -> User | Group:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     found = principal_or_404(principal)
     url = principal_url("person", principal)
@@ -77,8 +77,8 @@ def my_access(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, asked: PrincipalPage) -> HttpResponse:
-    part = target_part(request)
-    context = {"asked": asked, "url": asked.url, "principal": principal_shown(asked.principal), "can_change": asked.can_change,
+    part = requested_section(request)
+    context = {"asked": asked, "url": asked.url, "principal": principal_link(asked.principal), "can_change": asked.can_change,
                "generation": asked.generation, "most": MOST_COUNTED}
     if part in SECTIONS:
         section = SECTIONS[part](request, asked)
@@ -104,7 +104,7 @@ def _groups(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     if not asked.is_user:
         return None
     found = list(asked.principal.groups.order_by("name")[: MAX_GROUPS + 1])
-    return {"rows": [principal_shown(group) for group in found[:MAX_GROUPS]], "is_cut": len(found) > MAX_GROUPS,
+    return {"rows": [principal_link(group) for group in found[:MAX_GROUPS]], "is_cut": len(found) > MAX_GROUPS,
             "most": MAX_GROUPS}
 
 
@@ -112,25 +112,25 @@ def _members(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     """Of a group: the users in it, by name."""
     if asked.is_user:
         return None
-    rows, find = asked.principal.user_set.all(), text_of(request, "member", most_characters=150)
-    page = page_of_names(request, rows.filter(username__icontains=find), "username", most_rows=ROWS_A_PAGE, prefix="member-")
-    return {"page": page, "rows": [principal_shown(user) for user in page.rows], "find": find, "total": count_to(rows)}
+    rows, find = asked.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
+    page = paginate_names(request, rows.filter(username__icontains=find), "username", most_rows=ROWS_A_PAGE, prefix="member-")
+    return {"page": page, "rows": [principal_link(user) for user in page.rows], "find": find, "total": count_to(rows)}
 
 
 def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
     """What the principal itself holds, or one of its groups: of whichever is chosen, by address."""
     groups = asked.principal.groups if asked.is_user else Group.objects.none()
-    name, find = request.GET.get("through", "").replace("\0", ""), text_of(request, "holds", most_characters=200)
+    name, find = request.GET.get("through", "").replace("\0", ""), text_parameter(request, "holds", max_characters=200)
     through = groups.filter(name=name).first() if name else None
     holder = through or asked.principal
     rows = entities_held(holder)
     total = count_to(rows)
     if find:
         rows = rows.filter(key__icontains=find)
-    page = page_of_entities(request, sorted_by_address(rows), most_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
+    page = paginate_entities(request, sorted_by_address(rows), most_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
     return {
         "page": page, "rows": _held_rows(asked, holder, page.rows), "total": total, "find": find,
-        "through": principal_shown(through) if through else None,
+        "through": principal_link(through) if through else None,
         "itself_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
     }
 
@@ -143,9 +143,9 @@ def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity
     grants: dict[int, dict] = {}
     for grant in model.objects.select_related("granted_by").filter(**{column: holder.pk, "content_object__in": entities}):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
-    through = held_by(holder, [entity.pk for entity in entities]) if kind == "user" else {}
+    through = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
     return [{
-        "place": place_of(entity), "entity": entity,
+        "address_link": address_link_to(entity), "entity": entity,
         "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
         "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], dict(through[entity.pk].groups) if through else {},
                               changeable=asked.can_change),
@@ -154,10 +154,10 @@ def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity
 
 def _own_rows(asked: PrincipalPage, entities: list[Entity]) -> list[dict]:
     """Without who granted it and why, and linked where the account may look."""
-    held = held_by(asked.principal, [entity.pk for entity in entities])
+    held = held_privileges(asked.principal, [entity.pk for entity in entities])
     seen = set(Entity.objects.filter(visible_to(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
-    return [{"place": place_of(entity, linked=entity.pk in seen), "entity": entity,
-             "cells": held_cells(held[entity.pk], entity.state)} for entity in entities]
+    return [{"address_link": address_link_to(entity, linked=entity.pk in seen), "entity": entity,
+             "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
 
 
 def _sight(request: HttpRequest, asked: PrincipalPage) -> dict:

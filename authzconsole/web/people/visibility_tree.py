@@ -7,10 +7,10 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from authzconsole.web.shared.links import Place, place_of, principal_shown
-from authzconsole.web.shared.paging import page_of_entities, url_with
-from authzconsole.web.shared.parameters import text_of
-from authzconsole.web.shared.privilege_cells import held_by, held_cells
+from authzconsole.web.shared.links import AddressLink, address_link_to, principal_link
+from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import children_of, entity_at
@@ -34,7 +34,7 @@ class VisibilityReason:
     """The grant by which an entity is shown. is_only: nothing else that is held shows it. group: of a user, it came through."""
 
     privilege: str = ""
-    place: Place | None = None
+    address_link: AddressLink | None = None
     group: str = ""
     is_only: bool = False
     is_on_it: bool = False
@@ -44,7 +44,7 @@ def sight_section(request: HttpRequest, principal: User | Group, generation: Gen
     """One level of the tree: what lies in the entity that the URL names as `in`, and is shown to the principal."""
     container = _container(request, principal, generation)
     shown = _shown_in(container, principal, generation)
-    page = page_of_entities(request, shown, most_rows=ROWS_A_PAGE, total_rows=0, prefix="sight-")
+    page = paginate_entities(request, shown, most_rows=ROWS_A_PAGE, total_rows=0, prefix="sight-")
     page = replace(page, words=f"{len(page.rows):,} on this page")
     return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
             "trail": _trail(request, container), "root_url": _url_in(request, ""),
@@ -62,7 +62,7 @@ def _shown_in(container: Entity | None, principal: User | Group, generation: Gen
 def _container(request: HttpRequest, principal: User | Group, generation: Generation) -> Entity | None:
     """None where the principal does not see it, be it there or not."""
     try:
-        address = parse_address(text_of(request, "in") or str(instance_address()))
+        address = parse_address(text_parameter(request, "in") or str(instance_address()))
     except AddressError:
         return None
     entity = entity_at(address)
@@ -85,12 +85,12 @@ def _rows(request, principal: User | Group, generation: Generation, container: E
           entities: list[Entity]) -> list[dict]:
     if not entities:
         return []
-    held, kind = held_by(principal, [entity.pk for entity in entities]), CONTAINED.get(container.kind)
+    held, kind = held_privileges(principal, [entity.pk for entity in entities]), CONTAINED.get(container.kind)
     inside = grants_inside(principal, kind, [e.pk for e in entities if e.kind == kind]) if kind else {}
     asked = [_asked(principal, entity, operation, generation) for entity in entities for operation in SHOWING]
     decisions = iter(check_many(asked))
     return [{
-        "place": place_of(entity), "entity": entity, "cells": held_cells(held[entity.pk], entity.state),
+        "address_link": address_link_to(entity), "entity": entity, "cells": privilege_cells(held[entity.pk], entity.state),
         "inside": inside.get(entity.pk), "because": _because(pair, principal, inside.get(entity.pk)),
         "open_url": _url_in(request, str(entity)) if child_kinds(entity.kind) else "",
     } for entity, pair in zip(entities, zip(decisions, decisions, strict=True), strict=True)]
@@ -107,7 +107,7 @@ def _because(decisions: Iterable[Decision], principal: User | Group, inside: int
     if met is None:
         return VisibilityReason()
     held = met.grants[0]
-    group = "" if held.principal == principal_shown(principal).address else held.principal
+    group = "" if held.principal == principal_link(principal).address else held.principal
     is_only = len(decision.attempts) == 1 and met.requirement == "at or below" and inside == 1
-    return VisibilityReason(str(held.privilege), place_of(held.entity, linked=False), group, is_only,
+    return VisibilityReason(str(held.privilege), address_link_to(held.entity, linked=False), group, is_only,
                    held.entity == decision.question.target)

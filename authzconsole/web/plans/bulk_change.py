@@ -9,10 +9,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import address_or_404, administrators_only, author_of
-from authzconsole.web.shared.links import entity_url, place_of
+from authzconsole.web.shared.guard import address_or_404, administrator_required, request_author
+from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.rendering import render_page, see_other
-from authzconsole.web.shared.row_estimates import size_of
+from authzconsole.web.shared.row_estimates import estimated_rows
 from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at, live_below
@@ -26,7 +26,7 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
     """What shall become of everything in `within`, or of each `address` that was chosen."""
     if request.method != "POST":
@@ -54,7 +54,7 @@ def _given(data) -> dict:
 
 
 def _plan(request: HttpRequest, given: dict) -> Plan:
-    author = author_of(request)
+    author = request_author(request)
     # names may begin or end with a space: only what is nothing but space is left out
     names = [name for name in (given["principal"], *given["more"].splitlines()) if name.strip()]
     change = parse_bulk_change(verb=given["verb"], principals=names, privileges=given["privileges"])
@@ -97,9 +97,9 @@ def _chosen(given: dict) -> dict:
     rows = []
     for text in given["addresses"]:
         try:
-            rows.append({"text": text, "place": place_of(parse_address(text))})
+            rows.append({"text": text, "address_link": address_link_to(parse_address(text))})
         except AddressError:
-            rows.append({"text": text, "place": None})
+            rows.append({"text": text, "address_link": None})
     return {"chosen": rows, "back": reverse("plans")}
 
 
@@ -108,25 +108,26 @@ def _inside(given: dict) -> dict:
     counts = _counts(container)
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
               "is_chosen": given["kinds"] is None or kind in given["kinds"]} for kind in kinds_inside(container.kind)]
-    return {"place": place_of(container), "title_place": place_of(container, linked=False), "kinds": kinds,
+    return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, linked=False),
+            "kinds": kinds,
             "back": entity_url(container)}
 
 
 def _counts(container: Entity) -> dict[str, int] | None:
     """How many live entities of each kind lie in it; None where they are too many to be counted at every look."""
-    if container.kind == "instance" and size_of(Entity.objects.all()).is_large:
+    if container.kind == "instance" and estimated_rows(Entity.objects.all()).is_large:
         return None
     return dict(live_below(container).order_by().values_list("kind").annotate(Count("pk")))
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
     """Take back the grants on deleted addresses; what is so now counts, and not what a report says."""
     named = request.POST.get("namespace", "").strip()
     try:
         namespace = parse_address(named if not named or ":" in named else f"namespace:{named}") if named else None
-        made = create_ghost_plan(author=author_of(request), namespace=namespace)
+        made = create_ghost_plan(author=request_author(request), namespace=namespace)
     except (GrantError, AddressError) as error:
         messages.error(request, f"No plan was made: {error}.")
         return see_other(reverse("plans"))

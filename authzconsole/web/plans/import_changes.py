@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError, PlanError
 from grants.models import Plan
@@ -20,7 +20,7 @@ MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def import_changes(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request)
@@ -48,7 +48,7 @@ def _sent(request: HttpRequest) -> tuple[bytes, str]:
 def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
     if not raw and not name:
         raise PlanError("nothing was given: choose a file, or paste the changes")
-    return create_plan_from_file(author=author_of(request), raw=raw, name=name)
+    return create_plan_from_file(author=request_author(request), raw=raw, name=name)
 
 
 def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "", bad: BadChangeFile | None = None,
@@ -65,7 +65,7 @@ def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str 
 
 
 @require_safe
-@administrators_only
+@administrator_required
 def sample_change_file(request: HttpRequest, extension: str) -> HttpResponse:
     if extension not in SAMPLES:
         raise Http404("there is no such sample")

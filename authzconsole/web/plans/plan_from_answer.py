@@ -4,11 +4,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
-from authzconsole.web.ask.questions import FIELDS, question_of
+from authzconsole.web.ask.questions import FIELDS, question_from_input
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import address_or_404, administrators_only, author_of
+from authzconsole.web.shared.guard import address_or_404, administrator_required, request_author
 from authzconsole.web.shared.links import entity_url
-from authzconsole.web.shared.principal_input import principal_meant
+from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import see_other
 from grants.active_generation import active_generation
 from grants.errors import GrantError
@@ -17,14 +17,15 @@ from grants.policies.question import QuestionError
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def new_plan_from_answer(request: HttpRequest) -> HttpResponse:
     """The fewest grants that turn the denial into a permit; the question is asked again, and not read from the form."""
     place = address_or_404(request.POST.get("address", ""))
     given = {name: request.POST.get(name, "").strip() for name in FIELDS}
-    given["subject"] = principal_meant(request.POST.get("subject", ""))
+    given["subject"] = principal_from_input(request.POST.get("subject", ""))
     try:
-        made = create_plan_from_answer(author=author_of(request), question=question_of(place, given, active_generation()))
+        made = create_plan_from_answer(author=request_author(request),
+                                       question=question_from_input(place, given, active_generation()))
     except (GrantError, QuestionError) as error:
         messages.error(request, f"No plan was made: {error}.")
         return see_other(entity_url(place))

@@ -12,12 +12,12 @@ from analytics.analyses import AnalysisError
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.web.reports.run_details import run_or_404
-from authzconsole.web.shared.guard import administrators_only, author_of, overseers_only
-from authzconsole.web.shared.links import entity_url, place_of, principal_named
-from authzconsole.web.shared.paging import Rows, page_of_sequence
-from authzconsole.web.shared.parameters import choice_of, text_of
-from authzconsole.web.shared.principal_input import name_meant, principal_meant
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
+from authzconsole.web.shared.paging import Rows, paginate_sequence
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import AddressError, parse_address
 from entities.vocabulary import KINDS
 from grants.errors import GrantError, StaleBase
@@ -54,15 +54,15 @@ class PlanItemSequence(Sequence):
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def plan_list(request: HttpRequest) -> HttpResponse:
     return _list_page(request, dict.fromkeys(FIELDS, ""))
 
 
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    state = choice_of(request, "state", PlanState.values)
+    state = choice_parameter(request, "state", PlanState.values)
     rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-    page = page_of_sequence(request, Rows(rows), most_rows=PLANS_A_PAGE, name="page")
+    page = paginate_sequence(request, Rows(rows), most_rows=PLANS_A_PAGE, name="page")
     return render_page(request, "plans/list.html", {
         "page": page, "rows": [_listed(plan) for plan in page.rows], "state": state, "states": PlanState.values, "given": given,
         "fault": fault, "can_change": request.user.may_administer,
@@ -78,13 +78,13 @@ def plan_url(plan: Plan) -> str:
 
 
 def _effects(request: HttpRequest, plan: Plan) -> dict:
-    page = page_of_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), most_rows=PRINCIPALS_A_PAGE,
+    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), most_rows=PRINCIPALS_A_PAGE,
                             name="principals")
     return {"page": page, "rows": [_shown_effect(effect) for effect in page.rows]}
 
 
 def _shown_effect(effect: PrincipalEffect) -> dict:
-    shown = principal_named(effect.principal)
+    shown = principal_link_from_text(effect.principal)
     return {"principal": shown if effect.members is None else shown.of(effect.members),
             "gains": _shown_tally(effect.gains), "losses": _shown_tally(effect.losses)}
 
@@ -100,8 +100,10 @@ def _shown_tally(tally: Tally) -> list[tuple]:
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    page = page_of_sequence(request, PlanItemSequence(plan), most_rows=ITEMS_A_PAGE, name="items")
-    return {"page": page, "rows": [{"item": item, "principal": principal_named(item.principal), "place": place_of(item.address)}
+    page = paginate_sequence(request, PlanItemSequence(plan), most_rows=ITEMS_A_PAGE, name="items")
+    return {"page": page,
+            "rows": [{"item": item, "principal": principal_link_from_text(item.principal),
+                      "address_link": address_link_to(item.address)}
                                    for item in page.rows]}
 
 
@@ -110,9 +112,9 @@ PARTS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "i
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
-    return _plan_page(request, _plan_or_404(pk), reason=text_of(request, "reason"))
+    return _plan_page(request, _plan_or_404(pk), reason=text_parameter(request, "reason"))
 
 
 def _plan_or_404(pk: int) -> Plan:
@@ -123,7 +125,7 @@ def _plan_or_404(pk: int) -> Plan:
 
 
 def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: str = "", status: int = 200) -> HttpResponse:
-    part = target_part(request)
+    part = requested_section(request)
     if part in PARTS:
         return render_page(request, f"plans/_{part}.html", {"plan": found, part: PARTS[part](request, found)})
     line = stale_line(found) if found.is_proposed else None
@@ -133,7 +135,7 @@ def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: st
         "can_change": request.user.may_administer,
         "stale": f"What this plan depends on was changed since: {line_summary(line)}." if line else "",
         "can_renew": found.origin in RENEWALS, "changes": found.effect["grants"] + found.effect["revokes"], "strands": strands,
-        "stranded": [{"place": place_of(row.address), "admins": row.admins}
+        "stranded": [{"address_link": address_link_to(row.address), "admins": row.admins}
                      for row in stranded_entities(found, most_rows=MAX_STRANDED)],
         "stranded_more": max(0, strands - MAX_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
         "aim": _aim(found) if found.state == PlanState.APPLIED else None,
@@ -177,14 +179,14 @@ def _figures(found: Plan, strands: int) -> Iterator[tuple[int, str, str]]:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     found, reason = _plan_or_404(pk), request.POST.get("reason", "").strip()
     strands = found.effect["stranded_none"] + found.effect["stranded_one"]
     if found.is_proposed and strands and request.POST.get("strand") != "yes":
         return _plan_page(request, found, reason=reason, fault=UNCONFIRMED, status=400)
     try:
-        applied = apply_plan(author=author_of(request, reason), plan_id=pk)
+        applied = apply_plan(author=request_author(request, reason), plan_id=pk)
     except StaleBase:
         # the page says what was changed since
         return _plan_page(request, found, reason=reason, status=409)
@@ -201,20 +203,20 @@ def _done(applied: Plan) -> str:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def discard_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     return _followed(request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded.")
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     return _followed(request, pk, lambda author: create_inverse_plan(author=author, plan_id=pk),
                      "This plan takes back what plan {0.inverse_of_id} changed. Nothing is changed until you apply it.")
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     """The reason that was written for the stale plan is the new one's, until somebody writes another."""
     return _followed(request, pk, lambda author: renew_plan(author=author, plan_id=pk),
@@ -225,7 +227,7 @@ def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
 def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str, *, reason: str = "") -> HttpResponse:
     found = _plan_or_404(pk)
     try:
-        decided = decide(author_of(request))
+        decided = decide(request_author(request))
     except (GrantError, AddressError) as error:
         return _plan_page(request, found, fault=f"{error}.", reason=reason, status=400)
     messages.success(request, sentence.format(decided))
@@ -233,13 +235,14 @@ def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str, *,
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def new_plan_from_readiness(request: HttpRequest) -> HttpResponse:
     """Close the gap between what somebody holds and what deleting a namespace asks for."""
     given = {name: request.POST.get(name, "").strip() for name in ("namespace", "generation")}
-    user, principal = name_meant(request.POST.get("user", ""), "user"), principal_meant(request.POST.get("principal", ""))
+    user = name_from_input(request.POST.get("user", ""), "user")
+    principal = principal_from_input(request.POST.get("principal", ""))
     try:
-        made = create_readiness_plan(author=author_of(request), namespace=parse_address(given["namespace"]), user=user,
+        made = create_readiness_plan(author=request_author(request), namespace=parse_address(given["namespace"]), user=user,
                                  generation=given["generation"] or None, principal=principal)
     except (GrantError, AddressError, UnknownGeneration) as error:
         messages.error(request, f"{error}.")
@@ -248,14 +251,14 @@ def new_plan_from_readiness(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def new_plan_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
     """Keep what people have, as the report of a policy impact says it."""
     run = run_or_404(pk)
-    scope = {name: name_meant(request.POST.get(name, ""), name) for name in ("user", "group")}
+    scope = {name: name_from_input(request.POST.get(name, ""), name) for name in ("user", "group")}
     scope["namespace"] = request.POST.get("namespace", "").strip()
     try:
-        made = create_regrant_plan(author=author_of(request), run=run, **scope)
+        made = create_regrant_plan(author=request_author(request), run=run, **scope)
     except (GrantError, AnalysisError, StorageError) as error:
         messages.error(request, f"No plan was made: {error}.")
         return see_other(reverse("analysis", args=[run.pk]))
@@ -263,13 +266,14 @@ def new_plan_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def new_plan_from_copy(request: HttpRequest) -> HttpResponse:
-    given = {name: principal_meant(request.POST.get(name, "")) for name in ("source", "target")}
+    given = {name: principal_from_input(request.POST.get(name, "")) for name in ("source", "target")}
     given["within"] = request.POST.get("within", "").strip()
     try:
         within = parse_address(given["within"]) if given["within"] else None
-        made = create_plan_from_copy(author=author_of(request), source=given["source"], target=given["target"], within=within)
+        made = create_plan_from_copy(author=request_author(request), source=given["source"], target=given["target"],
+                                     within=within)
     except (GrantError, AddressError) as error:
         return _list_page(request, given, fault=f"{error}.", status=400)
     return see_other(plan_url(made))

@@ -10,9 +10,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from analytics.models import AnalysisRun, RunState
 from analytics.regrant_plans import ANALYSIS as IMPACT
-from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.paging import url_with
-from authzconsole.web.shared.parameters import choice_of
+from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import activate_generation, active_generation
@@ -41,10 +41,10 @@ def row_url(question: Question) -> str:
 def policies_page(request: HttpRequest) -> HttpResponse:
     """One generation, or two side by side. The law is the same for everybody, and so is the page."""
     active = active_generation()
-    chosen = GENERATIONS[choice_of(request, "generation", GENERATIONS) or active.name]
-    other = GENERATIONS.get(choice_of(request, "with", GENERATIONS))
+    chosen = GENERATIONS[choice_parameter(request, "generation", GENERATIONS) or active.name]
+    other = GENERATIONS.get(choice_parameter(request, "with", GENERATIONS))
     other = None if other == chosen else other
-    kind, only_differences = choice_of(request, "kind", KINDS), bool(other and request.GET.get("only") == "differences")
+    kind, only_differences = choice_parameter(request, "kind", KINDS), bool(other and request.GET.get("only") == "differences")
     tables = [_table(KINDS[name], chosen, other, only_differences=only_differences) for name in ([kind] if kind else KINDS)]
     return render_page(request, "policies/page.html", {
         "active": active, "chosen": chosen, "other": other, "kind": kind, "only_differences": only_differences,
@@ -89,7 +89,7 @@ def _cell(policy: Policy) -> dict:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
     """Making a generation the active one: what it would change first, then the reason and the button."""
     if name not in GENERATIONS:
@@ -114,7 +114,7 @@ def _activated(request: HttpRequest, name: str, reason: str):
         lock_journal()
         if request.POST.get("from") != active_generation().name:
             return None
-        return activate_generation(author=author_of(request, reason), name=name)
+        return activate_generation(author=request_author(request, reason), name=name)
 
 
 def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", fault: str = "", status: int = 200) -> HttpResponse:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from analytics.tables import Column, ColumnType
-from authzconsole.web.shared.links import Place, ShownPrincipal, place_of, principal_named
+from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, principal_link_from_text
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import KINDS
 
@@ -26,8 +26,8 @@ class ReportCell:
     text: str
     is_number: bool = False
     url: str = ""
-    principal: ShownPrincipal | None = None
-    place: Place | None = None
+    principal: PrincipalLink | None = None
+    address_link: AddressLink | None = None
     kind: str = ""
     state: str = ""
     mood: str = ""
@@ -69,20 +69,20 @@ def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCe
 
 
 def _user(name: str) -> ReportCell:
-    return ReportCell(name, principal=ShownPrincipal("user", name))
+    return ReportCell(name, principal=PrincipalLink("user", name))
 
 
 def _principal(address: str) -> ReportCell:
-    return ReportCell(address, principal=principal_named(address))
+    return ReportCell(address, principal=principal_link_from_text(address))
 
 
 def _namespace(name: str) -> ReportCell:
-    return ReportCell(name, place=place_of(Address("namespace", name)))
+    return ReportCell(name, address_link=address_link_to(Address("namespace", name)))
 
 
 def _entity(address: str) -> ReportCell:
     try:
-        return ReportCell(address, place=place_of(parse_address(address)))
+        return ReportCell(address, address_link=address_link_to(parse_address(address)))
     except AddressError:
         # of a kind that this console had when the report was made
         return ReportCell(address)

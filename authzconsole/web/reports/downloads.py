@@ -15,12 +15,12 @@ from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import given_of, readiness_where
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.reports.table_filters import asked_of, table_where
-from authzconsole.web.shared.guard import overseers_only
+from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.rendering import see_other
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
     """Nothing is sent before the first rows are read; what breaks off later ends the connection, and so the download."""
     run, form = run_or_404(pk), FORMS_FOR_PEOPLE.get(f".{extension}")

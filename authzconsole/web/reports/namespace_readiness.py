@@ -5,11 +5,11 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from analytics.runs.selectors import latest_run
-from authzconsole.web.ask.answers import MOST_GAPS, shown_gap
+from authzconsole.web.ask.answers import MOST_GAPS, missing_grant_of
 from authzconsole.web.reports.readiness_report import quoted_summaries
 from authzconsole.web.shared.links import address_url
-from authzconsole.web.shared.parameters import name_of
-from authzconsole.web.shared.principal_input import name_meant
+from authzconsole.web.shared.parameters import name_parameter
+from authzconsole.web.shared.principal_input import name_from_input
 from entities.models import Entity
 from grants.journal import changes_after
 from grants.lifecycle.readiness import Readiness, readiness_of
@@ -23,7 +23,7 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
     """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
     if entity.kind != "namespace" or not entity.is_live or not request.user.may_see_all:
         return None
-    name = name_meant(name_of(request, "deleter"), "user")
+    name = name_from_input(name_parameter(request, "deleter"), "user")
     user = User.objects.filter(username=name).first() if name else None
     latest = latest_of(entity.key, generation)
     return {
@@ -49,7 +49,7 @@ def _answer(request, entity: Entity, user: User, generation: Generation) -> dict
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
-        "missing": [shown_gap(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
+        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
         "missing_more": max(0, readiness.missing_total - MOST_GAPS), "missing_total": readiness.missing_total,
     }
 

@@ -14,9 +14,9 @@ from analytics.results.read import ResultFilter, ResultPage, ResultsGone, result
 from analytics.storage import StorageError
 from authzconsole.web.reports.cell_links import missing_url
 from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_where
-from authzconsole.web.shared.links import Place, ShownPrincipal, address_url, entity_url, place_of
+from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, address_url, entity_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
-from authzconsole.web.shared.parameters import text_of
+from authzconsole.web.shared.parameters import text_parameter
 from entities.address import Address
 
 ROWS_A_PAGE = 50
@@ -83,8 +83,8 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
     found, number = numbered_rows(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
                                   sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in found.rows if row["users_ready"]])
-    rows = [{**row, "place": _place(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
-             "people": [ShownPrincipal("user", name) for name in ready],
+    rows = [{**row, "address_link": _place(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
+             "people": [PrincipalLink("user", name) for name in ready],
              "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held(row), **_nearest(run, row),
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
@@ -95,12 +95,12 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
 
 def _nearest(run: AnalysisRun, row: dict) -> dict:
     name = row["nearest_user"]
-    return {"nearest": ShownPrincipal("user", name) if name else None,
+    return {"nearest": PrincipalLink("user", name) if name else None,
             "missing_url": missing_url(run, row["namespace"], name) if name and row["fewest_missing"] else ""}
 
 
-def _place(row: dict) -> Place:
-    return place_of(Address("namespace", row["namespace"]))
+def _place(row: dict) -> AddressLink:
+    return address_link_to(Address("namespace", row["namespace"]))
 
 
 def _held(row: dict) -> int:
@@ -124,7 +124,7 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
     sort = sort if sort in dict(COLUMNS) else ""
     found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
                                   where=readiness_where(run, given), descending=given["sort"].startswith("-"))
-    rows = [{**row, "place": _place(row), "principal": ShownPrincipal("user", row["user"]),
+    rows = [{**row, "address_link": _place(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in found.rows]
@@ -136,7 +136,7 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
 
 
 def given_of(request: HttpRequest) -> dict[str, str]:
-    return {name: text_of(request, name) for name in (*FILTERS, "sort")}
+    return {name: text_parameter(request, name) for name in (*FILTERS, "sort")}
 
 
 def readiness_where(run: AnalysisRun, given: dict) -> ResultFilter:

@@ -18,10 +18,10 @@ from authzconsole.web.reports.readiness_report import PARTS, report_parts
 from authzconsole.web.reports.run_details import listed_run, run_or_404, shown_run
 from authzconsole.web.reports.schedules import OPTIONS, shown_schedule
 from authzconsole.web.reports.table import table_parts
-from authzconsole.web.shared.guard import administrators_only, overseers_only
-from authzconsole.web.shared.paging import page_of_sequence
-from authzconsole.web.shared.parameters import text_of
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.guard import administrator_required, auditor_required
+from authzconsole.web.shared.paging import paginate_sequence
+from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 
@@ -29,14 +29,14 @@ RUNS_A_PAGE = 20
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def run_list(request: HttpRequest) -> HttpResponse:
-    return _list_page(request, {name: text_of(request, name) for name in (*OPTIONS, "analysis")})
+    return _list_page(request, {name: text_parameter(request, name) for name in (*OPTIONS, "analysis")})
 
 
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     runs = _Runs()
-    page = page_of_sequence(request, runs, most_rows=RUNS_A_PAGE, name="page")
+    page = paginate_sequence(request, runs, most_rows=RUNS_A_PAGE, name="page")
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
@@ -57,7 +57,7 @@ class _Runs:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def start_run(request: HttpRequest) -> HttpResponse:
     given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
     # fields that the chosen analysis does not take are out of sight, and may still hold what another one was to get
@@ -71,14 +71,14 @@ def start_run(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
                "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE,
                "can_take_back": request.user.may_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
-    part = target_part(request)
+    part = requested_section(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)
         context["picture"] = None if part in PARTS else report_picture(run)
@@ -90,7 +90,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@administrators_only
+@administrator_required
 def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     if cancel_run(run=run):

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import change_schedule, schedule_named
-from authzconsole.web.shared.guard import administrators_only, author_of
+from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
@@ -26,7 +26,7 @@ def shown_schedule(schedule: Schedule) -> dict:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrators_only
+@administrator_required
 def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     try:
         found = schedule_named(analysis)
@@ -38,7 +38,8 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "at", "reason")}
     try:
         outcome = change_schedule(
-            author=author_of(request, given["reason"]), analysis=analysis, is_on="off" not in request.POST, at=_time(given["at"]),
+            author=request_author(request, given["reason"]), analysis=analysis, is_on="off" not in request.POST,
+            at=_time(given["at"]),
             options={name: given[name] for name in OPTIONS})
     except (AnalysisError, GrantError) as error:
         return _page(request, found, given, fault=str(error), status=400)

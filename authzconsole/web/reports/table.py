@@ -16,11 +16,11 @@ from authzconsole.web.reports.cells import AFTER, cell_of, shown_columns
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, numbered_rows, unreadable
 from authzconsole.web.reports.run_details import changes_words, run_or_404
 from authzconsole.web.reports.table_filters import asked_of, choices_of, download_urls, filter_columns, table_where
-from authzconsole.web.reports.table_headings import question_of, table_words
-from authzconsole.web.shared.guard import overseers_only
+from authzconsole.web.reports.table_headings import question_from_input, table_words
+from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
-from authzconsole.web.shared.rendering import render_page, see_other, target_part
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.vocabulary import Privilege
 
 # a narrow screen folds all but the first away where there are more
@@ -46,7 +46,7 @@ def table_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
 
 
 @require_safe
-@overseers_only
+@auditor_required
 def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse:
     """Any one table of a report, such as its changes since the run before."""
     run = run_or_404(pk)
@@ -63,7 +63,7 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
         context["table"] = shown_table(request, run, found)
     except (AnalysisError, StorageError) as error:
         context["report_fault"] = unreadable(run, error)
-    if target_part(request) == "rows":
+    if requested_section(request) == "rows":
         template = "reports/_table.html" if "table" in context else "reports/_unreadable.html"
         return render_page(request, template, context | {"part": "rows"})
     return render_page(request, "reports/table.html", context)
@@ -78,7 +78,7 @@ def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     rows = [_row(request, run, table, columns, row) for row in found.rows]
     page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page")
     return {
-        "title": question_of(run, table), "page": page, "rows": rows, "total": found.total_rows,
+        "title": question_from_input(run, table), "page": page, "rows": rows, "total": found.total_rows,
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, asked),
         "has_actions": any(row["grant_url"] for row in rows),
         "is_filtered": any(asked.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(asked)),

@@ -11,7 +11,7 @@ from analytics.results.compare import CHANGES
 from analytics.results.export import FORMS_FOR_PEOPLE
 from analytics.results.read import ResultFilter
 from analytics.tables import Column, ColumnType, Table
-from authzconsole.web.shared.parameters import text_of
+from authzconsole.web.shared.parameters import text_parameter
 from entities.models import State
 from entities.vocabulary import KINDS, Privilege
 
@@ -51,7 +51,7 @@ def text_where(column: str, text: str) -> ResultFilter:
 
 def asked_of(request: HttpRequest, table: Table) -> dict[str, str]:
     """What is asked of each of these columns; empty where a choice is none of its words."""
-    asked = {column: text_of(request, column.name) for column in filter_columns(table)}
+    asked = {column: text_parameter(request, column.name) for column in filter_columns(table)}
     return {column.name: text if text in (choices_of(column) or (text,)) else "" for column, text in asked.items()}
 
 

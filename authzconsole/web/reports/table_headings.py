@@ -22,7 +22,7 @@ QUESTIONS = {
 WORDS = {"detail": "the pairs behind the rows"}
 
 
-def question_of(run: AnalysisRun, table: Table) -> str:
+def question_from_input(run: AnalysisRun, table: Table) -> str:
     """Of an analysis that is not named here its own question."""
     if table.name == "changes":
         before = run.summary.get("changes")

@@ -10,14 +10,14 @@ from grants.evaluation.entity_filters import visible_to
 from grants.policies.policy import Generation
 
 
-def trail_of(entity: Entity, user, generation: Generation) -> list[dict]:
+def breadcrumbs_of(entity: Entity, user, generation: Generation) -> list[dict]:
     """From the instance down to the parent. At most two queries."""
-    shown = shown_among(entities_at(entity.address.ancestors), user, generation)
+    shown = visible_addresses(entities_at(entity.address.ancestors), user, generation)
     return [{"title": address.name, "url": entity_url(address) if address in shown else ""}
             for address in entity.address.ancestors]
 
 
-def shown_among(rows: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
+def visible_addresses(rows: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
     """Of these registered addresses those at which this account may look. At most one query."""
     if user.may_see_all:
         return set(rows)

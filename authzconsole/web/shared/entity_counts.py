@@ -9,7 +9,7 @@ from entities.vocabulary import KINDS
 from grants.models import GroupGrant, UserGrant
 
 
-def principals_by(column: str, ids: Iterable[int]) -> dict[int, dict[str, int]]:
+def holder_counts(column: str, ids: Iterable[int]) -> dict[int, dict[str, int]]:
     """How many users and groups hold something, for each id in that column of the entities. Two queries."""
     ids, found = list(ids), {}
     for word, model, principal in (("users", UserGrant, "user"), ("groups", GroupGrant, "group")):
@@ -19,7 +19,7 @@ def principals_by(column: str, ids: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
-def kinds_inside(namespace_ids: Iterable[int], shown: Q) -> dict[int, list[tuple[str, str, int]]]:
+def kind_counts_inside(namespace_ids: Iterable[int], shown: Q) -> dict[int, list[tuple[str, str, int]]]:
     """(kind, its words, live entities) in each namespace, in the order of the vocabulary. One query."""
     rows = Entity.objects.filter(shown, namespace__in=list(namespace_ids), state=State.LIVE).exclude(kind="namespace")
     found: dict[int, dict[str, int]] = {}

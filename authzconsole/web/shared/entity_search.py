@@ -21,7 +21,7 @@ from grants.evaluation.effective_grants import tables_of_principal
 from grants.evaluation.visibility import seen_by
 from grants.models import User
 
-MOST_FOUND = 50
+MAX_RESULTS = 50
 # so many are looked at one by one in milliseconds
 MOST_LOOKED_AT = 2_000
 MOST_HELD = 1_000
@@ -36,7 +36,7 @@ Looked = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """rows: the best, at most as many as were asked for. total: how many were found of those looked at. is_all: whether all that
     match were looked at."""
 
@@ -46,7 +46,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchQuery:
     """kind: the one that was written before the colon, or empty. name: what was written beside it. only: the one kind that is
     looked for, or empty."""
 
@@ -102,16 +102,16 @@ class Wanted:
         return likeness, KIND_ORDER[kind], key
 
 
-def wanted_of(text: str, only: str = "") -> Wanted:
+def parse_search(text: str, only: str = "") -> SearchQuery:
     text = text.strip()
     kind, colon, name = text.partition(":")
-    return Wanted(kind.lower(), name, only) if colon and kind.lower() in KINDS else Wanted("", text, only)
+    return SearchQuery(kind.lower(), name, only) if colon and kind.lower() in KINDS else SearchQuery("", text, only)
 
 
-def found_by(user: User, text: str, most: int = MOST_FOUND, *, only: str = "") -> Found:
+def search_visible_entities(user: User, text: str, most: int = MAX_RESULTS, *, only: str = "") -> SearchResult:
     """What the text finds of what the user sees; of one kind where that is given. At most ten queries; five where no more match
     than are looked at."""
-    wanted = wanted_of(text, only)
+    wanted = parse_search(text, only)
     if user.may_see_all:
         rows, is_all = _looked_at(wanted, [])
         return _best(rows, wanted, most, is_all)
@@ -123,7 +123,7 @@ def found_by(user: User, text: str, most: int = MOST_FOUND, *, only: str = "") -
     return _best(_addresses(shown), wanted, most, is_all)
 
 
-def _looked_at(wanted: Wanted, held: list[QuerySet]) -> tuple[set[Looked], bool]:
+def _looked_at(wanted: SearchQuery, held: list[QuerySet]) -> tuple[set[Looked], bool]:
     """The matches, and whether these are all; where they are too many also the surest and some of those that are held."""
     rows = _addresses(wanted.matches[: MOST_LOOKED_AT + 1])
     if len(rows) <= MOST_LOOKED_AT:
@@ -141,11 +141,11 @@ def _addresses(rows: QuerySet[Entity]) -> list[Looked]:
     return list(rows.values_list("pk", "kind", "key"))
 
 
-def _best(rows: Iterable[Looked], wanted: Wanted, most: int, is_all: bool) -> Found:
+def _best(rows: Iterable[Looked], wanted: SearchQuery, most: int, is_all: bool) -> SearchResult:
     rows = set(rows)
     best = [pk for pk, _, _ in heapq.nsmallest(most, rows, key=wanted.rank)]
     entities = Entity.objects.in_bulk(best)
-    return Found([entities[pk] for pk in best], len(rows), is_all)
+    return SearchResult([entities[pk] for pk in best], len(rows), is_all)
 
 
 def _names(kind: str, key: str) -> list[str]:

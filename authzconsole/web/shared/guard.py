@@ -14,7 +14,7 @@ from grants.evaluation.entity_filters import may_see
 from grants.journal import Author
 
 
-class BrokenAddress(Http404):
+class InvalidAddress(Http404):
     """Text that is no address, whoever asks; its message names the part at fault."""
 
 
@@ -22,7 +22,7 @@ def address_or_404(text: str) -> Address:
     try:
         return parse_address(text)
     except AddressError as error:
-        raise BrokenAddress(str(error)) from None
+        raise InvalidAddress(str(error)) from None
 
 
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
@@ -33,7 +33,7 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
     return entity
 
 
-def administered_address(request: HttpRequest, text: str) -> Address:
+def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
     """An address that this account may change, registered or not. Raises Http404 or PermissionDenied."""
     address = address_or_404(text)
     if not request.user.may_see_all:
@@ -43,7 +43,7 @@ def administered_address(request: HttpRequest, text: str) -> Address:
     return address
 
 
-def administrators_only(view):
+def administrator_required(view):
     """403 for auditors, 404 for everybody else: an ordinary account is not told that the page exists."""
     @wraps(view)
     def guarded(request, *args, **kwargs):
@@ -55,7 +55,7 @@ def administrators_only(view):
     return guarded
 
 
-def overseers_only(view):
+def auditor_required(view):
     """For administrators and auditors; 404 for everybody else."""
     @wraps(view)
     def guarded(request, *args, **kwargs):
@@ -70,5 +70,5 @@ def _see_all_or_404(request: HttpRequest) -> None:
         raise Http404("there is no such page")
 
 
-def author_of(request: HttpRequest, reason: str = "") -> Author:
+def request_author(request: HttpRequest, reason: str = "") -> Author:
     return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk)

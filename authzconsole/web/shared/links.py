@@ -13,7 +13,7 @@ from grants.models import User
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AddressLink:
     """An address with its last part apart. url is empty where this account may not look."""
 
     kind: str
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPrincipal:
+class PrincipalLink:
     type: str
     name: str
     inactive: bool = False
@@ -47,16 +47,16 @@ class ShownPrincipal:
         """Administrators and auditors look there; nobody else is shown principals."""
         return principal_url("person", self.address)
 
-    def of(self, members: int) -> "ShownPrincipal":
+    def of(self, members: int) -> "PrincipalLink":
         """The same group with how many are in it."""
         return replace(self, members=members)
 
 
-def place_of(what: Entity | Address, *, linked: bool = True) -> Place:
+def address_link_to(what: Entity | Address, *, linked: bool = True) -> AddressLink:
     address = what.address if isinstance(what, Entity) else what
     text, last = str(address), address.name
     url = entity_url(address) if linked else ""
-    return Place(address.kind, text[: len(text) - len(last)], last, getattr(what, "state", ""), url)
+    return AddressLink(address.kind, text[: len(text) - len(last)], last, getattr(what, "state", ""), url)
 
 
 def entity_url(address: Address | Entity) -> str:
@@ -73,17 +73,17 @@ def principal_url(url_name: str, principal: str) -> str:
     return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
 
 
-def principal_of(holder: Holder) -> ShownPrincipal:
-    return ShownPrincipal(holder.kind, holder.name, not holder.is_active, holder.members)
+def holder_link(holder: Holder) -> PrincipalLink:
+    return PrincipalLink(holder.kind, holder.name, not holder.is_active, holder.members)
 
 
-def principal_shown(principal: User | Group, members: int | None = None) -> ShownPrincipal:
+def principal_link(principal: User | Group, members: int | None = None) -> PrincipalLink:
     if isinstance(principal, Group):
-        return ShownPrincipal("group", principal.name, members=members)
-    return ShownPrincipal("user", principal.username, not principal.is_active)
+        return PrincipalLink("group", principal.name, members=members)
+    return PrincipalLink("user", principal.username, not principal.is_active)
 
 
-def principal_named(text: str) -> ShownPrincipal:
+def principal_link_from_text(text: str) -> PrincipalLink:
     """`user:alice`, for showing only."""
     type_, _, name = text.partition(":")
-    return ShownPrincipal(type_, name)
+    return PrincipalLink(type_, name)

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
-from authzconsole.web.shared.parameters import name_of
+from authzconsole.web.shared.parameters import name_parameter
 from entities.address import AddressError, parse_address
 from entities.models import Entity
 
@@ -39,12 +39,12 @@ def url_with(request: HttpRequest, **changes: str | int | None) -> str:
     return f"{path}?{parameters.urlencode(safe=':')}" if parameters else path
 
 
-def asking_url(url_name: str, asked: Mapping[str, object]) -> str:
+def url_with_query(url_name: str, asked: Mapping[str, object]) -> str:
     """The page of that name with these parameters; what is empty is left out."""
     return f"{reverse(url_name)}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
 
 
-def page_of_entities(request: HttpRequest, rows: QuerySet[Entity], *, most_rows: int, total_rows: int, prefix: str = "") -> Page:
+def paginate_entities(request: HttpRequest, rows: QuerySet[Entity], *, most_rows: int, total_rows: int, prefix: str = "") -> Page:
     """A page of rows that are sorted by (kind, key), after or before the address in the URL. One query.
 
     A page in the middle of a long list costs what the first one costs: it starts from the address, not from a number.
@@ -80,10 +80,10 @@ def _beyond(address, way: str) -> Q:
     )
 
 
-def page_of_names(request: HttpRequest, rows: QuerySet, column: str, *, most_rows: int, prefix: str = "") -> Page:
+def paginate_names(request: HttpRequest, rows: QuerySet, column: str, *, most_rows: int, prefix: str = "") -> Page:
     """A page of rows that a unique column sorts, after or before the name in the URL. One query; the total is not counted."""
     after, before = f"{prefix}after", f"{prefix}before"
-    start, backwards = name_of(request, after), name_of(request, before)
+    start, backwards = name_parameter(request, after), name_parameter(request, before)
     if backwards and not start:
         found = list(rows.filter(**{f"{column}__lt": backwards}).order_by(f"-{column}")[: most_rows + 1])
         has_previous, has_next = len(found) > most_rows, True
@@ -113,7 +113,7 @@ class Rows(Sequence):
         return list(self._rows[place])
 
 
-def page_of_sequence(request: HttpRequest, rows: Sequence, *, most_rows: int, name: str) -> Page:
+def paginate_sequence(request: HttpRequest, rows: Sequence, *, most_rows: int, name: str) -> Page:
     """A numbered page of anything that can be counted and sliced; the number stands in the URL as `name`. Starts at 1."""
     number, total = page_number(request, name), len(rows)
     number = min(number, max(1, -(-total // most_rows)))

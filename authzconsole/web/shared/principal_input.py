@@ -22,7 +22,7 @@ _BETWEEN_PARTS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class UnknownPrincipal:
     """A subject that there is not. nearest: principals with names like it, each with the URL of the same question."""
 
     type: str
@@ -30,12 +30,12 @@ class Nobody:
     nearest: list[tuple[str, str]]
 
 
-def subject_written(text: str) -> str:
+def with_default_type(text: str) -> str:
     """A subject without a type is a user."""
     return text if not text or ":" in text else f"user:{text}"
 
 
-def principal_meant(text: str) -> str:
+def principal_from_input(text: str) -> str:
     """What a field for users and groups holds, without the spaces around it that are of no name."""
     type_, colon, name = text.lstrip().partition(":")
     if colon and type_ in PRINCIPAL_TYPES:
@@ -43,7 +43,7 @@ def principal_meant(text: str) -> str:
     return _exactly_or_without(text, text.strip(), "user")
 
 
-def name_meant(text: str, type_: str) -> str:
+def name_from_input(text: str, type_: str) -> str:
     """What a field for users alone, or groups alone, holds: it takes `user:NAME` too, as everything else writes it."""
     return _exactly_or_without(text, text.strip().removeprefix(f"{type_}:"), type_)
 
@@ -60,17 +60,17 @@ def _is_called(type_: str, name: str) -> bool:
     return model.objects.filter(**{column: name}).exists()
 
 
-def nobody_called(request: HttpRequest, subject: str) -> Nobody | None:
+def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
     """None where there is such a user or group, or where the account is not told names. At most three queries.
 
     Raises PrincipalError where the text names no principal at all.
     """
     if not request.user.may_see_all:
         return None
-    type_, name = principal_parts(subject_written(subject))
+    type_, name = principal_parts(with_default_type(subject))
     if _is_called(type_, name):
         return None
-    return Nobody(type_, name, [(found, url_with(request, subject=found)) for found in _nearest(name)])
+    return UnknownPrincipal(type_, name, [(found, url_with(request, subject=found)) for found in _nearest(name)])
 
 
 def _nearest(name: str) -> list[str]:

@@ -18,7 +18,7 @@ _STATE_WORDS = {State.PLANNED: "; it waits for a planned entity", State.DELETED:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PrivilegeCell:
     """how: direct, group, waiting (planned entity), left (deleted entity) or none. url: where a click leads, may be empty."""
 
     letter: str
@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldPrivileges:
     """What one principal holds on one entity: itself, and through which groups."""
 
     direct: frozenset[Privilege] = frozenset()
@@ -37,33 +37,34 @@ class Held:
 
 
 def holder_cells(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant],
-                 groups: Mapping[Privilege, Sequence[str]], *, changeable: bool) -> list[Cell]:
+                 groups: Mapping[Privilege, Sequence[str]], *, changeable: bool) -> list[PrivilegeCell]:
     """The squares of a holder, from its own grants and those of its groups; a click grants or revokes."""
     return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), changeable)
             for privilege in Privilege]
 
 
-def _holder_cell(entity, principal, privilege, grant, groups, changeable) -> Cell:
+def _holder_cell(entity, principal, privilege, grant, groups, changeable) -> PrivilegeCell:
     how = _DIRECT.get(entity.state, "direct") if grant else "group" if groups else "none"
     title = f"{privilege} {_granted_words(grant, entity.state)}" if grant else _other_words(privilege, groups)
     if not changeable:
-        return Cell(LETTERS[privilege], how, title)
+        return PrivilegeCell(LETTERS[privilege], how, title)
     verb, words = ("revoke", f"Revoke {privilege} from") if grant else ("grant", f"Grant {privilege} to")
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
-    return Cell(LETTERS[privilege], how, f"{title}. {words} {principal}", f"{address_url(verb, entity)}?{query}",
+    return PrivilegeCell(LETTERS[privilege], how, f"{title}. {words} {principal}", f"{address_url(verb, entity)}?{query}",
                 f"{words} {principal}; {title}")
 
 
-def held_cells(held: Held, state: str) -> list[Cell]:
+def privilege_cells(held: HeldPrivileges, state: str) -> list[PrivilegeCell]:
     """The squares of what one principal holds, without details."""
     return [_held_cell(held, privilege, state) for privilege in Privilege]
 
 
-def _held_cell(held: Held, privilege: Privilege, state: str) -> Cell:
+def _held_cell(held: HeldPrivileges, privilege: Privilege, state: str) -> PrivilegeCell:
     if privilege in held.direct:
-        return Cell(LETTERS[privilege], _DIRECT.get(state, "direct"), f"{privilege} held directly{_STATE_WORDS.get(state, '')}")
+        return PrivilegeCell(LETTERS[privilege], _DIRECT.get(state, "direct"),
+                             f"{privilege} held directly{_STATE_WORDS.get(state, '')}")
     groups = dict(held.groups).get(privilege, ())
-    return Cell(LETTERS[privilege], "group" if groups else "none", _other_words(privilege, groups))
+    return PrivilegeCell(LETTERS[privilege], "group" if groups else "none", _other_words(privilege, groups))
 
 
 def _granted_words(grant, state: str) -> str:
@@ -85,7 +86,7 @@ def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[
     return found
 
 
-def held_by(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, Held]:
+def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, HeldPrivileges]:
     """What the principal holds on each of these entities. Two queries of a user, one of a group."""
     ids = list(entity_ids)
     model, column = GRANT_TABLES["user" if isinstance(principal, User) else "group"]
@@ -94,7 +95,7 @@ def held_by(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, Hel
     for entity_id, permission_id in own.values_list("content_object_id", "permission_id"):
         direct.setdefault(entity_id, set()).add(privilege_of(permission_id))
     groups = _through_groups(principal, ids) if isinstance(principal, User) else {}
-    return {entity_id: Held(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {})) for entity_id in ids}
+    return {entity_id: HeldPrivileges(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {})) for entity_id in ids}
 
 
 def _through_groups(user: User, ids: list[int]) -> dict[int, dict[Privilege, list[str]]]:

@@ -15,7 +15,7 @@ def render_page(request: HttpRequest, template: str, context: Mapping, *, status
     return response
 
 
-def target_part(request: HttpRequest) -> str:
+def requested_section(request: HttpRequest) -> str:
     """The id of the part that htmx asks for; empty where the whole page is wanted."""
     if not request.htmx or request.htmx.history_restore_request:
         return ""

@@ -9,17 +9,17 @@ from grants.policies.policy import Generation
 LIST = ("list",)
 
 
-def seen_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
     """What `list` or `get` shows. At most four queries, and one for its counts."""
-    kept = request.__dict__.setdefault("seen_inside", {})
+    kept = request.__dict__.setdefault("visibility_inside", {})
     key = entity.pk, generation.name
     if key not in kept:
         kept[key] = seen_by(request.user, generation, inside=entity)
     return kept[key]
 
 
-def listed_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
     """What `list` alone shows; the same where the generation makes no difference."""
     if shows_the_same(generation, LIST, SHOWING):
-        return seen_inside(request, entity, generation)
+        return visibility_inside(request, entity, generation)
     return seen_by(request.user, generation, inside=entity, operations=LIST)

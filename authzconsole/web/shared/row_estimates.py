@@ -9,7 +9,7 @@ MOST_COUNTED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class RowEstimate:
     figure: int
     is_exact: bool = True
 
@@ -18,19 +18,19 @@ class Size:
         """Whether a page should keep from walking through all of it."""
         return self.figure > MOST_COUNTED
 
-    def __add__(self, other: "Size") -> "Size":
-        return Size(self.figure + other.figure, self.is_exact and other.is_exact)
+    def __add__(self, other: "RowEstimate") -> "RowEstimate":
+        return RowEstimate(self.figure + other.figure, self.is_exact and other.is_exact)
 
 
-def size_of(rows: QuerySet) -> Size:
+def estimated_rows(rows: QuerySet) -> RowEstimate:
     """rows: of one table, (nearly) all of it. One query, and one more where there are more than MOST_COUNTED."""
     counted = rows.order_by().values("pk")[: MOST_COUNTED + 1].count()
     if counted <= MOST_COUNTED:
-        return Size(counted)
+        return RowEstimate(counted)
     if connection.vendor != "postgresql":
         # SQLite keeps no statistics of the kind, and walks its narrowest index
-        return Size(rows.order_by().count())
-    return Size(max(counted, _estimate(rows.model)), is_exact=False)
+        return RowEstimate(rows.order_by().count())
+    return RowEstimate(max(counted, _estimate(rows.model)), is_exact=False)
 
 
 def _estimate(model: type[Model]) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from authzconsole.web.shared.links import Place, place_of, principal_url
+from authzconsole.web.shared.links import AddressLink, address_link_to, principal_url
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
@@ -15,7 +15,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Stranding:
+class StrandingWarning:
     """none, one: how many entities would be left with nobody and with one active user. rows: the first of them, each with how
     many administer it then. more_url: where the others stand; empty where nothing shows them.
 
@@ -24,7 +24,7 @@ class Stranding:
 
     none: int
     one: int
-    rows: list[tuple[Place, int]]
+    rows: list[tuple[AddressLink, int]]
     more_url: str = ""
     looked_at: int = 0
 
@@ -37,23 +37,24 @@ class Stranding:
         return self.total - len(self.rows)
 
 
-def stranding_shown(leaving: Leaving, *, principal: str = "") -> Stranding:
+def stranding_warning(leaving: Leaving, *, principal: str = "") -> StrandingWarning:
     """principal: who would leave or be removed, written `user:NAME` or `group:NAME`, where it is that."""
-    return Stranding(leaving.none, leaving.one, [(place_of(row.entity), row.admins) for row in leaving.rows[:MOST_NAMED]],
+    return StrandingWarning(leaving.none, leaving.one,
+                            [(address_link_to(row.entity), row.admins) for row in leaving.rows[:MOST_NAMED]],
                      principal_url("person-leaving", principal) if principal else "", MOST_LOOKED_AT if leaving.is_cut else 0)
 
 
-def revoking_shown(principal: str, address: Address, privileges: Collection[str]) -> Stranding | None:
+def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:
     """What revoking these from the principal would strand; None where ADMIN is not among them, or nothing is registered so."""
     found = _known(principal) if Privilege.ADMIN in privileges else []
     entity = entity_at(address) if found else None
-    return stranding_shown(revoking_of(found[0], entity)) if entity is not None else None
+    return stranding_warning(revoking_of(found[0], entity)) if entity is not None else None
 
 
-def member_leaving_shown(user: str, group: str) -> Stranding | None:
+def membership_removal_warning(user: str, group: str) -> StrandingWarning | None:
     """What it would strand if the user left the group; None where there is no such user or group. user, group: their names."""
     found = _known(f"user:{user}", f"group:{group}")
-    return stranding_shown(member_leaving_of(*found)) if found else None
+    return stranding_warning(member_leaving_of(*found)) if found else None
 
 
 def _known(*written: str) -> list:

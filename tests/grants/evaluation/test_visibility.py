@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from django.contrib.auth.models import Group
 
-from authzconsole.web.shared.entity_search import MOST_FOUND, _names, found_by, wanted_of
+from authzconsole.web.shared.entity_search import MAX_RESULTS, _names, parse_search, search_visible_entities
 from entities.models import Entity
 from entities.selectors import search
 from grants.evaluation.entity_filters import may_see, shown_to, visible_to
@@ -91,8 +91,8 @@ def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, most,
         for user in User.objects.all():
             for text in TEXTS:
                 rows = search(text).filter(visible_to(user, generation))
-                expected = [row for row in rows if not wanted_of(text).is_short or begins(row, text)]
-                found = found_by(user, text, MOST_FOUND * 100)
+                expected = [row for row in rows if not parse_search(text).is_short or begins(row, text)]
+                found = search_visible_entities(user, text, MAX_RESULTS * 100)
                 assert len(found.rows) == found.total == len(set(found.rows)), (user, text)
                 assert set(found.rows) <= set(expected) and (not found.is_all or found.total == len(expected)), (user, text)
 
@@ -104,7 +104,7 @@ def test_an_address_that_is_written_whole_is_found_by_who_sees_it_and_nobody_els
     for user in User.objects.all()[:3]:
         seen = set(Entity.objects.filter(visible_to(user, GENERATIONS["final"])))
         for entity in Entity.objects.all()[:60:3]:
-            assert (entity in found_by(user, str(entity)).rows) == (entity in seen), (user, entity)
+            assert (entity in search_visible_entities(user, str(entity)).rows) == (entity in seen), (user, entity)
 
 
 def test_a_search_calls_an_entity_by_its_name(tenant):

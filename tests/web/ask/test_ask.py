@@ -64,10 +64,10 @@ def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse
     tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
     assert (tree.joint, tree.met) == ("ALL OF", True)
     own, inside = tree.parts
-    assert (own.before, str(own.place), own.after) == ("ADMIN on ", "namespace:sales", "")
-    assert [(held.privilege, held.place, held.principal, held.url) for held in own.grants] == [
+    assert (own.before, str(own.address_link), own.after) == ("ADMIN on ", "namespace:sales", "")
+    assert [(held.privilege, held.address_link, held.principal, held.url) for held in own.grants] == [
         ("ADMIN", None, "user:ned", "/people/user:ned")]
-    assert inside.met and str(inside.place) == "namespace:sales"
+    assert inside.met and str(inside.address_link) == "namespace:sales"
 
 
 def test_one_of_several_ways_is_a_joint_too(browse):
@@ -122,7 +122,7 @@ def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(br
     answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["beside"]}
     assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
     assert "entities that you may not see" in answers["final"].decision.sentence
-    assert not answers["final"].decision.allowed and all(not one.place.url for one in answers["final"].tree.parts)
+    assert not answers["final"].decision.allowed and all(not one.address_link.url for one in answers["final"].tree.parts)
 
 
 def test_an_operation_of_another_kind_is_refused_with_those_that_there_are(browse):
@@ -205,14 +205,14 @@ def test_no_text_breaks_it(name, text, browse):
     ("/analyses/", "Analyses"), ("/my-access", "My access"),
 ])
 def test_the_navigation_says_where_one_is(url, room, browse):
-    assert [shown["title"] for shown in browse("aud").get(url).context["rooms"] if shown["is_current"]] == [room]
+    assert [shown["title"] for shown in browse("aud").get(url).context["nav_items"] if shown["is_current"]] == [room]
 
 
 def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
-    rooms = browse("dee").get(f"/entities/{ORDERS}").context["rooms"]
-    assert [shown["title"] for shown in rooms] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
-    assert [shown["title"] for shown in rooms if shown["is_current"]] == ["Explorer"]
-    assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in rooms)
+    nav_items = browse("dee").get(f"/entities/{ORDERS}").context["nav_items"]
+    assert [shown["title"] for shown in nav_items] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
+    assert [shown["title"] for shown in nav_items if shown["is_current"]] == ["Explorer"]
+    assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in nav_items)
 
 
 @pytest.mark.parametrize(("changed", "field"), [

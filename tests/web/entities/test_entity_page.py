@@ -12,7 +12,7 @@ SALES, ORDERS = "/entities/namespace:sales", "/entities/dataset:sales.orders"
 
 
 def addresses(response) -> list[str]:
-    return [str(row["place"]) for row in response.context["children"]["rows"]]
+    return [str(row["address_link"]) for row in response.context["children"]["rows"]]
 
 
 def test_children_are_filtered_by_kind_state_and_name(browse):
@@ -40,13 +40,13 @@ def test_children_are_paged_forth_and_back_without_a_gap(browse):
     client, seen, url = browse("ada"), [], SALES
     while url:
         page = client.get(url).context["children"]
-        seen += [str(row["place"]) for row in page["rows"]]
+        seen += [str(row["address_link"]) for row in page["rows"]]
         url, last = page["page"].next_url, page["page"]
     assert len(seen) == len(set(seen)) == 66 and seen == sorted(seen, key=lambda a: tuple(a.split(":", 1)))
     back = client.get(last.previous_url).context["children"]
-    assert [str(row["place"]) for row in back["rows"]] == seen[25:50]
+    assert [str(row["address_link"]) for row in back["rows"]] == seen[25:50]
     first = client.get(back["page"].previous_url).context["children"]
-    assert [str(row["place"]) for row in first["rows"]] == seen[:25] and first["page"].previous_url == ""
+    assert [str(row["address_link"]) for row in first["rows"]] == seen[:25] and first["page"].previous_url == ""
 
 
 @pytest.mark.parametrize("query", ["after=nonsense", "before=dataset:", "after=", "holders=0", "holders=-1", "holders=x",
@@ -229,7 +229,7 @@ def test_an_unregistered_address_offers_an_administrator_both_ways_to_begin(brow
 def test_a_kerberos_principal_with_slashes_has_a_page(browse):
     ensure_entities(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
     response = browse("ada").get("/entities/instance:cdap?kind=kerberosprincipal")
-    url = response.context["children"]["rows"][0]["place"].url
+    url = response.context["children"]["rows"][0]["address_link"].url
     assert url == "/entities/kerberosprincipal:etl/host.com@REALM"
     assert browse("ada").get(url).status_code == 200
 

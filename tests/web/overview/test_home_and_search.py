@@ -9,7 +9,7 @@ from tests.support.authors import at
 
 
 def names(response) -> list[str]:
-    return [str(row["place"]) for row in response.context["namespaces"]["rows"]]
+    return [str(row["address_link"]) for row in response.context["namespaces"]["rows"]]
 
 
 def rows_of(response) -> list[str]:

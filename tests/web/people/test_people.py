@@ -82,25 +82,26 @@ def test_the_list_is_walked_page_by_page_and_back(browse):
 
 def test_a_person_sees_what_the_law_shows_with_the_grant_that_shows_it(browse):
     rows = browse("aud").get("/people/user:dee").context["sight"]["rows"]
-    assert [(str(row["place"]), row["inside"], row["because"].is_only) for row in rows] == [("namespace:sales", 2, False)]
+    assert [(str(row["address_link"]), row["inside"], row["because"].is_only) for row in rows] == [("namespace:sales", 2, False)]
     (row,) = browse("aud").get("/people/user:grp").context["sight"]["rows"]
     assert row["because"].group == "group:operators"
     inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["sight"]["rows"]
-    assert [str(row["place"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
+    assert [str(row["address_link"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
 
 
 def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
     client = browse("aud")
     (row,) = client.get("/people/group:operators").context["sight"]["rows"]
     because = row["because"]
-    assert (str(row["place"]), row["inside"], because.group) == ("namespace:sales", 2, "")
+    assert (str(row["address_link"]), row["inside"], because.group) == ("namespace:sales", 2, "")
     # one of the two grants that show it, whichever the database comes upon
     assert because.privilege in ("EXECUTE", "READ")
     inside = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
-    assert [str(row["place"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
+    assert [str(row["address_link"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
     assert [cell.how for cell in inside[1]["cells"]] == ["waiting", "none", "none", "none"]
     deepest = client.get("/people/group:operators?in=application:sales.shop").context["sight"]["rows"]
-    assert [(str(row["place"]), row["because"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily", True)]
+    assert [(str(row["address_link"]), row["because"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily",
+                                                                                         True)]
 
 
 def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast):
@@ -110,7 +111,7 @@ def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast)
     assert "What this group gives its members to see" in text
     assert client.get("/people/group:operators?in=namespace:hr").context["sight"]["rows"] == []
     rows = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
-    assert "dataset:sales.customers" not in {str(row["place"]) for row in rows}
+    assert "dataset:sales.customers" not in {str(row["address_link"]) for row in rows}
 
 
 def test_an_empty_group_shows_what_it_would_show(browse):
@@ -118,13 +119,13 @@ def test_an_empty_group_shows_what_it_would_show(browse):
     assert browse("aud").get("/people/group:night").context["sight"]["rows"] == []
     change_grants(author=SETUP, grant=[("group:night", at("dataset:hr.salaries"), "READ")])
     (row,) = browse("aud").get("/people/group:night").context["sight"]["rows"]
-    assert (str(row["place"]), row["because"].is_only) == ("namespace:hr", True)
+    assert (str(row["address_link"]), row["because"].is_only) == ("namespace:hr", True)
 
 
 def test_the_only_grant_that_shows_a_namespace_is_called_the_only_one(browse):
     change_grants(author=SETUP, grant=[("user:out", at("program:sales.shop.workflow.daily"), "EXECUTE")])
     (row,) = browse("aud").get("/people/user:out").context["sight"]["rows"]
-    assert (row["because"].privilege, str(row["because"].place), row["because"].is_only) == (
+    assert (row["because"].privilege, str(row["because"].address_link), row["because"].is_only) == (
         "EXECUTE", "program:sales.shop.workflow.daily", True)
 
 
@@ -143,7 +144,7 @@ def test_grants_of_a_group_stand_apart_from_those_of_the_person(browse):
     client = browse("ada")
     assert client.get("/people/user:grp").context["holds"]["rows"] == []
     rows = client.get("/people/user:grp?through=operators").context["holds"]["rows"]
-    assert [str(row["place"]) for row in rows] == ["dataset:sales.forecast", "program:sales.shop.workflow.daily"]
+    assert [str(row["address_link"]) for row in rows] == ["dataset:sales.forecast", "program:sales.shop.workflow.daily"]
     assert client.get("/people/user:dee?through=operators").context["holds"]["through"] is None
 
 
@@ -220,7 +221,7 @@ def test_a_name_leads_to_its_own_page_whatever_it_holds(name, browse):
 def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
     client = browse("ada")
     response = client.get("/people/compare?one=dee&other=user:out")
-    assert [str(row["place"]) for row in response.context["rows"]] == ["dataset:sales.legacy", "dataset:sales.orders"]
+    assert [str(row["address_link"]) for row in response.context["rows"]] == ["dataset:sales.legacy", "dataset:sales.orders"]
     response = client.post("/plans/copy", {"source": "user:dee", "target": "user:out"})
     assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
     assert "is not known here" in client.get("/people/compare?one=dee&other=nobody").content.decode()

@@ -36,7 +36,7 @@ def url_of(view: str, place) -> str:
 
 def links(response) -> list[str]:
     # the navigation leads from every page to the same places
-    text = re.sub(r'<ul class="rooms">.*?</ul>', "", response.content.decode(), flags=re.DOTALL)
+    text = re.sub(r'<ul class="nav-items">.*?</ul>', "", response.content.decode(), flags=re.DOTALL)
     return [unescape(url) for url in re.findall(r'\s(?:action|href|hx-get|hx-post)="([^"]*)"', text)]
 
 

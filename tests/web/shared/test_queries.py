@@ -6,7 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from analytics.models import AnalysisRun
-from authzconsole.web.shared.entity_search import found_by
+from authzconsole.web.shared.entity_search import search_visible_entities
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import User
@@ -93,4 +93,4 @@ def test_a_search_takes_a_fixed_number_of_queries(name, looked_at, most, cast, m
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
     grow(range(5))
     with django_assert_max_num_queries(most):
-        assert found_by(cast[name], "sales").is_all == (looked_at > 1)
+        assert search_visible_entities(cast[name], "sales").is_all == (looked_at > 1)

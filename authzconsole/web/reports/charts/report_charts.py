@@ -136,8 +136,8 @@ def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
             "title": f"{row['operation']} on {kind}: {row['gained']:,} gained, {row['lost']:,} lost, {row['users']:,} users"}
 
 
-def _clipped(text: str, most_characters: int) -> str:
-    return text if len(text) <= most_characters else f"{text[:most_characters - 1]}…"
+def _clipped(text: str, max_characters: int) -> str:
+    return text if len(text) <= max_characters else f"{text[:max_characters - 1]}…"
 
 
 # by the name of the analysis

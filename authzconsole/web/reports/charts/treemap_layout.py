@@ -89,7 +89,7 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
                 item.words if label and lines >= 2 and len(item.words) <= room else "")
 
 
-def _fitting(text: str, most_characters: int) -> str:
-    if len(text) <= most_characters:
+def _fitting(text: str, max_characters: int) -> str:
+    if len(text) <= max_characters:
         return text
-    return f"{text[:most_characters - 1]}…" if most_characters >= 4 else ""
+    return f"{text[:max_characters - 1]}…" if max_characters >= 4 else ""
