@@ -1,4 +1,4 @@
-"""The tables as Arrow has them."""
+"""Arrow schemas of the tables in `analytics.tables`."""
 
 import pyarrow as pa
 
@@ -8,4 +8,5 @@ _TYPES = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.
 
 
 def arrow_schema(table: Table) -> pa.Schema:
+    """Return the Arrow schema of a table."""
     return pa.schema([pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in table.columns])

@@ -1,4 +1,7 @@
-"""Where snapshots and results lie: a folder of this machine, or any URI that pyarrow and Spark both read."""
+"""The storage of snapshots and results: a folder of this machine, or any URI that pyarrow and Spark both read.
+
+A path in this module is a path within the storage's file system. SNAPSHOT_URI names its root.
+"""
 
 import errno
 import hashlib
@@ -12,6 +15,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 logger = logging.getLogger(__name__)
 
+# By error number: what is wrong, and what the administrator can do.
 REMEDIES = {
     errno.ENOSPC: "it is full: free some space",
     errno.EDQUOT: "the quota is used up: free some space",
@@ -26,76 +30,83 @@ REMEDIES = {
 
 
 class StorageError(Exception):
-    """The folder of snapshots and results cannot be used; the message names it and says what to do."""
+    """The folder of snapshots and results cannot be used. The message names the folder and the remedy."""
 
 
 def storage_root() -> tuple[FileSystem, str]:
-    """The file system and path of SNAPSHOT_URI. Raises StorageError."""
-    where = settings.SNAPSHOT_URI
+    """Return the file system and the path of SNAPSHOT_URI. Raises StorageError."""
+    uri = settings.SNAPSHOT_URI
     try:
-        filesystem, path = FileSystem.from_uri(where) if "://" in where else (LocalFileSystem(), os.path.abspath(where))
+        filesystem, path = FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
         return filesystem, path.rstrip("/")
     except (ArrowInvalid, OSError) as error:
-        raise StorageError(f"SNAPSHOT_URI is {where}, which cannot be used: {error}") from error
+        raise StorageError(f"SNAPSHOT_URI is {uri}, which cannot be used: {error}") from error
 
 
 def spark_uri(path: str) -> str:
-    """What Spark calls `path` of the storage: with a scheme, as a cluster has another default, and without any escapes."""
-    where = settings.SNAPSHOT_URI
-    if "://" not in where:
+    """Return the URI of a path for Spark.
+
+    It has a scheme, because the default file system of a cluster is not the local one, and no percent-encoding, which Spark does
+    not decode.
+    """
+    uri = settings.SNAPSHOT_URI
+    if "://" not in uri:
         return f"file://{path}"
     _, root = storage_root()
-    return where.split("?")[0].rstrip("/") + path.removeprefix(root)
+    return uri.split("?")[0].rstrip("/") + path.removeprefix(root)
 
 
 def database_identity() -> str:
-    """A folder name that tells databases which share a storage apart."""
-    described = connection.settings_dict
-    text = "\n".join(str(described[part]) for part in ("HOST", "PORT", "NAME"))
+    """Return a folder name for this database, because several databases can share a storage."""
+    connection_settings = connection.settings_dict
+    text = "\n".join(str(connection_settings[name]) for name in ("HOST", "PORT", "NAME"))
     return f"{connection.vendor}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def storage_sentence(error: OSError) -> str:
-    """What went wrong with the folder, where, and what to do."""
-    remedy = REMEDIES.get(error.errno, str(error))
+def storage_problem(error: OSError) -> str:
+    """Return a sentence that says what is wrong with the folder and what to do."""
+    remedy = REMEDIES.get(error.errno or 0, str(error))
     return (f"The folder of snapshots and results, {settings.SNAPSHOT_URI}, cannot be written: {remedy}, "
             f"or point SNAPSHOT_URI at another place.")
 
 
 def folder_names(filesystem: FileSystem, path: str) -> list[str]:
-    """The names of the folders in `path`, sorted; none where there is no such folder."""
-    found = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
-    return sorted(info.base_name for info in found if info.type == FileType.Directory)
+    """Return the names of the folders in `path`, sorted. Empty if there is no such folder."""
+    infos = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
+    return sorted(info.base_name for info in infos if info.type == FileType.Directory)
 
 
 def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
-    """The files in `path` whose names end so, sorted; none where there is no such folder."""
-    found = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
-    return sorted(i.path for i in found if i.type == FileType.File and i.base_name.endswith(extension)
-                  and not i.base_name.startswith(("_", ".")))
+    """Return the paths of the files in `path` with this extension, sorted. Empty if there is no such folder.
+
+    Names that begin with `_` or `.` are left out: they are no data, or not complete.
+    """
+    infos = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
+    return sorted(info.path for info in infos if info.type == FileType.File and info.base_name.endswith(extension)
+                  and not info.base_name.startswith(("_", ".")))
 
 
 def is_file(filesystem: FileSystem, path: str) -> bool:
     return filesystem.get_file_info(path).type == FileType.File
 
 
-def storage_path(below: str) -> str:
-    """The path within the storage's file system of something below SNAPSHOT_URI."""
-    return f"{storage_root()[1]}/{below}"
+def storage_path(relative_path: str) -> str:
+    """Return the path of something below SNAPSHOT_URI. Raises StorageError."""
+    return f"{storage_root()[1]}/{relative_path}"
 
 
-def folder_discard(below: str) -> None:
-    """Remove a folder below SNAPSHOT_URI that nothing needs any longer."""
+def discard_folder(relative_path: str) -> None:
+    """Remove a folder below SNAPSHOT_URI that is no longer needed. A failure is logged."""
     try:
         filesystem, root = storage_root()
     except StorageError as error:
-        logger.warning("%s could not be removed: %s", below, error)
+        logger.warning("%s could not be removed: %s", relative_path, error)
         return
-    path_discard(filesystem, f"{root}/{below}")
+    discard_path(filesystem, f"{root}/{relative_path}")
 
 
-def path_discard(filesystem: FileSystem, path: str) -> None:
-    """Remove a folder of the storage; what cannot be removed is in nobody's way."""
+def discard_path(filesystem: FileSystem, path: str) -> None:
+    """Remove a folder of the storage. A failure is logged: a folder that stays does no harm."""
     try:
         if filesystem.get_file_info(path).type == FileType.Directory:
             filesystem.delete_dir(path)

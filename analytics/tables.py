@@ -1,11 +1,11 @@
-"""The columns of every Parquet table that passes between the database, Spark and the pages; pure data."""
+"""The definition of every Parquet table: the tables of a snapshot, and the tables of each analysis. Pure data."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
 class ColumnType(StrEnum):
-    """Named as both Spark's and Arrow's type parsers read them."""
+    """The values are type names that both Spark and Arrow can parse."""
 
     LONG = "long"
     TEXT = "string"
@@ -14,6 +14,8 @@ class ColumnType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column of a table: its name, its type, and whether it may be null."""
+
     name: str
     type: ColumnType
     nullable: bool = False
@@ -21,7 +23,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """key: the columns that tell rows apart; rows are written sorted by them, bytewise."""
+    """A table that is stored as a folder of Parquet files.
+
+    name: of the folder. key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte; all
+    key columns of an analysis's tables are texts that are never null.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -29,13 +35,14 @@ class Table:
 
     @property
     def column_names(self) -> tuple[str, ...]:
+        """The names of the columns, in their order."""
         return tuple(column.name for column in self.columns)
 
 
 def changes_of(rows: Table) -> Table:
-    """What tells two versions of a table apart: a row for each key that was added, removed or changed.
+    """Return the table of differences between two versions of `rows`: one row for each key that was added, removed or changed.
 
-    Each further column stands there twice, as it was and as it is; null where there was no such row.
+    Every column outside the key occurs twice: its value before and after. A value is null if that version has no such row.
     """
     others = [column for column in rows.columns if column.name not in rows.key]
     versions = [replace(column, name=f"{column.name}_{when}", nullable=True) for column in others for when in ("before", "after")]
@@ -61,11 +68,11 @@ ENTITIES = Table(
      _long("application_id", True), _text("state")),
     ("id",),
 )
-# active principals only
+# Active principals only.
 USERS = Table("users", (_long("id"), _text("name")), ("id",))
 GROUPS = Table("groups", (_long("id"), _text("name")), ("id",))
 MEMBERSHIPS = Table("memberships", (_long("user_id"), _long("group_id")), ("user_id", "group_id"))
-# of every principal, inactive users included; principal_type is `user` or `group`
+# Grants of all principals, inactive users included. principal_type is `user` or `group`.
 GRANTS = Table(
     "grants",
     (_text("principal_type"), _long("principal_id"), _long("entity_id"), _text("privilege"), _text("reason")),
@@ -79,7 +86,7 @@ READINESS = Table(
     (_text("namespace"), _text("user"), _long("required"), _long("held"), _long("missing"), _flag("ready")),
     ("namespace", "user"),
 )
-# users: of the rows of that namespace; fewest_missing and nearest_user are null where the namespace has no row
+# users: the number of rows of the namespace in READINESS. fewest_missing and nearest_user are null if there is none.
 READINESS_NAMESPACES = Table(
     "namespaces",
     (_text("namespace"), _long("required"), _long("users"), _long("users_ready"), _long("fewest_missing", True),
@@ -91,14 +98,14 @@ READINESS_DETAIL = Table("detail", (_text("namespace"), _text("user"), _text("en
 VISIBILITY = Table(
     "rows", (_text("user"), _text("kind"), _text("namespace"), _long("visible")), ("user", "kind", "namespace"),
 )
-# what lies in no namespace has the empty name
+# The namespace is empty for entities outside of all namespaces.
 VISIBILITY_NAMESPACES = Table("namespaces", (_text("user"), _text("namespace"), _long("visible")), ("user", "namespace"))
 VISIBILITY_DETAIL = Table("detail", (_text("user"), _text("entity")), ("user", "entity"))
 
 IMPACT = Table(
     "rows", (_text("user"), _text("kind"), _text("operation"), _long("gained"), _long("lost")), ("user", "kind", "operation"),
 )
-# users: who gain or lose it anywhere
+# users: the number of users who gain or lose the operation on any entity.
 IMPACT_OPERATIONS = Table(
     "operations", (_text("kind"), _text("operation"), _long("users"), _long("gained"), _long("lost")), ("kind", "operation"),
 )
@@ -115,6 +122,6 @@ GHOST_KINDS = Table(
     "kinds", (_text("state"), _text("kind"), _long("grants"), _long("entities"), _long("principals")), ("state", "kind"),
 )
 
-# admin is empty where nobody holds ADMIN
+# admin is empty if no active user holds ADMIN.
 STRANDED = Table("rows", (_text("entity"), _long("admins"), _text("admin")), ("entity",))
 STRANDED_KINDS = Table("kinds", (_text("kind"), _long("live"), _long("nobody"), _long("one")), ("kind",))

@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 from analytics.analyses import AnalysisError, analysis_named
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
-from analytics.results.read import MOST_MEMORY, result_batches, results_reading
+from analytics.results.files import translate_read_errors
+from analytics.results.query import MEMORY_LIMIT
+from analytics.results.read import result_batches
 from analytics.storage import StorageError, storage_path, storage_root
 from analytics.tables import Table
 
@@ -35,7 +37,7 @@ def previous_report(run: AnalysisRun) -> AnalysisRun | None:
     return earlier.order_by("-pk").first()
 
 
-def changes_since(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict | None:
+def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict | None:
     """Write the changes from the previous report to the report in `folder`. Return None if there is no previous report.
 
     Returns `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`. If the
@@ -58,7 +60,7 @@ def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Cal
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
     path = storage_path(f"{folder}/{analysis.changes.name}")
-    with results_reading():
+    with translate_read_errors():
         filesystem.create_dir(path)
         with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd") as writer:
             for changes in _collect_steps(_changes(analysis.rows, folder, folder_before, check), schema):
@@ -84,7 +86,7 @@ def _changes(rows: Table, folder: str, folder_before: str, check: Callable[[], N
     """Yield the changes of each step, in the order of the key."""
     query = _query(rows)
     after, before = (SortedRows(rows, result_batches(rows, each)) for each in (folder, folder_before))
-    with duckdb.connect(config={"memory_limit": MOST_MEMORY}) as database:
+    with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as database:
         for rows_after, rows_before in merge_steps(after, before):
             check()
             # the two names in the query

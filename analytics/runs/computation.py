@@ -1,4 +1,4 @@
-"""One analysis from snapshot to tables, for a worker's run and for the command alike."""
+"""Compute a report: one analysis, from the snapshot to its tables. Used by the worker and by `manage.py analyze`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from analytics.analyses import Analysis, Output
 from analytics.java import java_problem
 from analytics.models import RunStage
-from analytics.results.read import figures, sum_of, write_index
+from analytics.results.files import write_index
+from analytics.results.read import column_sum, figures
 from analytics.snapshots.snapshot import Snapshot, snapshot_in_use
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import snapshot_read, table_read, table_write
@@ -24,32 +25,33 @@ LITTLE_BYTES = 1_000_000
 
 
 class Progress(Protocol):
-    """Who is told how far an analysis is, and may end it."""
+    """Receives the progress of an analysis, and can end it."""
 
-    def stage(self, stage: RunStage) -> None: ...
+    def stage(self, stage: RunStage) -> None:
+        """Record that the analysis begins this stage."""
 
     def check(self) -> None:
-        """Raises what ends the analysis, where its end was asked for."""
+        """Raise the exception that ends the analysis, if its end was requested."""
 
     def watch(self, context: SparkContext) -> None:
-        """What this thread does in Spark from now on belongs to this analysis."""
+        """Treat the Spark jobs that this thread starts from now on as jobs of this analysis."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """revision: of the snapshot. summary: the figures, and detail_rows with detail_is_written."""
+class ComputedReport:
+    """revision: of the snapshot. summary: the figures of the report, `detail_rows` and `detail_is_written`."""
 
     revision: int
     summary: dict
 
 
-def report_compute(
+def compute_report(
     *, analysis: Analysis, options: Mapping[str, str], folder: str, detail_rows_most: int | None, progress: Progress
-) -> Outcome:
-    """Write the analysis's tables into `folder`, below SNAPSHOT_URI.
+) -> ComputedReport:
+    """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
-    detail_rows_most: the detail is left out where it would have more rows; None writes it always.
-    Raises StorageError, SparkUnavailable, whatever Spark raises, and what `progress.check` raises.
+    detail_rows_most: the detail table is left out if it would have more rows; None writes it always.
+    Raises StorageError, SparkUnavailable, the exceptions of Spark and those of `progress.check`.
     """
     if problem := java_problem():
         raise SparkUnavailable(problem)
@@ -63,15 +65,15 @@ def report_compute(
         recipe = _recipe(spark, snapshot, options)
         for output in analysis.outputs:
             progress.check()
-            _output_write(output, recipe, folder)
+            _write_output(output, recipe, folder)
         progress.check()
         progress.stage(RunStage.WRITING)
-        detail_rows = sum_of(analysis.detail_rows, analysis.rows, folder)
+        detail_rows = column_sum(analysis.detail_rows, analysis.rows, folder)
         detail_is_written = analysis.detail is not None and (detail_rows_most is None or detail_rows <= detail_rows_most)
-        if detail_is_written:
-            _output_write(analysis.detail, recipe, folder)
+        if detail_is_written and analysis.detail is not None:
+            _write_output(analysis.detail, recipe, folder)
     summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written}
-    return Outcome(snapshot.revision, summary)
+    return ComputedReport(snapshot.revision, summary)
 
 
 def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> Recipe:
@@ -84,8 +86,8 @@ def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str])
     )
 
 
-def _output_write(output: Output, recipe: Recipe, folder: str) -> None:
-    """Write one table, and hand what was written to those that come after it."""
+def _write_output(output: Output, recipe: Recipe, folder: str) -> None:
+    """Write one table and its index. Tables that are built later can read it from `recipe.earlier`."""
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
     table_write(getattr(import_module(module), function)(recipe), output.table, uri)

@@ -7,14 +7,14 @@ from django.db.models import F
 
 from analytics.analyses import analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.results.compare import changes_since
-from analytics.runs.computation import report_compute
+from analytics.results.compare import compare_with_previous
+from analytics.runs.computation import compute_report
 from analytics.runs.failure import failure_message, java_lost_message
 from analytics.runs.recovery import requeue_run
 from analytics.runs.services import attempt_folder, claim_run, close_run
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
 from analytics.spark.session import session_has_died
-from analytics.storage import folder_discard
+from analytics.storage import discard_folder
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ def execute_claimed_run(run: AnalysisRun) -> None:
     folder = attempt_folder(run)
     with RunWatch(run) as watch:
         try:
-            outcome = report_compute(
+            outcome = compute_report(
                 analysis=analysis_named(run.analysis), options=run.options, folder=folder,
                 detail_rows_most=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
-            changes = changes_since(run, folder, check=watch.check)
+            changes = compare_with_previous(run, folder, check=watch.check)
             summary = outcome.summary | ({"changes": changes} if changes else {})
             is_done = close_run(run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
                                 tasks_done=F("tasks_total"))
@@ -43,7 +43,7 @@ def execute_claimed_run(run: AnalysisRun) -> None:
             _record_failure(run, watch.ending or error)
             is_done = False
     if not is_done:
-        folder_discard(folder)
+        discard_folder(folder)
 
 
 def _record_failure(run: AnalysisRun, error: Exception) -> None:

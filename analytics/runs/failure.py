@@ -6,7 +6,7 @@ from django.conf import settings
 
 from analytics.analyses import AnalysisError
 from analytics.spark.session import SparkUnavailable, first_line, session_has_died
-from analytics.storage import REMEDIES, StorageError, storage_sentence
+from analytics.storage import REMEDIES, StorageError, storage_problem
 
 MOST_CHARACTERS = 500
 _JAVA_WORDS = {
@@ -24,12 +24,12 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
         return java_lost_message(1)
     text = str(error)
     if (number := _storage_error(text)) is not None:
-        return storage_sentence(OSError(number, text))
+        return storage_problem(OSError(number, text))
     if "OutOfMemoryError" in text:
         return (f"Spark ran out of memory with SPARK_DRIVER_MEMORY {settings.SPARK_DRIVER_MEMORY}: give it more, "
                 f"or point SPARK_MASTER at a cluster.")
     if isinstance(error, OSError) and error.errno in REMEDIES:
-        return storage_sentence(error)
+        return storage_problem(error)
     return f"{type(error).__name__}: {first_line(error)[:MOST_CHARACTERS]} ({details})"
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from analytics.analyses import Analysis, AnalysisError
 from analytics.models import RunStage
-from analytics.storage import database_identity, folder_discard
+from analytics.storage import database_identity, discard_folder
 
 logger = logging.getLogger(__name__)
 
@@ -18,14 +18,14 @@ def analysis_in_foreground(
 ) -> Iterator[str]:
     """Yields the folder, below SNAPSHOT_URI, with the analysis's tables. Raises AnalysisError saying what went wrong."""
     # PySpark takes its time to load: a wrong option is reported before
-    from analytics.runs.computation import report_compute
+    from analytics.runs.computation import compute_report
     from analytics.runs.failure import failure_message
     from analytics.spark.session import spark_stop
 
     folder = f"results/{database_identity()}/command-{secrets.token_hex(8)}"
     try:
         try:
-            report_compute(analysis=analysis, options=options, folder=folder,
+            compute_report(analysis=analysis, options=options, folder=folder,
                            detail_rows_most=None if with_detail else 0, progress=_Told(told))
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
@@ -33,7 +33,7 @@ def analysis_in_foreground(
         yield folder
     finally:
         spark_stop()
-        folder_discard(folder)
+        discard_folder(folder)
 
 
 class _Told:

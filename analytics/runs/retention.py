@@ -1,7 +1,7 @@
-"""How long reports are kept, and the removal of what nobody will read again.
+"""Retention of reports: which reports are removed, and the removal of files that are no longer needed.
 
-A report goes in two steps. First its run says that it was removed, and nobody begins to read it; an hour later its files go,
-so that whoever was reading it then has come to the end. The newest report of each analysis with each choice of options stays.
+A report is removed in two steps. First its run is marked, so no new reader starts; an hour later its files are deleted, when
+readers that had started are done. The newest report of each analysis with each choice of options is always kept.
 """
 
 import logging
@@ -15,12 +15,12 @@ from django.utils import timezone
 from pyarrow.fs import FileSelector, FileSystem
 
 from analytics.models import AnalysisRun, RunState
-from analytics.storage import StorageError, database_identity, folder_names, path_discard, storage_root
+from analytics.storage import StorageError, database_identity, discard_path, folder_names, storage_root
 
 logger = logging.getLogger(__name__)
 
 LAST_READERS = timedelta(hours=1)
-# of a command that was killed, or an attempt; whatever still writes has written something since
+# A folder without a run is deleted when nothing was written to it for so long: its process was killed.
 ABANDONED_AFTER = timedelta(hours=24)
 RUNS_AT_ONCE = 500
 
@@ -28,56 +28,60 @@ _RUN_FOLDER = re.compile(r"run-(\d+)-(\d+)")
 
 
 def clean_results() -> None:
-    """Mark reports that are beyond RESULTS_KEPT or RESULTS_KEPT_DAYS, and remove files that nothing needs."""
-    _superseded_mark()
+    """Mark reports beyond RESULTS_KEPT or RESULTS_KEPT_DAYS as removed, and delete files that are no longer needed.
+
+    Logs a storage error instead of raising it. Takes at most RUNS_AT_ONCE runs per step; the next call continues.
+    """
+    _mark_surplus_reports()
     try:
         filesystem, root = storage_root()
-        _removed_discard(filesystem, root)
-        _orphans_discard(filesystem, f"{root}/results/{database_identity()}")
+        _delete_removed_reports(filesystem, root)
+        _delete_abandoned_folders(filesystem, f"{root}/results/{database_identity()}")
     except (StorageError, OSError) as error:
         logger.warning("Old results could not be removed: %s", error)
 
 
-def _superseded_mark() -> None:
+def _mark_surplus_reports() -> None:
     now = timezone.now()
-    place = Window(RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()])
-    kept = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(place=place)
-    surplus = Q(place__gt=max(1, settings.RESULTS_KEPT))
+    rank = Window(RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()])
+    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(rank=rank)
+    is_surplus = Q(rank__gt=max(1, settings.RESULTS_KEPT))
     if settings.RESULTS_KEPT_DAYS:
-        surplus |= Q(place__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
-    numbers = list(kept.filter(surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
+        is_surplus |= Q(rank__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
+    numbers = list(reports.filter(is_surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
     marked = AnalysisRun.objects.filter(pk__in=numbers, results_removed_at=None).update(results_removed_at=now)
     if marked:
         logger.info("%s reports were removed: RESULTS_KEPT is %s, RESULTS_KEPT_DAYS %s", marked, settings.RESULTS_KEPT,
                     settings.RESULTS_KEPT_DAYS)
 
 
-def _removed_discard(filesystem: FileSystem, root: str) -> None:
-    read_to_the_end = timezone.now() - LAST_READERS
-    removed = AnalysisRun.objects.filter(results_removed_at__lt=read_to_the_end).exclude(result_folder="").order_by("pk")
-    for run in removed[:RUNS_AT_ONCE]:
-        path_discard(filesystem, f"{root}/{run.result_folder}")
+def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
+    """Delete the files of reports that were marked long enough ago for their last readers to be done."""
+    marked_before = timezone.now() - LAST_READERS
+    runs = AnalysisRun.objects.filter(results_removed_at__lt=marked_before).exclude(result_folder="").order_by("pk")
+    for run in runs[:RUNS_AT_ONCE]:
+        discard_path(filesystem, f"{root}/{run.result_folder}")
         AnalysisRun.objects.filter(pk=run.pk).update(result_folder="")
 
 
-def _orphans_discard(filesystem: FileSystem, folder: str) -> None:
-    """Folders that killed processes left behind: no run's report, no attempt that is going on, and long untouched."""
+def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:
+    """Delete folders that killed processes left: without a run that needs them, and unchanged for ABANDONED_AFTER."""
     names = folder_names(filesystem, folder)
     for start in range(0, len(names), RUNS_AT_ONCE):
         chunk = names[start : start + RUNS_AT_ONCE]
-        for name in sorted(set(chunk) - _needed(chunk)):
+        for name in sorted(set(chunk) - _needed_folders(chunk)):
             if _is_abandoned(filesystem, f"{folder}/{name}"):
                 logger.info("%s was left behind by a process that ended; it is removed", name)
-                path_discard(filesystem, f"{folder}/{name}")
+                discard_path(filesystem, f"{folder}/{name}")
 
 
-def _needed(names: list[str]) -> set[str]:
-    """Of these folders those that hold a run's report, or to which its present attempt writes."""
-    found = {name: _RUN_FOLDER.fullmatch(name) for name in names}
-    runs = {run.pk: run for run in AnalysisRun.objects.filter(pk__in={int(match[1]) for match in found.values() if match})}
+def _needed_folders(names: list[str]) -> set[str]:
+    """Return those of these folders that hold the report of a run, or to which the current attempt of a run writes."""
+    matches = {name: match for name in names if (match := _RUN_FOLDER.fullmatch(name))}
+    runs = {run.pk: run for run in AnalysisRun.objects.filter(pk__in={int(match[1]) for match in matches.values()})}
     needed = set()
-    for name, match in found.items():
-        run = runs.get(int(match[1])) if match else None
+    for name, match in matches.items():
+        run = runs.get(int(match[1]))
         if run is not None and (run.result_folder.endswith(f"/{name}")
                                 or run.state == RunState.RUNNING and run.attempt == int(match[2])):
             needed.add(name)
@@ -85,7 +89,7 @@ def _needed(names: list[str]) -> set[str]:
 
 
 def _is_abandoned(filesystem: FileSystem, path: str) -> bool:
-    oldest = datetime.now(UTC) - ABANDONED_AFTER
-    inside = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-    # a store of objects knows no time of a folder
-    return all(info.mtime is None or info.mtime < oldest for info in [filesystem.get_file_info(path), *inside])
+    newest_abandoned = datetime.now(UTC) - ABANDONED_AFTER
+    contents = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    # An object store has no time for a folder.
+    return all(info.mtime is None or info.mtime < newest_abandoned for info in [filesystem.get_file_info(path), *contents])

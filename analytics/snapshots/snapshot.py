@@ -28,12 +28,12 @@ from analytics.arrow import arrow_schema
 from analytics.storage import (
     StorageError,
     database_identity,
+    discard_path,
     folder_names,
     is_file,
-    path_discard,
     spark_uri,
+    storage_problem,
     storage_root,
-    storage_sentence,
 )
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
@@ -79,7 +79,7 @@ def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Sna
         filesystem.open_output_stream(lease).close()
         delete_old_snapshots(filesystem, folder)
     except OSError as error:
-        raise StorageError(storage_sentence(error)) from error
+        raise StorageError(storage_problem(error)) from error
     try:
         yield snapshot
     finally:
@@ -126,7 +126,7 @@ def _snapshot_write(filesystem: FileSystem, path: str, check: Callable[[], None]
             _table_write(filesystem, f"{path}/{table.name}", table, parts, check)
         filesystem.open_output_stream(f"{path}/_COMPLETE").close()
     except BaseException:
-        path_discard(filesystem, path)
+        discard_path(filesystem, path)
         raise
 
 
@@ -236,7 +236,7 @@ def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
     for name in names:
         if name not in kept and not _is_at_work(filesystem, f"{folder}/{name}", finished=name in written_at):
-            path_discard(filesystem, f"{folder}/{name}")
+            discard_path(filesystem, f"{folder}/{name}")
 
 
 def _is_at_work(filesystem: FileSystem, path: str, *, finished: bool) -> bool:

@@ -12,8 +12,9 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
-from analytics.results.export import table_export
-from analytics.results.read import ResultFilter, result_page, table_readable
+from analytics.results.export import export_table
+from analytics.results.query import ResultFilter
+from analytics.results.read import readable_table, result_page
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
@@ -211,11 +212,11 @@ class _ResultsFile(Endpoint):
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         run, found = _finished(request, number, table)
-        table_readable(run, found.name)
+        readable_table(run, found.name)
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{found.name}.{renderer.format}"
-            table_export(found, run.result_folder, path)
+            export_table(found, run.result_folder, path)
             # the folder goes, the open file stays readable until it is sent
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 

@@ -25,18 +25,18 @@ def sent_tasks(monkeypatch):
 @pytest.fixture
 def replace_computation(monkeypatch):
     """Replace Spark: return a function that takes what a computation does, and returns the list of folders computed so far."""
-    from analytics.runs.computation import Outcome
+    from analytics.runs.computation import ComputedReport
 
     folders = []
 
     def replace(compute=lambda progress: None):
-        def report_compute(*, progress, folder, **arguments):
+        def compute_report(*, progress, folder, **arguments):
             folders.append(folder)
             progress.stage(RunStage.COMPUTING)
             compute(progress)
-            return Outcome(7, {"pairs": 1})
+            return ComputedReport(7, {"pairs": 1})
 
-        monkeypatch.setattr("analytics.runs.execution.report_compute", report_compute)
+        monkeypatch.setattr("analytics.runs.execution.compute_report", compute_report)
         return folders
 
     return replace

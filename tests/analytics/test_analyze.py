@@ -32,7 +32,7 @@ def folder(settings, tmp_path):
     (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
 ])
 def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeypatch, arguments, says):
-    monkeypatch.setattr("analytics.runs.computation.report_compute", lambda **_: pytest.fail("it was computed"))
+    monkeypatch.setattr("analytics.runs.computation.compute_report", lambda **_: pytest.fail("it was computed"))
     Entity.objects.create(kind="namespace", key="sales")
     with pytest.raises(CommandError) as refused:
         call_command("analyze", *arguments)

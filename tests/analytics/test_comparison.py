@@ -4,8 +4,9 @@ import pytest
 
 from analytics.analyses import ANALYSES, analysis_named
 from analytics.models import AnalysisRun, RunState
-from analytics.results.compare import SortedRows, changes_since, previous_report
-from analytics.results.read import ResultFilter, TableLeftOut, result_page
+from analytics.results.compare import SortedRows, compare_with_previous, previous_report
+from analytics.results.query import ResultFilter
+from analytics.results.read import TableLeftOut, result_page
 from analytics.runs.watch import RunCancelled
 from tests.support.reports import done_run
 
@@ -24,7 +25,7 @@ def place(settings, tmp_path):
 
 
 def compare(run):
-    changes = changes_since(run, run.result_folder, check=lambda: None)
+    changes = compare_with_previous(run, run.result_folder, check=lambda: None)
     if changes:
         run.summary = {"changes": changes}
     return changes
@@ -100,7 +101,7 @@ def test_what_ends_the_run_ends_the_comparison(place):
         raise RunCancelled("cancelled")
 
     with pytest.raises(RunCancelled):
-        changes_since(run, run.result_folder, check=end)
+        compare_with_previous(run, run.result_folder, check=end)
 
 
 def numbered(numbers, *, missing=0):
@@ -115,7 +116,7 @@ def numbered(numbers, *, missing=0):
 ])
 def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(place, monkeypatch, before, after, counts):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 100)
-    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 70)
+    monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 70)
     held, compared, fill, take_until = [], [], SortedRows.fill, SortedRows.take_until
 
     def counted_fill(rows):
@@ -141,7 +142,7 @@ def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(pla
 
 def test_every_row_is_compared_with_the_row_of_its_key_across_steps(place, monkeypatch):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 7)
-    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 5)
+    monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 5)
     done_run(place, {"rows": numbered(range(500))})
     run = done_run(place, {"rows": numbered(range(500), missing=1)})
     assert compare(run)["changed"] == 500
@@ -149,7 +150,7 @@ def test_every_row_is_compared_with_the_row_of_its_key_across_steps(place, monke
 
 def test_a_report_that_is_not_sorted_is_not_compared(place, monkeypatch, caplog):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 2)
-    monkeypatch.setattr("analytics.results.read.ROWS_A_BATCH", 2)
+    monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 2)
     done_run(place, {"rows": numbered([3, 4, 1, 2])})
     assert compare(done_run(place, {"rows": numbered(range(9))})) is None
     assert "its rows are not sorted by namespace, user" in caplog.text

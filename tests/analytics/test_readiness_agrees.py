@@ -5,7 +5,7 @@ import pytest
 from analytics.analyses import analysis_named
 from analytics.results.read import result_batches
 from analytics.runs import computation
-from analytics.runs.computation import report_compute
+from analytics.runs.computation import compute_report
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.evaluation.engine import check
@@ -35,7 +35,7 @@ class Unwatched:
 
 def computed(generation):
     """(namespace, user) -> (required, held, ready, missing addresses), as Spark writes it."""
-    report_compute(analysis=READINESS, options={"generation": generation}, folder="report", detail_rows_most=None,
+    compute_report(analysis=READINESS, options={"generation": generation}, folder="report", detail_rows_most=None,
                    progress=Unwatched())
     missing = {}
     for row in written(READINESS.detail.table):

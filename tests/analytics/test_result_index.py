@@ -7,8 +7,10 @@ from pyarrow.fs import FileSystemHandler, LocalFileSystem, PyFileSystem
 
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
+from analytics.results.files import write_index
 from analytics.results.index import INDEX_NAME, IndexedFile, read_file_index, write_file_index
-from analytics.results.read import ResultFilter, result_batches, result_page, row_counts, write_index
+from analytics.results.query import ResultFilter
+from analytics.results.read import result_batches, result_page, row_counts
 from analytics.tables import READINESS
 
 FILES, ROWS_PER_FILE = 5_120, 60
@@ -71,7 +73,8 @@ def opened(place, settings, monkeypatch):
     """The names of the files that are opened from now on."""
     settings.SNAPSHOT_URI = str(place)
     handler = CountedFiles()
-    monkeypatch.setattr("analytics.results.read.storage_root", lambda: (PyFileSystem(handler), str(place)))
+    for module in ("read", "files"):
+        monkeypatch.setattr(f"analytics.results.{module}.storage_root", lambda: (PyFileSystem(handler), str(place)))
     return handler.opened
 
 

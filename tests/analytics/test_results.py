@@ -10,17 +10,10 @@ import pytest
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun, RunState
-from analytics.results.export import FORMS, export_check, table_export, table_pieces
-from analytics.results.read import (
-    EVERYTHING,
-    ResultFilter,
-    ResultsGone,
-    TableLeftOut,
-    result_batches,
-    result_page,
-    result_stream,
-    row_counts,
-)
+from analytics.results.export import EXPORT_FORMATS, check_export_path, export_chunks, export_table
+from analytics.results.files import ResultsGone
+from analytics.results.query import EVERYTHING, ResultFilter
+from analytics.results.read import TableLeftOut, result_batches, result_page, result_stream, row_counts
 from analytics.snapshots.snapshot import arrow_schema
 from analytics.storage import StorageError
 from analytics.tables import READINESS, READINESS_NAMESPACES
@@ -129,7 +122,7 @@ def test_a_damaged_file_is_a_sentence_that_says_what_to_do(run, tmp_path, damage
 
 
 def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(run, tmp_path):
-    assert table_export(READINESS, "results", tmp_path / "out.csv") == 4
+    assert export_table(READINESS, "results", tmp_path / "out.csv") == 4
     assert (tmp_path / "out.csv").read_text() == (
         "namespace,user,required,held,missing,ready\n"
         "eng,Zoe,3,1,2,false\n"
@@ -139,10 +132,10 @@ def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(ru
     )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_the_pieces_of_a_stream_are_the_file(run, tmp_path, form):
-    pieces = list(table_pieces(READINESS, result_stream(run, "rows"), FORMS[form]))
-    table_export(READINESS, "results", tmp_path / f"out{form}")
+    pieces = list(export_chunks(READINESS, result_stream(run, "rows"), EXPORT_FORMATS[form]))
+    export_table(READINESS, "results", tmp_path / f"out{form}")
     assert b"".join(pieces) == (tmp_path / f"out{form}").read_bytes() and len(pieces) > 2
 
 
@@ -151,7 +144,7 @@ def test_a_line_break_within_a_value_stays_in_its_field(settings, tmp_path):
     rows = [ROWS[0] | {"user": name} for name in ("a\rb", "a\nb", "a\r\nb")]
     (tmp_path / "r" / "rows").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, arrow_schema(READINESS)), tmp_path / "r" / "rows" / "part-0.parquet")
-    table_export(READINESS, "r", tmp_path / "out.csv")
+    export_table(READINESS, "r", tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["user"] for row in csv.DictReader(file)] == ["a\rb", "a\nb", "a\r\nb"]
 
@@ -170,7 +163,7 @@ def test_a_stream_of_files_that_are_gone_is_refused_before_its_first_piece(run, 
 
 def test_a_table_whose_files_are_gone_is_never_written_as_an_empty_one(run, tmp_path):
     with pytest.raises(ResultsGone, match="run the analysis again"):
-        table_export(READINESS_NAMESPACES, "results", tmp_path / "out.csv")
+        export_table(READINESS_NAMESPACES, "results", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -184,8 +177,8 @@ def test_a_report_that_was_removed_says_when_and_one_without_a_table_says_why(ru
 
 
 def test_json_lines_and_parquet_hold_the_same_rows_in_the_same_order(run, tmp_path):
-    table_export(READINESS, "results", tmp_path / "out.jsonl")
-    table_export(READINESS, "results", tmp_path / "out.parquet")
+    export_table(READINESS, "results", tmp_path / "out.jsonl")
+    export_table(READINESS, "results", tmp_path / "out.parquet")
     assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ROWS
     written = pq.read_table(tmp_path / "out.parquet")
     assert written.to_pylist() == ROWS and written.schema == arrow_schema(READINESS)
@@ -195,7 +188,7 @@ def test_a_file_that_fails_half_way_leaves_what_was_there(run, tmp_path, monkeyp
     (tmp_path / "out.csv").write_text("before")
     monkeypatch.setattr("analytics.results.export.result_batches", lambda *_: iter([1 / 1, None]))
     with pytest.raises(AttributeError):
-        table_export(READINESS, "results", tmp_path / "out.csv")
+        export_table(READINESS, "results", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "before"
     assert not list(tmp_path.glob(".out*"))
 
@@ -204,7 +197,7 @@ def test_a_table_without_rows_is_a_header(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     (tmp_path / "r" / "namespaces").mkdir(parents=True)
     pq.write_table(arrow_schema(READINESS_NAMESPACES).empty_table(), tmp_path / "r" / "namespaces" / "part-0.parquet")
-    assert table_export(READINESS_NAMESPACES, "r", tmp_path / "out.csv") == 0
+    assert export_table(READINESS_NAMESPACES, "r", tmp_path / "out.csv") == 0
     assert (tmp_path / "out.csv").read_text() == ",".join(READINESS_NAMESPACES.column_names) + "\n"
 
 
@@ -217,4 +210,4 @@ def test_a_table_without_rows_is_a_header(settings, tmp_path):
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name, says):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(AnalysisError, match=says):
-        export_check(tmp_path / name)
+        check_export_path(tmp_path / name)

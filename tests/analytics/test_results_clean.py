@@ -8,7 +8,8 @@ import pytest
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
-from analytics.results.read import ResultsGone, result_page, result_stream
+from analytics.results.files import ResultsGone
+from analytics.results.read import result_page, result_stream
 from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, clean_results
 from analytics.storage import database_identity
 from tests.support.reports import done_run

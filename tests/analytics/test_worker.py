@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.results.read import ResultFilter, result_page
+from analytics.results.query import ResultFilter
+from analytics.results.read import result_page
 from analytics.runs import selectors, services
 from analytics.runs.presence import KEY, redis_client
 from entities.address import parse_address

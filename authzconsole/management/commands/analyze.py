@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
 from analytics.models import RunStage
-from analytics.results.export import export_check, table_export
+from analytics.results.export import check_export_path, export_table
 from analytics.results.read import result_batches
 from analytics.runs.foreground import analysis_in_foreground
 from analytics.runs.options import validated_options
@@ -36,7 +36,7 @@ class Command(ConsoleCommand):
                 raise AnalysisError(f"{analysis.name} has no detail: its rows are the pairs already; --output writes them")
             chosen = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})
             for path in filter(None, (output, detail)):
-                export_check(path)
+                check_export_path(path)
             if output is not None and detail is not None and _is_one_file(output, detail):
                 raise AnalysisError(f"--output and --detail are the same file, {output}: the second would replace the first; "
                                     f"name two")
@@ -50,7 +50,7 @@ class Command(ConsoleCommand):
                 self._show(analysis, folder)
             for path, asked in ((output, analysis.outputs[0]), (detail, analysis.detail)):
                 if path is not None:
-                    rows = table_export(asked.table, folder, path)
+                    rows = export_table(asked.table, folder, path)
                     self.stderr.write(f"{path}: {rows} rows")
 
     def _told(self):

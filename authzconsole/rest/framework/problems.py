@@ -13,7 +13,8 @@ from rest_framework.exceptions import APIException, MethodNotAllowed, NotAccepta
 
 from analytics.analyses import AnalysisError
 from analytics.results.export import ExportFailed
-from analytics.results.read import ResultsGone, TableLeftOut
+from analytics.results.files import ResultsGone
+from analytics.results.read import TableLeftOut
 from analytics.storage import StorageError
 from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
 from authzconsole.common.refusal import Refused

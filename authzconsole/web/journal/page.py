@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.views.decorators.http import require_safe
 
 from analytics.arrow import arrow_schema
-from analytics.results.export import FORMS_FOR_PEOPLE, table_pieces
+from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.journal.rows import journal_line_shown
 from authzconsole.web.shared.guard import auditor_required
@@ -74,11 +74,11 @@ def journal_page(request: HttpRequest) -> HttpResponse:
 @auditor_required
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """The lines that the page would show, all of them, newest first, in pieces as they are read."""
-    form = {name.removeprefix("."): form for name, form in FORMS_FOR_PEOPLE.items()}.get(extension)
+    form = {name.removeprefix("."): form for name, form in DOWNLOAD_FORMATS.items()}.get(extension)
     if form is None:
         raise Http404("there is no such form of the journal")
     rows = _asked(request).rows
-    response = StreamingHttpResponse(table_pieces(LINES, _batches(rows), form), content_type=f"{form.media_type}; charset=utf-8")
+    response = StreamingHttpResponse(export_chunks(LINES, _batches(rows), form), content_type=f"{form.media_type}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="journal.{extension}"'
     patch_cache_control(response, private=True, no_store=True)
     return response
@@ -152,7 +152,7 @@ def _downloads(asked: JournalQuery) -> list[tuple[str, str]]:
         return []
     query = {name: text for name, text in asked.given.items() if text}
     return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=query))
-            for name, form in FORMS_FOR_PEOPLE.items()]
+            for name, form in DOWNLOAD_FORMATS.items()]
 
 
 def _batches(rows: QuerySet[JournalLine]) -> Iterator[pa.RecordBatch]:

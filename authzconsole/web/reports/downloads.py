@@ -7,8 +7,9 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisError, analysis_named
 from analytics.models import AnalysisRun
-from analytics.results.export import FORMS_FOR_PEOPLE, table_pieces
-from analytics.results.read import ResultFilter, result_stream
+from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
+from analytics.results.query import ResultFilter
+from analytics.results.read import result_stream
 from analytics.storage import StorageError
 from analytics.tables import Table
 from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
@@ -23,7 +24,7 @@ from authzconsole.web.shared.rendering import see_other
 @auditor_required
 def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
     """Nothing is sent before the first rows are read; what breaks off later ends the connection, and so the download."""
-    run, form = run_or_404(pk), FORMS_FOR_PEOPLE.get(f".{extension}")
+    run, form = run_or_404(pk), DOWNLOAD_FORMATS.get(f".{extension}")
     if form is None:
         raise Http404("there is no such form of a table")
     try:
@@ -35,7 +36,7 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
     except (AnalysisError, StorageError):
         # its page says why
         return see_other(reverse("analysis", args=[run.pk]))
-    response = StreamingHttpResponse(table_pieces(found, batches, form), content_type=f"{form.media_type}; charset=utf-8")
+    response = StreamingHttpResponse(export_chunks(found, batches, form), content_type=f"{form.media_type}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{run.analysis}-{run.pk}-{table}.{extension}"'
     patch_cache_control(response, private=True, no_store=True)
     return response

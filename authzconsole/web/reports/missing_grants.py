@@ -6,7 +6,8 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun, RunState
-from analytics.results.read import ResultFilter, ResultPage
+from analytics.results.query import ResultFilter
+from analytics.results.read import ResultPage
 from analytics.storage import StorageError
 from authzconsole.web.ask.answers import missing_grant_of
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, forecast_url, namespace_url, numbered_rows, unreadable

@@ -10,7 +10,9 @@ from django.http import HttpRequest
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results.read import ResultFilter, ResultPage, ResultsGone, result_page, table_readable
+from analytics.results.files import ResultsGone
+from analytics.results.query import ResultFilter
+from analytics.results.read import ResultPage, readable_table, result_page
 from analytics.storage import StorageError
 from authzconsole.web.reports.cell_links import missing_url
 from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_where
@@ -39,7 +41,7 @@ class StoredReport:
 
 def stored_report(run: AnalysisRun, table: str) -> StoredReport:
     """Raises as `result_page` does where the table is not there any more, whatever was read of it before."""
-    table_readable(run, table)
+    readable_table(run, table)
     return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
 

@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from analytics.models import AnalysisRun
 from analytics.results.compare import CHANGES
-from analytics.results.export import FORMS_FOR_PEOPLE
-from analytics.results.read import ResultFilter
+from analytics.results.export import DOWNLOAD_FORMATS
+from analytics.results.query import ResultFilter
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.shared.parameters import text_parameter
 from entities.models import State
@@ -76,4 +76,4 @@ def download_urls(run: AnalysisRun, table: str, asked: dict[str, str] | None = N
     chosen = {name: text for name, text in (asked or {}).items() if text}
     query = f"?{urlencode(chosen)}" if chosen else ""
     return [(form.title, reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")]) + query)
-            for extension, form in FORMS_FOR_PEOPLE.items()]
+            for extension, form in DOWNLOAD_FORMATS.items()]

@@ -45,18 +45,18 @@ def place_of_a_worker(_):
 
 def tables_write(folder: Path, results: str) -> None:
     from analytics.analyses import ANALYSES
-    from analytics.results.export import table_export
-    from analytics.runs.computation import report_compute
+    from analytics.results.export import export_table
+    from analytics.runs.computation import compute_report
     from analytics.runs.options import validated_options
 
     folder.mkdir()
     assert OPTIONS.keys() == ANALYSES.keys()
     for name, analysis in ANALYSES.items():
         place = f"{results}/{name}"
-        report_compute(analysis=analysis, options=validated_options(analysis, OPTIONS[name]), folder=place,
+        compute_report(analysis=analysis, options=validated_options(analysis, OPTIONS[name]), folder=place,
                        detail_rows_most=None, progress=Quiet())
         for output in filter(None, (*analysis.outputs, analysis.detail)):
-            table_export(output.table, place, folder / f"{name}.{output.table.name}.jsonl")
+            export_table(output.table, place, folder / f"{name}.{output.table.name}.jsonl")
 
 
 def main(folder: Path, sizes: list[str]) -> None:

@@ -8,7 +8,8 @@ from django.db.models import Count
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results.read import ResultFilter, ResultPage, result_page, row_counts
+from analytics.results.query import ResultFilter
+from analytics.results.read import ResultPage, result_page, row_counts
 from analytics.runs.selectors import latest_run
 from analytics.storage import StorageError
 from authzconsole.web.reports.charts.color_scale import step_of

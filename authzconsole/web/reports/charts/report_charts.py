@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun
-from analytics.results.read import ResultFilter, result_page
+from analytics.results.query import ResultFilter
+from analytics.results.read import result_page
 from analytics.storage import StorageError, storage_path
 from authzconsole.web.reports.cell_links import rows_url
 from authzconsole.web.reports.charts.color_scale import step_of

@@ -1,0 +1,88 @@
+"""Queries on a report's tables: a filter as SQL, and a DuckDB database that reads the tables' files."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import duckdb
+
+from analytics.analyses import AnalysisError
+from analytics.results.files import table_dataset, translate_read_errors
+from analytics.tables import ColumnType, Table
+
+# DuckDB writes to temporary files instead of using more.
+MEMORY_LIMIT = "1GB"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFilter:
+    """Which rows to select. All conditions must be met.
+
+    equal: the exact value of a column. among: values of a column, one of which must match. containing: part of the text in a
+    text column, ignoring case.
+    """
+
+    equal: Mapping[str, str | int | bool] = field(default_factory=dict)
+    among: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
+    containing: Mapping[str, str] = field(default_factory=dict)
+
+
+EVERYTHING = ResultFilter()
+
+
+@contextmanager
+def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
+
+    where: the filter of the queries that follow; files that hold none of its rows are left out. Raises StorageError, ResultsGone.
+    """
+    with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
+        with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
+            database.register(table.name, table_dataset(table, folder, _first_key_values(table, where)))
+            yield database
+
+
+def _first_key_values(table: Table, where: ResultFilter) -> list[str] | None:
+    """Return the values that the filter allows in the first key column; None if it allows all."""
+    first = table.key[0]
+    if first in where.equal:
+        return [str(where.equal[first])]
+    return [str(value) for value in where.among[first]] if first in where.among else None
+
+
+def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
+    """Return the WHERE clause of a filter and its parameters. Empty if the filter selects all rows. Raises AnalysisError."""
+    parts: list[str] = []
+    values: list = []
+    for name, value in where.equal.items():
+        parts.append(f"{quoted_column(table, name)} = ?")
+        values.append(value)
+    for name, among in where.among.items():
+        parts.append(f"list_contains(?, {quoted_column(table, name)})")
+        values.append(list(among))
+    for name, value in where.containing.items():
+        parts.append(f"contains(lower({quoted_column(table, name, ColumnType.TEXT)}), lower(?))")
+        values.append(value)
+    return (" WHERE " + " AND ".join(parts) if parts else ""), values
+
+
+def row_order(table: Table, sort: str, descending: bool) -> str:
+    """Return the ORDER BY expressions: the column `sort` if there is one, then the key. Raises AnalysisError."""
+    first = [quoted_column(table, sort) + (" DESC NULLS LAST" if descending else " ASC NULLS LAST")] if sort else []
+    return ", ".join([*first, *(quoted_column(table, name) for name in table.key)])
+
+
+def quoted_column(table: Table, name: str, type_: ColumnType | None = None) -> str:
+    """Return a column's name in quotation marks. Raises AnalysisError if the table has no such column of this type.
+
+    Every name in a query passes through here, so a request cannot inject SQL.
+    """
+    names = [column.name for column in table.columns if type_ in (None, column.type)]
+    if name not in names:
+        raise AnalysisError(f"`{name}` is not a column that can be used so; there is {', '.join(names)}")
+    return f'"{name}"'
+
+
+def column_list(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
