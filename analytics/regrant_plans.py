@@ -22,7 +22,7 @@ from grants.models import Plan, PlanBreadth, User
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, create_plan, grant_changes
 from grants.plans.minimal_grants import Cover, minimal_grants
 from grants.plans.staleness import first_relevant_line_since, line_summary
-from grants.policies.catalogue import generation_named
+from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
 ANALYSIS = "policy-impact"
@@ -93,7 +93,7 @@ def _checked(run: AnalysisRun) -> tuple[Generation, Generation]:
     if (line := first_relevant_line_since(run.revision)) is not None:
         raise PlanError(f"run {run.pk} looked at revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
                         f"run {ANALYSIS} again, and make a plan from its new report")
-    return generation_named(run.options["generation"]), generation_named(run.options["to_generation"])
+    return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
 
 
 def _names(user: str, group: str) -> set[str] | None:

@@ -62,10 +62,10 @@ def guardian_way(pairs: list):
 
 
 def one_by_one(questions: list) -> list[bool]:
-    from grants.evaluation.facts import gather
+    from grants.evaluation.facts import gather_facts
     from grants.policies.decide import is_permitted
 
-    return [is_permitted(question, gather([question])[0]) for question in questions]
+    return [is_permitted(question, gather_facts([question])[0]) for question in questions]
 
 
 def single(pairs: list, guardian) -> bool:
@@ -82,12 +82,12 @@ def single(pairs: list, guardian) -> bool:
 
 def batch(dice: random.Random, guardian) -> bool:
     from benchmarks.ratios import Way, compare
-    from grants.evaluation.engine import answers
+    from grants.evaluation.engine import answer_questions
 
     questions = mixed_questions(dice, 1_000)
-    assert [answer["decision"] for answer in answers(questions)] == one_by_one(questions)
+    assert [answer["decision"] for answer in answer_questions(questions)] == one_by_one(questions)
     return compare("a batch of 1,000 mixed decisions, per check", guardian,
-                   Way("engine", lambda: list(answers(questions)), len(questions)), at_least=60)
+                   Way("engine", lambda: list(answer_questions(questions)), len(questions)), at_least=60)
 
 
 def mixed_questions(dice: random.Random, count: int) -> list:
@@ -149,7 +149,7 @@ def first_page(who: str, user) -> bool:
 
     from benchmarks.ratios import Way, compare
     from entities.models import Entity
-    from grants.evaluation.authzen_search import entities_found
+    from grants.evaluation.authzen_search import search_entities
     from grants.policies.question import Question
 
     question = Question("user", user.username, "read", Address("dataset", ""), "final")
@@ -159,7 +159,7 @@ def first_page(who: str, user) -> bool:
         return [entity.key for entity in found.order_by("key")[:PAGE_ROWS]]
 
     def engine() -> list[str]:
-        return entities_found(question, after="", most_rows=PAGE_ROWS).ids
+        return search_entities(question, after="", most_rows=PAGE_ROWS).ids
 
     assert engine() == guardian() != []
     reference, subject = (Way(name, lambda once=once: [once() for _ in range(PAGES)], PAGES)

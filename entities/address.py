@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, a, clip, kind_named
+from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_by_name, with_article
 
-LONGEST_KEY_CHARACTERS = 512
+MAX_KEY_LENGTH = 512
 
 _instance_name = "cdap"
 
@@ -58,7 +58,7 @@ class Address:
         """The entity of that kind which this is or lies in; None where there is none."""
         if self.kind == kind:
             return self
-        chain = containers(self.kind)
+        chain = ancestor_kinds(self.kind)
         if kind not in chain:
             return None
         if kind == "instance":
@@ -68,13 +68,13 @@ class Address:
     @property
     def ancestors(self) -> list["Address"]:
         """From the instance down to the parent."""
-        return [self.ancestor(kind) for kind in reversed(containers(self.kind))]
+        return [self.ancestor(kind) for kind in reversed(ancestor_kinds(self.kind))]
 
 
-def containers(kind: str) -> tuple[str, ...]:
+def ancestor_kinds(kind: str) -> tuple[str, ...]:
     """The kinds that contain `kind`, nearest first."""
     parent = KINDS[kind].parent
-    return () if parent is None else (parent, *containers(parent))
+    return () if parent is None else (parent, *ancestor_kinds(parent))
 
 
 def instance_address() -> Address:
@@ -82,7 +82,7 @@ def instance_address() -> Address:
     return Address("instance", _instance_name)
 
 
-def name_instance(name: str) -> None:
+def set_instance_name(name: str) -> None:
     """Decide the instance's name; called once, when the settings are read."""
     global _instance_name
     _check_name(KINDS["instance"], "the name", name)
@@ -96,7 +96,7 @@ def parse_address(text: str) -> Address:
     if not colon:
         raise AddressError(f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders")
     try:
-        known = kind_named(kind)
+        known = kind_by_name(kind)
     except VocabularyError as error:
         raise AddressError(str(error)) from None
     return address_of(known.name, key)
@@ -106,18 +106,18 @@ def parse_address(text: str) -> Address:
 def address_of(kind: str, key: str) -> Address:
     """The address of `key` as a `kind`. Raises AddressError naming the part at fault."""
     try:
-        known = kind_named(kind)
+        known = kind_by_name(kind)
     except VocabularyError as error:
         raise AddressError(str(error)) from None
-    if len(key) > LONGEST_KEY_CHARACTERS:
+    if len(key) > MAX_KEY_LENGTH:
         raise AddressError(f"the address of this {known.title} has {len(key)} characters; "
-                           f"{LONGEST_KEY_CHARACTERS} are allowed")
+                           f"{MAX_KEY_LENGTH} are allowed")
     _check_key(known, key)
     return Address(known.name, key)
 
 
 def _check_key(kind: Kind, key: str) -> None:
-    depth = len(containers(kind.name))
+    depth = len(ancestor_kinds(kind.name))
     if kind.name == "program":
         _check_program(kind, key)
         return
@@ -126,8 +126,9 @@ def _check_key(kind: Kind, key: str) -> None:
         return
     names = key.split(".", depth - 1)
     if len(names) < depth:
-        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: {a(kind.title)} is written {written(kind.name)}")
-    for container, name in zip(reversed(containers(kind.name)[:-1]), names, strict=False):
+        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: "
+                           f"{with_article(kind.title)} is written {address_format(kind.name)}")
+    for container, name in zip(reversed(ancestor_kinds(kind.name)[:-1]), names, strict=False):
         _check_name(KINDS[container], f"the {container}", name)
     _check_name(kind, f"the {kind.title}", names[-1])
 
@@ -136,7 +137,7 @@ def _check_program(kind: Kind, key: str) -> None:
     parts = key.split(".")
     if len(parts) != 4:
         raise AddressError(f"`program:{clip(key)}` has {len(parts)} parts where a program has 4: "
-                           f"it is written {written('program')}")
+                           f"it is written {address_format('program')}")
     namespace, application, program_type, name = parts
     _check_name(KINDS["namespace"], "the namespace", namespace)
     _check_name(KINDS["application"], "the application", application)
@@ -147,12 +148,12 @@ def _check_program(kind: Kind, key: str) -> None:
 
 def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
-        raise AddressError(f"{part} is empty: {a(kind.title)} is written {written(kind.name)}")
+        raise AddressError(f"{part} is empty: {with_article(kind.title)} is written {address_format(kind.name)}")
     # what cannot be seen (controls, joiners, text direction) would let two principals look alike
     # and a browser follows the steps `.` and `..` of a path instead of sending them
     steps = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
     if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or steps:
-        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {a(kind.title)} cannot hold "
+        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {with_article(kind.title)} cannot hold "
                            f"({_allowed(kind)})")
 
 
@@ -163,9 +164,9 @@ def _allowed(kind: Kind) -> str:
     return f"letters, digits and {' '.join(extra)}" if extra else "letters and digits"
 
 
-def written(kind: str) -> str:
+def address_format(kind: str) -> str:
     """How an address of that kind is written, for messages and placeholders."""
     if kind == "program":
         return "program:NAMESPACE.APPLICATION.TYPE.NAME"
-    names = [container.upper() for container in reversed(containers(kind)) if container != "instance"]
+    names = [container.upper() for container in reversed(ancestor_kinds(kind)) if container != "instance"]
     return f"{kind}:{'.'.join([*names, 'NAME'])}"

@@ -9,12 +9,12 @@ class EntitiesConfig(AppConfig):
     name = "entities"
 
     def ready(self):
-        from entities.address import name_instance
+        from entities.address import set_instance_name
         from entities.kinds_file import register_kinds
         from entities.lookups import Among
 
         for field in (AutoField, BigAutoField):
             field.register_lookup(Among)
-        name_instance(settings.INSTANCE_NAME)
+        set_instance_name(settings.INSTANCE_NAME)
         if settings.KINDS_FILE:
             register_kinds(Path(settings.KINDS_FILE))

@@ -6,7 +6,7 @@ that grants can precede and outlive what they are for.
 
 from django.db import models
 
-from entities.address import LONGEST_KEY_CHARACTERS, Address
+from entities.address import MAX_KEY_LENGTH, Address
 from entities.vocabulary import KINDS, Privilege
 
 
@@ -23,7 +23,7 @@ class Entity(models.Model):
     """
 
     kind = models.CharField(max_length=63)
-    key = models.CharField(max_length=LONGEST_KEY_CHARACTERS)
+    key = models.CharField(max_length=MAX_KEY_LENGTH)
     parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")
     namespace = models.ForeignKey("self", models.PROTECT, null=True, related_name="+", db_index=False)
     application = models.ForeignKey("self", models.PROTECT, null=True, related_name="+")

@@ -57,14 +57,14 @@ def subtree_of(entity: Entity) -> QuerySet[Entity]:
     return sorted_by_address(rows)
 
 
-def live_below(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
+def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
     """The live entities in it, itself left out; of one kind where that is given."""
     # nothing of its own kind lies in it; the index by which its content is counted tells the kind, and not the key
     rows = subtree_of(entity).filter(state=State.LIVE).exclude(kind=entity.kind)
     return rows if kind is None else rows.filter(kind=kind)
 
 
-def search(text: str) -> QuerySet[Entity]:
+def matching_entities(text: str) -> QuerySet[Entity]:
     """What a text finds: `kind:` and the beginning of a key, or any part of a key in any case. Nothing for an empty text."""
     text = text.strip()
     if not text or not _storable(text):

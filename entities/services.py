@@ -16,7 +16,7 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip
 
-ROWS_AT_ONCE = 1_000
+BATCH_SIZE = 1_000
 
 
 class EntityError(ValueError):
@@ -24,7 +24,7 @@ class EntityError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ensured:
+class EnsureResult:
     """rows: of every address asked for and of what contains it. created: the new addresses, containers first."""
 
     rows: dict[Address, Entity]
@@ -37,7 +37,7 @@ def ensure_entity(*, address: Address, state: str) -> tuple[Entity, bool]:
     return ensured.rows[address], address in ensured.created
 
 
-def ensure_entities(*, states: Mapping[Address, str]) -> Ensured:
+def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
     """A row for each address, in that state where it is new. Raises EntityError.
 
     A missing container is made too: live where a new address in it is live, else planned. A fixed number of statements for
@@ -51,7 +51,7 @@ def ensure_entities(*, states: Mapping[Address, str]) -> Ensured:
     for depth in sorted({len(address.ancestors) for address in missing}):
         level = [address for address in missing if len(address.ancestors) == depth]
         rows.update(_made({address: missing[address] for address in level}, rows))
-    return Ensured(rows, tuple(sorted(missing, key=lambda address: len(address.ancestors))))
+    return EnsureResult(rows, tuple(sorted(missing, key=lambda address: len(address.ancestors))))
 
 
 def instance_fault(address: Address) -> str:
@@ -77,7 +77,7 @@ def _missing(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> d
 def _made(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iterable[tuple[Address, Entity]]:
     """New rows of one depth; `rows` holds everything above."""
     made = [_row(address, state, rows) for address, state in states.items()]
-    Entity.objects.bulk_create(made, batch_size=ROWS_AT_ONCE)
+    Entity.objects.bulk_create(made, batch_size=BATCH_SIZE)
     for kind in ("namespace", "application"):
         own = [row for row in made if row.kind == kind]
         _point_at_itself(own, f"{kind}_id")
@@ -91,8 +91,8 @@ def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity
 
 def _point_at_itself(containers: list[Entity], column: str) -> None:
     """A container is its own: its id is known only once the row is there."""
-    for start in range(0, len(containers), ROWS_AT_ONCE):
-        batch = containers[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(containers), BATCH_SIZE):
+        batch = containers[start : start + BATCH_SIZE]
         Entity.objects.filter(pk__in=[row.pk for row in batch]).update(**{column: F("pk")})
     for row in containers:
         setattr(row, column, row.pk)
@@ -103,7 +103,7 @@ def set_entity_state(*, entity: Entity, state: str) -> bool:
     return _column_set(entity, "state", state)
 
 
-def remove_entity(*, entity: Entity) -> None:
+def delete_planned_entity(*, entity: Entity) -> None:
     """Take the row of a planned address away. Raises ProtectedError where something hangs on it."""
     assert entity.state == State.PLANNED, "what existed stays registered"
     Entity.objects.filter(pk=entity.pk).update(namespace=None, application=None)

@@ -119,10 +119,10 @@ KINDS: dict[str, Kind] = {
 # how lists of mixed kinds are ordered
 KIND_ORDER: dict[str, int] = {name: place for place, name in enumerate(KINDS)}
 
-CONTAINERS = ("instance", "namespace", "application")
+CONTAINER_KINDS = ("instance", "namespace", "application")
 
 
-def kind_named(name: str) -> Kind:
+def kind_by_name(name: str) -> Kind:
     """The kind of that name, in any case. Raises VocabularyError naming the kinds there are."""
     # beyond ASCII, lower-casing makes letters that were not written: a Kelvin sign would pass for a k
     found = KINDS.get(name.lower()) if name.isascii() else None
@@ -131,7 +131,7 @@ def kind_named(name: str) -> Kind:
     return found
 
 
-def privilege_named(name: object) -> Privilege:
+def privilege_by_name(name: object) -> Privilege:
     """The privilege of exactly that name. Raises VocabularyError naming the four."""
     if isinstance(name, str) and name in Privilege.__members__:
         return Privilege[name]
@@ -144,8 +144,9 @@ def register_kind(kind: Kind) -> None:
         raise VocabularyError(f"the kind `{kind.name}` exists already")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
         raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _, a letter first")
-    if kind.parent not in CONTAINERS:
-        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINERS)}, not in `{clip(kind.parent)}`")
+    if kind.parent not in CONTAINER_KINDS:
+        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINER_KINDS)}, "
+                              f"not in `{clip(kind.parent)}`")
     for operation in kind.operations:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
             raise VocabularyError(f"`{clip(operation)}` cannot name an operation: lower-case letters, digits, _ and -")
@@ -165,6 +166,6 @@ def clip(value: object, most_characters: int = 80) -> str:
     return shown + ("…" if len(text) > most_characters else "")
 
 
-def a(noun: str) -> str:
+def with_article(noun: str) -> str:
     """The noun with its article."""
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -7,7 +7,7 @@ from grants.changes.authority import administering
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
 from grants.models import ActiveGeneration
-from grants.policies.catalogue import generation_named
+from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
 # written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
@@ -24,12 +24,12 @@ def active_generation() -> Generation:
 
 def generation_chosen(name: str | None) -> Generation:
     """The active generation where CHOSEN_SQL, alone or within another statement, said `name`."""
-    return generation_named(name or settings.DEFAULT_GENERATION)
+    return generation_by_name(name or settings.DEFAULT_GENERATION)
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
     """Decide by generation `name` from now on. Raises UnknownGeneration."""
-    generation = generation_named(name)
+    generation = generation_by_name(name)
     with administering(author) as head:
         before = active_generation()
         if before == generation:

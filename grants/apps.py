@@ -9,10 +9,10 @@ class GrantsConfig(AppConfig):
 
     def ready(self):
         from grants.models import forget_permission_ids
-        from grants.policies.catalogue import UnknownGeneration, generation_named
+        from grants.policies.catalogue import UnknownGeneration, generation_by_name
 
         try:
-            generation_named(settings.DEFAULT_GENERATION)
+            generation_by_name(settings.DEFAULT_GENERATION)
         except UnknownGeneration as error:
             raise ImproperlyConfigured(f"DEFAULT_GENERATION: {error}") from None
 

@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.db.models.functions import Abs
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
-from entities.address import LONGEST_KEY_CHARACTERS, Address
+from entities.address import MAX_KEY_LENGTH, Address
 from entities.models import Entity
 from entities.vocabulary import Privilege
 
@@ -272,8 +272,8 @@ class PlanItem(models.Model):
     principal_type = models.CharField(max_length=5)
     principal_name = models.CharField(max_length=150)
     kind = models.CharField(max_length=63)
-    key = models.CharField(max_length=LONGEST_KEY_CHARACTERS)
-    namespace = models.CharField(max_length=LONGEST_KEY_CHARACTERS, blank=True, default="")
+    key = models.CharField(max_length=MAX_KEY_LENGTH)
+    namespace = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
     permission = models.ForeignKey(Permission, models.CASCADE, db_index=False, related_name="+")
     is_noop = models.BooleanField(default=False, db_column="is_so")
     admins_left = models.PositiveSmallIntegerField(null=True)

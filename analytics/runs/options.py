@@ -7,7 +7,7 @@ from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
 from entities.vocabulary import clip
 from grants.active_generation import active_generation
-from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 
 NAMES_IN_A_MESSAGE = 20
 
@@ -27,7 +27,7 @@ def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[st
 
 def _generation(name: str) -> str:
     try:
-        return generation_named(name).name if name else active_generation().name
+        return generation_by_name(name).name if name else active_generation().name
     except UnknownGeneration as error:
         raise AnalysisError(str(error), field="generation") from error
 

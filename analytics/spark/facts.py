@@ -34,8 +34,8 @@ from analytics.spark.units import (
 )
 from analytics.spark.verdicts import Law
 from analytics.spark.whole import SENT, AllLive, Namespaces, PlainPlan
-from entities.address import containers
-from entities.vocabulary import CONTAINERS, KINDS, Privilege
+from entities.address import ancestor_kinds
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, Scope, UnknownExpression
 
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
@@ -60,7 +60,7 @@ class Asked:
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         # containers first, so that what counts for them is a short stretch of a unit; and kinds of the same rules side by side
-        return tuple(sorted(self.plan.kinds, key=lambda kind: (kind not in CONTAINERS, repr(self._rules_of(kind)))))
+        return tuple(sorted(self.plan.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(self._rules_of(kind)))))
 
     @cached_property
     def kind_numbers(self) -> dict[str, int]:
@@ -147,7 +147,7 @@ def plain_plan(asked: Asked) -> PlainPlan:
     """What a Python worker has to know to make the rows of `parts` of a tenant that is sent to it as it is."""
     facts = _of_all_live(asked)
     return PlainPlan(asked.law, asked.kind_numbers, PRIVILEGES, asked.container, asked.namespaces,
-                     tuple(_all_live(asked.tables, facts, container) for container in CONTAINERS[1:] if facts))
+                     tuple(_all_live(asked.tables, facts, container) for container in CONTAINER_KINDS[1:] if facts))
 
 
 def _of_all_live(asked: Asked) -> dict[int, HasOnAllLive]:
@@ -301,7 +301,7 @@ def _told(asked: Asked, placed: DataFrame) -> list[DataFrame]:
     return [
         _row(_holding_all_live(asked.tables, facts, container).join(around, on="entity", how="inner"), FACT, family="family",
              block="block", principal="principal", what="fact", entity="entity")
-        for container in CONTAINERS[1:] if facts
+        for container in CONTAINER_KINDS[1:] if facts
     ]
 
 
@@ -338,7 +338,7 @@ def _holding_all_live(tables: Tables, facts: dict[int, HasOnAllLive], container:
 
 def _lacking(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> tuple[Asked, list[list[int]]] | None:
     """What of all in a container somebody lacks, and the facts that each rule counts for; None where nothing lies in one."""
-    inside = [kind for kind in KINDS if container in containers(kind)]
+    inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
     needed = [(kind, fact.privilege, number) for number, fact in facts.items()
               for kind in inside if fact.kind in (None, kind)]
     if not needed:

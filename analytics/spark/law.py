@@ -11,9 +11,9 @@ Nothing is asked along with an operation: no artifact, no dataset type, no owner
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from entities.address import containers
-from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
-from grants.policies.catalogue import generation_named
+from entities.address import ancestor_kinds
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from grants.policies.catalogue import generation_by_name
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -78,14 +78,14 @@ def visibility_plan(generation: str) -> Plan:
 
 def verdict_plan(generation: str, is_asked=lambda operation: True) -> Plan:
     """From nothing to what the generation permits: whatever is permitted, is gained."""
-    after = generation_named(generation)
+    after = generation_by_name(generation)
     asked = [(kind, operation) for kind, operation in _operations() if is_asked(operation)]
     return _plan((kind, operation, None, after.policy(kind, operation).requires) for kind, operation in asked)
 
 
 def impact_plan(generation: str, to_generation: str) -> Plan:
     """From one generation to another, over the operations that have a rule in both."""
-    before, after = generation_named(generation), generation_named(to_generation)
+    before, after = generation_by_name(generation), generation_by_name(to_generation)
     rules = ((kind, operation, before.policy(kind, operation).requires, after.policy(kind, operation).requires)
              for kind, operation in _operations())
     return _plan(rule for rule in rules if rule[2] is not None and rule[3] is not None)
@@ -128,11 +128,11 @@ def _requirement(expression: Expression | None, kind: str, numbers: dict[Fact, i
             place = _place(scope, kind)
             return UNMET if place is None else _held(Has(privileges, place), numbers)
         case HasAtOrBelow():
-            return _held(expression if kind in CONTAINERS else Has(ANY), numbers)
+            return _held(expression if kind in CONTAINER_KINDS else Has(ANY), numbers)
         case HeldAnywhere():
             return _held(expression, numbers)
         case HasOnAllLive():
-            return _held(expression, numbers) if kind in CONTAINERS else MET
+            return _held(expression, numbers) if kind in CONTAINER_KINDS else MET
         case Always() | Given():
             return MET
         case AllOf(parts):
@@ -159,7 +159,7 @@ def _place(scope: Scope, kind: str) -> Scope | None:
             return None
     if container == kind:
         return Scope.SELF
-    return Scope(container) if container in containers(kind) else None
+    return Scope(container) if container in ancestor_kinds(kind) else None
 
 
 def everybody_may_be_met(plan: Plan) -> bool:
@@ -211,4 +211,4 @@ def admin_needed(expression: Expression | None) -> AdminNeeded:
 
 
 def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
-    return admin_needed(generation_named(generation).policy("namespace", "delete").requires)
+    return admin_needed(generation_by_name(generation).policy("namespace", "delete").requires)

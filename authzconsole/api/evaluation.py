@@ -4,8 +4,8 @@ from authzconsole.api.endpoint import endpoint
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.refusal import Refused
 from authzconsole.models import TokenScope
-from grants.evaluation.engine import answers
-from grants.policies.disclosure import withholding_all
+from grants.evaluation.engine import answer_questions
+from grants.policies.disclosure import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
 
 MOST_EVALUATIONS = 1_000
@@ -44,8 +44,8 @@ def _answers(caller: Caller, items: list[Question | QuestionError]):
         if isinstance(item, Question):
             caller.check_may_ask(item)
     if caller.asks_about_all:
-        return answers(items)
-    return answers(items, told_to=withholding_all, states=caller.states_seen)
+        return answer_questions(items)
+    return answer_questions(items, told_to=redact_all, states=caller.states_seen)
 
 
 def _items(body: dict) -> list:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.core import signing
 
 from authzconsole.common.refusal import Refused
-from grants.evaluation.authzen_search import Found
+from grants.evaluation.authzen_search import SearchPage
 
 MOST_RESULTS = 1_000
 SALT = "authzconsole.api.page"
@@ -26,7 +26,7 @@ class PageAsked:
     def most_rows(self) -> int:
         return MOST_RESULTS if self.limit is None else min(self.limit, MOST_RESULTS)
 
-    def answered(self, found: Found, results: list[dict]) -> dict:
+    def answered(self, found: SearchPage, results: list[dict]) -> dict:
         """`page` stands there when it was asked for, or when the answer is not complete."""
         if not self.is_asked and not found.has_more:
             return {"results": results}
@@ -35,7 +35,7 @@ class PageAsked:
             page["total"] = found.total
         return {"page": page, "results": results}
 
-    def _next(self, found: Found) -> str:
+    def _next(self, found: SearchPage) -> str:
         # who asks for none asks how many there are: no page follows that one
         if not found.has_more or not self.most_rows:
             return ""

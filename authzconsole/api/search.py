@@ -6,7 +6,7 @@ from authzconsole.common.api_caller import Caller
 from authzconsole.common.refusal import Refused
 from authzconsole.models import TokenScope
 from entities.vocabulary import KINDS, Privilege
-from grants.evaluation.authzen_search import NOTHING, entities_found, operations_found, principals_found
+from grants.evaluation.authzen_search import EMPTY_PAGE, search_entities, search_operations, search_principals
 from grants.policies.question import Question, question_from_json
 
 MEMBERS = ("subject", "action", "resource", "context")
@@ -21,7 +21,7 @@ def subject_search(caller: Caller, body: dict) -> dict:
     body = _with(body, "subject", id="")
     question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
-    found = NOTHING if question.unknown else principals_found(question, after=page.after, most_rows=page.most_rows)
+    found = EMPTY_PAGE if question.unknown else search_principals(question, after=page.after, most_rows=page.most_rows)
     return page.answered(found, [{"type": question.subject_type, "id": name} for name in found.ids])
 
 
@@ -31,7 +31,7 @@ def resource_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation, of_kind=True)
     caller.check_may_ask(question)
     page = _page(body, "resource", question)
-    found = NOTHING if question.unknown else entities_found(
+    found = EMPTY_PAGE if question.unknown else search_entities(
         question, after=page.after, most_rows=page.most_rows, seen_only_in=None if caller.asks_about_all else caller.generation)
     return page.answered(found, [{"type": question.target.kind, "id": key} for key in found.ids])
 
@@ -42,7 +42,7 @@ def action_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation)
     caller.check_may_ask(question)
     page = _page(body, "action", question)
-    found = NOTHING if question.unknown else operations_found(
+    found = EMPTY_PAGE if question.unknown else search_operations(
         _questions(body, question.target.kind, caller.generation), after=page.after, most_rows=page.most_rows)
     return page.answered(found, [{"name": operation} for operation in found.ids])
 

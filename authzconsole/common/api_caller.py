@@ -17,9 +17,9 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
-from grants.evaluation.entity_filters import visible_to
+from grants.evaluation.entity_filters import visibility_condition
 from grants.models import User
-from grants.policies.catalogue import generation_named
+from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question
 
 REALM = 'Bearer realm="authorization console"'
@@ -41,7 +41,7 @@ class Caller:
 
     def states_seen(self, addresses: set[Address]) -> dict[Address, str]:
         """Of the entities that `list` or `get` shows to the user: what is not seen looks like what there is not."""
-        seen = visible_to(self.user, generation_named(self.generation))
+        seen = visibility_condition(self.user, generation_by_name(self.generation))
         return {address: row.state for address, row in entities_at(addresses, among=Entity.objects.filter(seen)).items()}
 
 

@@ -25,7 +25,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, described, in_path
 from entities.address import Address
 from entities.models import Entity, State
-from entities.selectors import entity_at, search, subtree_of
+from entities.selectors import entity_at, matching_entities, subtree_of
 from entities.vocabulary import Privilege
 from grants.changes.outcomes import Outcome
 from grants.journal import current_revision, lock_journal
@@ -199,7 +199,7 @@ def as_json_time(time) -> str | None:
 def _found(request: Request, asked: dict):
     rows = seen_entities(request)
     if "q" in asked:
-        rows = rows & search(asked["q"]).order_by()
+        rows = rows & matching_entities(asked["q"]).order_by()
     if "address" in asked:
         rows = rows.filter(kind=asked["address"].kind, key=asked["address"].key)
     if "parent" in asked:

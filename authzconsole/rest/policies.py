@@ -15,7 +15,7 @@ from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, described, in_p
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import activate_generation, active_generation
 from grants.journal import lock_journal
-from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import requirement_in_words
 
@@ -110,7 +110,7 @@ class Catalogue(Endpoint):
                parameters=[in_path("generation", f"One of {', '.join(GENERATIONS)}.")])
     def get(self, request: Request, generation: str) -> Response:
         try:
-            rules = generation_named(generation)
+            rules = generation_by_name(generation)
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
         rows = [_policy_as_json(policy) for policy in _rows(rules, **self.asked)]

@@ -12,7 +12,7 @@ from entities.address import Address, parse_address
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.services import ensure_entities, instance_fault
-from entities.vocabulary import Privilege, privilege_named
+from entities.vocabulary import Privilege, privilege_by_name
 from grants.bulk_rows import as_stored, chunks
 from grants.changes.authority import administering
 from grants.changes.outcomes import ChangeOutcome, Item, Outcome
@@ -119,7 +119,7 @@ def _item(raw: Given) -> Item:
         address = parse_address(address)
     if fault := instance_fault(address):
         raise GrantError(fault)
-    return Item(principal_written(principal), address, privilege_named(privilege))
+    return Item(principal_written(principal), address, privilege_by_name(privilege))
 
 
 def _twice(item: Item, first: tuple[str, int]) -> str:

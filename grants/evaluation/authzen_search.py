@@ -9,12 +9,12 @@ from django.db.models import QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY
-from grants.evaluation.candidates import searches
-from grants.evaluation.effective_grants import GrantTable, hold_at_most, tables_of
-from grants.evaluation.entity_filters import Listed, condition
-from grants.evaluation.facts import gather
-from grants.evaluation.principal_filters import principals_permitted
-from grants.policies.catalogue import generation_named
+from grants.evaluation.candidates import candidate_queries
+from grants.evaluation.effective_grants import GrantTable, grant_tables, hold_at_most
+from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.facts import gather_facts
+from grants.evaluation.principal_filters import permitted_principals
+from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, has
 from grants.policies.question import Question
@@ -22,12 +22,12 @@ from grants.policies.question import Question
 # Where the grants lead to few entities, they are collected and sorted. Where they lead to more, a page is mostly met among
 # the first entities of the kind. Neither costs much while it is tried with little, so the two take turns with more each time.
 FEW_GRANTS = 400
-COLLECTED_AT_MOST = (2_000, 50_000)
-WALKED_AT_MOST = (400, 5_000)
+MAX_COLLECTED = (2_000, 50_000)
+MAX_WALKED = (400, 5_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchPage:
     """One page of ids in their order. has_more: whether others follow. total: of all pages, where it is known."""
 
     ids: list[str]
@@ -35,23 +35,23 @@ class Found:
     total: int | None = None
 
 
-NOTHING = Found([], False, 0)
+EMPTY_PAGE = SearchPage([], False, 0)
 
 
-def entities_found(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> Found:
+def search_entities(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> SearchPage:
     """The keys after `after` of registered entities of `question.target.kind`, in any state, on which it is permitted.
 
     seen_only_in: the generation in which the subject must also see what is found. Three queries, or up to nine where the
     subject holds very much.
     """
     requires = _requirement(question, seen_only_in)
-    tables = requires and tables_of(question.subject_type, question.subject)
+    tables = requires and grant_tables(question.subject_type, question.subject)
     if not tables:
-        return NOTHING
+        return EMPTY_PAGE
     search = _EntitySearch(requires, tables, question, after, most_rows)
     if hold_at_most(FEW_GRANTS, tables) and (found := search.collected(FEW_GRANTS)):
         return found
-    for most_entities, most_keys in zip(WALKED_AT_MOST, COLLECTED_AT_MOST, strict=True):
+    for most_entities, most_keys in zip(MAX_WALKED, MAX_COLLECTED, strict=True):
         if found := search.walked(most_entities) or search.collected(most_keys):
             return found
     return search.walked(None)
@@ -61,7 +61,7 @@ def _requirement(question: Question, seen_only_in: str | None) -> Expression | N
     policy = question.policy
     if policy is None or policy.requires is None or seen_only_in is None:
         return policy and policy.requires
-    generation = generation_named(seen_only_in)
+    generation = generation_by_name(seen_only_in)
     rules = [generation.policy(question.target.kind, operation) for operation in ("list", "get")]
     shown = [rule.requires for rule in rules if rule is not None and rule.requires is not None]
     # who holds something on exactly that address knows of it already
@@ -82,55 +82,55 @@ class _EntitySearch:
     def kind(self) -> str:
         return self.question.target.kind
 
-    def collected(self, most_keys: int) -> Found | None:
+    def collected(self, most_keys: int) -> SearchPage | None:
         """From the grants, where they lead to no more than `most_keys`."""
-        found = searches(self.requires, Listed(self.tables, [self.kind], self.question))
+        found = candidate_queries(self.requires, FilterContext(self.tables, [self.kind], self.question))
         if found is None:
             return None
         rows = found[0].union(*found[1:], all=True) if len(found) > 1 else found[0]
         keys = list(rows[: most_keys + 1])
         return None if len(keys) > most_keys else _cut(sorted(set(keys)), self.after, self.most_rows)
 
-    def walked(self, most_entities: int | None) -> Found | None:
+    def walked(self, most_entities: int | None) -> SearchPage | None:
         """Along the entities in order, where the page is full within the first `most_entities`."""
         rows = Entity.objects.filter(kind=self.kind, key__gt=self.after).order_by("key").values_list("key", flat=True)
         end = None if most_entities is None else rows[most_entities : most_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
-        listed = Listed(self.tables, [self.kind], self.question, row_by_row=True)
-        found = _first(rows.filter(condition(self.requires, listed)), self.after, self.most_rows)
+        listed = FilterContext(self.tables, [self.kind], self.question, row_by_row=True)
+        found = _first(rows.filter(requirement_condition(self.requires, listed)), self.after, self.most_rows)
         return found if end is None or found.has_more else None
 
 
-def principals_found(question: Question, *, after: str, most_rows: int) -> Found:
+def search_principals(question: Question, *, after: str, most_rows: int) -> SearchPage:
     """The names after `after`, as the database sorts them, of active principals of `question.subject_type` to whom it is
     permitted. At most three queries."""
     policy = question.policy
     if policy is None or policy.requires is None:
-        return NOTHING
-    rows, name = principals_permitted(policy.requires, question)
+        return EMPTY_PAGE
+    rows, name = permitted_principals(policy.requires, question)
     if not most_rows:
         total = rows.count()
-        return Found([], total > 0, total)
+        return SearchPage([], total > 0, total)
     return _first(rows.filter(**{f"{name}__gt": after}).order_by(name).values_list(name, flat=True), after, most_rows)
 
 
-def operations_found(questions: list[Question], *, after: str, most_rows: int) -> Found:
+def search_operations(questions: list[Question], *, after: str, most_rows: int) -> SearchPage:
     """Of which of these questions the operation is permitted, in their order, after the operation `after`. One query."""
-    answers = zip(questions, gather(questions), strict=True)
+    answers = zip(questions, gather_facts(questions), strict=True)
     permitted = {question.operation: is_permitted(question, facts) for question, facts in answers}
     operations = list(permitted)
     start = operations.index(after) + 1 if after in permitted else 0
     following = [operation for operation in operations[start:] if permitted[operation]]
-    return Found(following[:most_rows], len(following) > most_rows, sum(permitted.values()))
+    return SearchPage(following[:most_rows], len(following) > most_rows, sum(permitted.values()))
 
 
-def _first(rows: QuerySet, after: str, most_rows: int) -> Found:
+def _first(rows: QuerySet, after: str, most_rows: int) -> SearchPage:
     ids = list(rows[: most_rows + 1])
     has_more = len(ids) > most_rows
-    return Found(ids[:most_rows], has_more, None if has_more or after else len(ids))
+    return SearchPage(ids[:most_rows], has_more, None if has_more or after else len(ids))
 
 
-def _cut(ids: list[str], after: str, most_rows: int) -> Found:
+def _cut(ids: list[str], after: str, most_rows: int) -> SearchPage:
     following = [key for key in ids if key > after]
-    return Found(following[:most_rows], len(following) > most_rows, len(ids))
+    return SearchPage(following[:most_rows], len(following) > most_rows, len(ids))

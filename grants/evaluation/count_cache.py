@@ -9,7 +9,7 @@ from django.db import transaction
 from grants.models import JournalHead
 
 
-def counted_once(name: str, count: Callable[[], Counter]) -> Counter:
+def cached_count(name: str, count: Callable[[], Counter]) -> Counter:
     """What `count` finds, or found by the same name in the same state of the data. name: tells what is counted, and for whom,
     from anything else. One query, and those of `count`.
 

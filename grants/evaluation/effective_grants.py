@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.question import is_storable
 
-LONGEST_LIST_OF_GROUPS = 500
+MAX_LISTED_GROUPS = 500
 FEW_IDS = 20
 _OF_MEMBERSHIPS = "group__user"
 
@@ -47,19 +47,19 @@ class GrantTable:
         return {f"{self.relation}__{name}": value for name, value in (self.who | where).items()}
 
 
-def tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
+def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
     """None for a user whose grants count for nothing. No query."""
     if isinstance(principal, Group):
         return tuple(_table_of_groups([principal.pk]))
-    return tables_of_user(principal) if principal.is_active and principal.is_principal else None
+    return grant_tables_of_user(principal) if principal.is_active and principal.is_principal else None
 
 
-def tables_of_user(user: User) -> tuple[GrantTable, ...]:
+def grant_tables_of_user(user: User) -> tuple[GrantTable, ...]:
     """For an active user. No query."""
     return _table_of_user(user.pk), _table_of_memberships(user.pk)
 
 
-def tables_of(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
+def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
     """None for an unknown or inactive subject. One query."""
     if not is_storable(name):
         return None
@@ -72,7 +72,7 @@ def tables_of(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
     if not rows:
         return None
     user_id, group_ids = rows[0][0], [group_id for _, group_id in rows if group_id is not None]
-    if len(group_ids) > LONGEST_LIST_OF_GROUPS:
+    if len(group_ids) > MAX_LISTED_GROUPS:
         return _table_of_user(user_id), _table_of_memberships(user_id)
     return _table_of_user(user_id), *_table_of_groups(group_ids)
 

@@ -15,8 +15,8 @@ from django.db.models.lookups import IsNull
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
-from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
-from grants.evaluation.effective_grants import GrantTable, tables_of_principal
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from grants.evaluation.effective_grants import GrantTable, grant_tables_of_principal
 from grants.models import User, permission_ids
 from grants.policies.grammar import (
     AllOf,
@@ -37,17 +37,18 @@ from grants.policies.question import Question
 ALL, NONE = Q(pk__isnull=False), Q(pk__in=[])
 
 # the operations that show an entity
-SHOWING = ("list", "get")
+VISIBILITY_OPERATIONS = ("list", "get")
 
 # the requirements of which one is enough, and of which kinds
-Rules = dict[frozenset[Expression], list[str]]
+KindsByRequirements = dict[frozenset[Expression], list[str]]
 
 # the column of an entity's row that names the entity at each scope
-COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id", Scope.APPLICATION: "application_id"}
+SCOPE_COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id",
+                 Scope.APPLICATION: "application_id"}
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class FilterContext:
     """What is listed: by whose grants, of which kinds, and what the question brings along.
 
     row_by_row: look for the grants of each row by itself, which finds the first few of very many soonest. Otherwise the
@@ -74,29 +75,30 @@ class Listed:
 
 def shown_to(principal: User | Group, generation: Generation, operation: str = "list") -> Q:
     """The entities on which `operation` is permitted to `principal`; a kind without a rule for it shows nothing."""
-    return _shown_to(principal, rules_of(generation, (operation,)))
+    return _shown_to(principal, kinds_by_requirements(generation, (operation,)))
 
 
-def may_see(principal: User | Group, entity: Entity, generation: Generation) -> bool:
+def can_see(principal: User | Group, entity: Entity, generation: Generation) -> bool:
     """Whether `list` or `get` shows this entity to `principal`."""
-    shown = visible_to(principal, generation, kinds=[entity.kind], row_by_row=True)
+    shown = visibility_condition(principal, generation, kinds=[entity.kind], row_by_row=True)
     return Entity.objects.filter(shown, pk=entity.pk).exists()
 
 
-def visible_to(principal: User | Group, generation: Generation, *, kinds: Iterable[str] | None = None,
+def visibility_condition(principal: User | Group, generation: Generation, *, kinds: Iterable[str] | None = None,
                row_by_row: bool = False) -> Q:
     """The entities that `list` or `get` shows; of these kinds, where they are given. row_by_row: as in Listed."""
-    return _shown_to(principal, rules_of(generation, SHOWING, kinds), row_by_row=row_by_row)
+    return _shown_to(principal, kinds_by_requirements(generation, VISIBILITY_OPERATIONS, kinds), row_by_row=row_by_row)
 
 
-def _shown_to(principal: User | Group, rules: Rules, **how) -> Q:
-    tables = tables_of_principal(principal)
-    return NONE if tables is None else shown_by(tables, rules, **how)
+def _shown_to(principal: User | Group, rules: KindsByRequirements, **how) -> Q:
+    tables = grant_tables_of_principal(principal)
+    return NONE if tables is None else condition_for_tables(tables, rules, **how)
 
 
-def rules_of(generation: Generation, operations: Sequence[str], kinds: Iterable[str] | None = None) -> Rules:
+def kinds_by_requirements(generation: Generation, operations: Sequence[str],
+                          kinds: Iterable[str] | None = None) -> KindsByRequirements:
     """What is enough for one of the operations; kinds for which the same is enough stand together."""
-    grouped: Rules = {}
+    grouped: KindsByRequirements = {}
     for kind in KINDS if kinds is None else kinds:
         policies = [generation.policy(kind, operation) for operation in operations]
         enough = frozenset(_plain(policy.requires, kind) for policy in policies if policy is not None and policy.is_rule)
@@ -107,19 +109,19 @@ def rules_of(generation: Generation, operations: Sequence[str], kinds: Iterable[
 
 def _plain(requires: Expression, kind: str) -> Expression:
     """Nothing lies in what is no container: the same requirement has two forms there, of which this is one."""
-    return HasAtOrBelow() if kind not in CONTAINERS and requires == Has(ANY) else requires
+    return HasAtOrBelow() if kind not in CONTAINER_KINDS and requires == Has(ANY) else requires
 
 
-def shown_by(tables: tuple[GrantTable, ...], rules: Rules, **how) -> Q:
+def condition_for_tables(tables: tuple[GrantTable, ...], rules: KindsByRequirements, **how) -> Q:
     """The entities for which one of the requirements of their kind is met by these grants. how: as in Listed."""
     shown = NONE
     for enough, kinds in rules.items():
-        listed = Listed(tables, kinds, **how)
-        shown |= Q(kind__in=kinds) & reduce(or_, (condition(requirement, listed) for requirement in enough))
+        listed = FilterContext(tables, kinds, **how)
+        shown |= Q(kind__in=kinds) & reduce(or_, (requirement_condition(requirement, listed) for requirement in enough))
     return shown
 
 
-def composed(expression: Expression, met_by: Callable[[Expression], Q], gives: Callable[[Parameter], bool]) -> Q:
+def combined_condition(expression: Expression, met_by: Callable[[Expression], Q], gives: Callable[[Parameter], bool]) -> Q:
     """The condition of a node that is made of others, each turned into its own by `met_by`; what is not asked is met."""
     match expression:
         case AllOf(parts):
@@ -134,52 +136,53 @@ def composed(expression: Expression, met_by: Callable[[Expression], Q], gives: C
             raise UnknownExpression(expression)
 
 
-def condition(expression: Expression, listed: Listed) -> Q:
+def requirement_condition(expression: Expression, listed: FilterContext) -> Q:
     """The rows of entities, all of the kinds that are listed, for which `expression` is met."""
     match expression:
-        case Has(privileges, scope) if scope in COLUMNS:
-            return _held(listed, content_object_id=OuterRef(COLUMNS[scope]), **of_privileges(privileges), **listed.around)
+        case Has(privileges, scope) if scope in SCOPE_COLUMNS:
+            return _held(listed, content_object_id=OuterRef(SCOPE_COLUMNS[scope]), **with_privileges(privileges), **listed.around)
         case Has(privileges, scope):
-            place = fixed_place(scope, listed.question)
-            return NONE if place is None else _held(listed, **exactly_on(place), **of_privileges(privileges))
+            place = fixed_address(scope, listed.question)
+            return NONE if place is None else _held(listed, **on_address(place), **with_privileges(privileges))
         case HasAtOrBelow():
             return _held_at_or_below(listed)
         case HasOnAllLive(privilege, kind):
             return ~Q(Exists(_lacking(listed, privilege, kind)))
         case _:
-            return composed(expression, lambda part: condition(part, listed), lambda given: is_given(given, listed.question))
+            return combined_condition(expression, lambda part: requirement_condition(part, listed),
+                                      lambda parameter: has_parameter(parameter, listed.question))
 
 
-def is_given(parameter, question: Question | None) -> bool:
+def has_parameter(parameter, question: Question | None) -> bool:
     return question is not None and question.gives(parameter)
 
 
-def fixed_place(scope: Scope, question: Question | None) -> Address | None:
+def fixed_address(scope: Scope, question: Question | None) -> Address | None:
     """The address at a scope that is the same for every row: the instance, or what the question brings along."""
     if scope == Scope.INSTANCE:
         return instance_address()
     return None if question is None else question.at(scope)
 
 
-def exactly_on(place: Address) -> dict:
+def on_address(place: Address) -> dict:
     return {"content_object__kind": place.kind, "content_object__key": place.key}
 
 
-def of_privileges(privileges: tuple[Privilege, ...]) -> dict:
+def with_privileges(privileges: tuple[Privilege, ...]) -> dict:
     ids = permission_ids()
     return {"permission_id__in": [ids[privilege] for privilege in privileges]}
 
 
-def _held(listed: Listed, **where) -> Q:
+def _held(listed: FilterContext, **where) -> Q:
     held = NONE
     for table in listed.tables:
         held |= listed.exists(table.rows(**where))
     return held
 
 
-def _held_at_or_below(listed: Listed) -> Q:
-    containers = [kind for kind in listed.kinds if kind in CONTAINERS]
-    others = [kind for kind in listed.kinds if kind not in CONTAINERS]
+def _held_at_or_below(listed: FilterContext) -> Q:
+    containers = [kind for kind in listed.kinds if kind in CONTAINER_KINDS]
+    others = [kind for kind in listed.kinds if kind not in CONTAINER_KINDS]
     reached = Q(kind__in=others) & _held(listed, content_object_id=OuterRef("pk"), **listed.around) if others else NONE
     for kind in containers:
         # the instance contains everything, so any grant reaches it
@@ -188,10 +191,10 @@ def _held_at_or_below(listed: Listed) -> Q:
     return reached
 
 
-def _lacking(listed: Listed, privilege: Privilege, kind: str | None) -> QuerySet:
+def _lacking(listed: FilterContext, privilege: Privilege, kind: str | None) -> QuerySet:
     """Live entities inside the outer one on which the privilege is not held."""
     inside = Entity.objects.filter(Q(namespace_id=OuterRef("pk")) | Q(application_id=OuterRef("pk")), state=State.LIVE)
     inside = inside.exclude(pk=OuterRef("pk"))
     if kind is not None:
         inside = inside.filter(kind=kind)
-    return inside.exclude(_held(listed, content_object_id=OuterRef("pk"), **of_privileges((privilege,))))
+    return inside.exclude(_held(listed, content_object_id=OuterRef("pk"), **with_privileges((privilege,))))

@@ -15,15 +15,15 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from entities.address import Address
-from entities.vocabulary import CONTAINERS, KIND_ORDER, Privilege
+from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
 from grants.evaluation.facts_sql import FEW_ROWS, Relation, statement
 from grants.models import permission_ids, privilege_of
-from grants.policies.decide import Held, Lacking
+from grants.policies.decide import HeldGrant, MissingEntities
 from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
 
 NOTHING_HELD: Mapping[Privilege, str] = MappingProxyType({})
-NOTHING_LACKS = Lacking(is_empty=True)
+NOTHING_LACKS = MissingEntities(is_empty=True)
 
 
 @dataclass(slots=True)
@@ -76,27 +76,27 @@ class QuestionFacts:
         return _by_whom(text) if self._ledger.explained else self._ledger.privileges(text)
 
     def is_held_at_or_below(self, place: Address) -> bool:
-        if place.kind in CONTAINERS:
+        if place.kind in CONTAINER_KINDS:
             return self._ask.below[self._subject, place] in self._ledger.below
         return bool(self.held(place))
 
-    def at_or_below(self, place: Address) -> Held | None:
-        if place.kind in CONTAINERS:
+    def at_or_below(self, place: Address) -> HeldGrant | None:
+        if place.kind in CONTAINER_KINDS:
             text = self._ledger.below.get(self._ask.below[self._subject, place])
             return None if text is None else _example(text)
         for privilege, principal in self.held(place).items():
-            return Held(principal, place, privilege)
+            return HeldGrant(principal, place, privilege)
         return None
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
+    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         number = self._ask.live[self._subject, place, privilege, kind or ""]
         total, addresses = self._ledger.totals.get(number, 0), self._ledger.lacks.get(number)
         if addresses is None:
-            return Lacking(True, total) if total else NOTHING_LACKS
-        return Lacking(False, total, tuple(addresses))
+            return MissingEntities(True, total) if total else NOTHING_LACKS
+        return MissingEntities(False, total, tuple(addresses))
 
 
-def gather(questions: Sequence[Question], *, explained: bool = False, ranging: bool = True) -> list[QuestionFacts]:
+def gather_facts(questions: Sequence[Question], *, explained: bool = False, ranging: bool = True) -> list[QuestionFacts]:
     """The facts of each question, in order. One statement, whatever the number of questions.
 
     explained: gather also what only an explanation needs, for every question and not just for those that ask for it.
@@ -123,7 +123,7 @@ def _enter(ask: _Ask, question: Question, explained: bool, ranging: bool) -> int
                 if place is not None:
                     _number(ask.places, (subject, place))
             case HasAtOrBelow():
-                _number(ask.below if target.kind in CONTAINERS else ask.places, (subject, target))
+                _number(ask.below if target.kind in CONTAINER_KINDS else ask.places, (subject, target))
             case HasOnAllLive(privilege, kind) if ranging:
                 number = _number(ask.live, (subject, target, privilege, kind or ""))
                 if explained:
@@ -191,9 +191,9 @@ def _by_whom(text: str) -> Mapping[Privilege, str]:
     return held
 
 
-def _example(text: str) -> Held:
+def _example(text: str) -> HeldGrant:
     permission, address, principal = text.split(" ", 2)
-    return Held(principal, _read(address), privilege_of(int(permission)))
+    return HeldGrant(principal, _read(address), privilege_of(int(permission)))
 
 
 def _read(text: str) -> Address:

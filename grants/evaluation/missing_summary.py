@@ -12,15 +12,15 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
-from entities.selectors import entity_at, live_below
+from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import KIND_ORDER, Privilege
-from grants.evaluation.count_cache import counted_once
-from grants.evaluation.effective_grants import GrantTable, tables_of
+from grants.evaluation.count_cache import cached_count
+from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import ALL
-from grants.evaluation.facts import gather
-from grants.evaluation.visibility import Seen
+from grants.evaluation.facts import gather_facts
+from grants.evaluation.visibility import Visibility
 from grants.models import permission_ids
-from grants.policies.decide import Facts, Held, Lacking
+from grants.policies.decide import Facts, HeldGrant, MissingEntities
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
@@ -29,7 +29,7 @@ _DOT, _AFTER_DOT = ".", "/"
 
 
 @dataclass(frozen=True, slots=True)
-class FactsInShort:
+class SummaryFacts:
     """The facts of one question, see `grants.policies.decide.Facts`; of what lacks a privilege it names `most`."""
 
     question: Question
@@ -47,29 +47,29 @@ class FactsInShort:
     def is_held_at_or_below(self, place: Address) -> bool:
         return self.facts.is_held_at_or_below(place)
 
-    def at_or_below(self, place: Address) -> Held | None:
+    def at_or_below(self, place: Address) -> HeldGrant | None:
         return self.facts.at_or_below(place)
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
+    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         asked = place, privilege, kind
         if asked not in self._found:
             self._found[asked] = _lacking(self.question, place, privilege, kind, self.most)
         return self._found[asked]
 
 
-def facts_in_short(question: Question, most: int) -> FactsInShort:
+def summary_facts(question: Question, most: int) -> SummaryFacts:
     """Explained, of what lacks a privilege the first `most`. One query, and five for a rule over all live entities."""
-    return facts_of_generations([question], most)[0]
+    return summary_facts_of_generations([question], most)[0]
 
 
-def facts_of_generations(questions: Sequence[Question], most: int) -> list[FactsInShort]:
+def summary_facts_of_generations(questions: Sequence[Question], most: int) -> list[SummaryFacts]:
     """The same for questions that differ in their generation alone: what a rule over all live entities looks up is looked up once
     for all of them."""
-    every, found = gather(questions, explained=True, ranging=False), {}
-    return [FactsInShort(question, facts, most, found) for question, facts in zip(questions, every, strict=True)]
+    every, found = gather_facts(questions, explained=True, ranging=False), {}
+    return [SummaryFacts(question, facts, most, found) for question, facts in zip(questions, every, strict=True)]
 
 
-def lacking_seen(question: Question, attempt: Attempt, seen: Seen, most: int) -> Lacking | None:
+def visible_missing_entities(question: Question, attempt: Attempt, seen: Visibility, most: int) -> MissingEntities | None:
     """Of what lacks the privilege of an attempt over all live entities, what its reader sees, the first `most` by name; None
     where that is all of it. seen: by the reader, inside the target. At most six queries."""
     (privilege,) = attempt.wanted
@@ -84,11 +84,11 @@ def lacking_seen(question: Question, attempt: Attempt, seen: Seen, most: int) ->
     return _listed(wanted.first(counts, most, seen.first_rows), counts, total=0)
 
 
-def _lacking(question: Question, place: Address, privilege: Privilege, kind: str | None, most: int) -> Lacking:
+def _lacking(question: Question, place: Address, privilege: Privilege, kind: str | None, most: int) -> MissingEntities:
     wanted = _Wanted.of(question, place, privilege, kind)
     if wanted is None:
-        return Lacking(is_empty=True)
-    live = counted_once(f"live-{wanted.entity.pk}-{kind or ''}", lambda: _by_kind(wanted.live))
+        return MissingEntities(is_empty=True)
+    live = cached_count(f"live-{wanted.entity.pk}-{kind or ''}", lambda: _by_kind(wanted.live))
     counts = live - _by_kind(wanted.held)
     return _listed(wanted.first(counts, most), counts, live.total())
 
@@ -105,8 +105,8 @@ class _Wanted:
     @classmethod
     def of(cls, question: Question, place: Address, privilege: Privilege, kind: str | None) -> "_Wanted | None":
         """None where there is no such container or subject. Two queries."""
-        entity, tables = entity_at(place), tables_of(question.subject_type, question.subject)
-        return None if entity is None or tables is None else cls(entity, privilege, tables, live_below(entity, kind))
+        entity, tables = entity_at(place), grant_tables(question.subject_type, question.subject)
+        return None if entity is None or tables is None else cls(entity, privilege, tables, live_entities_inside(entity, kind))
 
     @property
     def _grants(self) -> list[QuerySet]:
@@ -148,5 +148,5 @@ def _by_kind(rows: QuerySet[Entity]) -> Counter:
     return Counter(dict(rows.order_by().values_list("kind").annotate(total=Count("*"))))
 
 
-def _listed(addresses: list[Address], counts: Counter, total: int) -> Lacking:
-    return Lacking(not counts, total, tuple(addresses), counts.total() - len(addresses))
+def _listed(addresses: list[Address], counts: Counter, total: int) -> MissingEntities:
+    return MissingEntities(not counts, total, tuple(addresses), counts.total() - len(addresses))

@@ -12,8 +12,8 @@ from django.db.models.lookups import IsNull
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at
-from entities.vocabulary import ANY, CONTAINERS, Privilege
-from grants.evaluation.entity_filters import ALL, NONE, composed, exactly_on, of_privileges
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from grants.evaluation.entity_filters import ALL, NONE, combined_condition, on_address, with_privileges
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.grammar import (
     Expression,
@@ -46,7 +46,7 @@ class _Sought:
         return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
 
 
-def principals_permitted(requires: Expression, question: Question) -> tuple[QuerySet, str]:
+def permitted_principals(requires: Expression, question: Question) -> tuple[QuerySet, str]:
     """The active principals of the question's type for whom `requires` is met, and the column of their names.
 
     At most two queries, to look at what lies in the target.
@@ -59,7 +59,7 @@ def principals_permitted(requires: Expression, question: Question) -> tuple[Quer
 
 def _sought(requires: Expression, question: Question) -> _Sought:
     looks = {type(leaf) for leaf in leaves(requires)}
-    if question.target.kind not in CONTAINERS or looks.isdisjoint({HasAtOrBelow, HasOnAllLive}):
+    if question.target.kind not in CONTAINER_KINDS or looks.isdisjoint({HasAtOrBelow, HasOnAllLive}):
         return _Sought(question, None, False)
     sought = _Sought(question, entity_at(question.target), False)
     if sought.container is None or HasAtOrBelow not in looks:
@@ -81,11 +81,11 @@ def _condition(expression: Expression, sought: _Sought) -> Q:
         case HasOnAllLive(privilege, kind):
             return _holds_on_all_live(sought, privilege, kind)
         case _:
-            return composed(expression, lambda part: _condition(part, sought), sought.question.gives)
+            return combined_condition(expression, lambda part: _condition(part, sought), sought.question.gives)
 
 
 def _on(place: Address | None, privileges: tuple[Privilege, ...]) -> dict | None:
-    return None if place is None else {**exactly_on(place), **of_privileges(privileges)}
+    return None if place is None else {**on_address(place), **with_privileges(privileges)}
 
 
 def _holds(sought: _Sought, where: dict | None) -> Q:
@@ -101,7 +101,7 @@ def _holds(sought: _Sought, where: dict | None) -> Q:
 
 
 def _holds_at_or_below(sought: _Sought) -> Q:
-    if sought.question.target.kind not in CONTAINERS:
+    if sought.question.target.kind not in CONTAINER_KINDS:
         return _holds(sought, _on(sought.question.target, ANY))
     if sought.container is None:
         return NONE
@@ -132,9 +132,9 @@ def _holds_on_all_live(sought: _Sought, privilege: Privilege, kind: str | None) 
     if kind is not None:
         live = live.filter(kind=kind)
     # who holds it on all of them holds it on one of them: that leaves few of whom the rest is asked
-    holds_on_one = _holds(sought, {"content_object_id": Subquery(live.values("pk")[:1]), **of_privileges((privilege,))})
+    holds_on_one = _holds(sought, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))})
     lacking = live
     for grants in _own_grants(sought, OuterRef(OuterRef("pk"))):
-        held = grants.filter(content_object_id=OuterRef("pk"), **of_privileges((privilege,)))
+        held = grants.filter(content_object_id=OuterRef("pk"), **with_privileges((privilege,)))
         lacking = lacking.exclude(Q(IsNull(Subquery(held.values("pk")[:1]), False)))
     return ~Q(Exists(live)) | holds_on_one & Q(IsNull(Subquery(lacking.values("pk")[:1]), True))

@@ -13,10 +13,17 @@ from django.db.models import Count, Q, QuerySet
 
 from entities.models import Entity
 from entities.selectors import children_of, subtree_of
-from entities.vocabulary import CONTAINERS
-from grants.evaluation.count_cache import counted_once
-from grants.evaluation.effective_grants import GrantTable, tables_of, tables_of_principal
-from grants.evaluation.entity_filters import ALL, NONE, SHOWING, Rules, rules_of, shown_by
+from entities.vocabulary import CONTAINER_KINDS
+from grants.evaluation.count_cache import cached_count
+from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_principal
+from grants.evaluation.entity_filters import (
+    ALL,
+    NONE,
+    VISIBILITY_OPERATIONS,
+    KindsByRequirements,
+    condition_for_tables,
+    kinds_by_requirements,
+)
 from grants.models import User
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
 from grants.policies.policy import Generation
@@ -32,7 +39,7 @@ WORTH_AN_INDEX = 1_000
 
 
 @dataclass(frozen=True)
-class Seen:
+class Visibility:
     """Conditions on entities, with the same answer. all_rows: finds all of them soonest; first_rows: the first few. inside: what
     contains every row that is asked about and is none of them. apart: conditions that no row meets two of, and that together
     have the same answer; soonest to count. name: tells its counts from any others, where they are worth keeping."""
@@ -52,7 +59,7 @@ class Seen:
     def counts(self) -> Counter[tuple[str, str]]:
         """How many there are inside, by kind and state: at every depth, but of the instance only directly. At most two queries,
         once."""
-        return counted_once(self.name, self._counted) if self.name else self._counted()
+        return cached_count(self.name, self._counted) if self.name else self._counted()
 
     def _counted(self) -> Counter[tuple[str, str]]:
         whole = children_of(self.inside) if self.inside.kind == "instance" else subtree_of(self.inside)
@@ -66,34 +73,34 @@ class Seen:
 
 
 # what an account sees that sees all
-EVERYTHING = Seen(ALL, ALL)
+FULL_VISIBILITY = Visibility(ALL, ALL)
 
 
-def seen_by(principal: User | Group, generation: Generation, *, inside: Entity | None = None,
-            operations: Sequence[str] = SHOWING) -> Seen:
+def visibility_of(principal: User | Group, generation: Generation, *, inside: Entity | None = None,
+            operations: Sequence[str] = VISIBILITY_OPERATIONS) -> Visibility:
     """What one of the operations shows. inside: as in `Seen`. At most four queries."""
     # by the numbers of a user's groups: its memberships would be looked up again with every row
-    tables = tables_of("user", principal.username) if isinstance(principal, User) else tables_of_principal(principal)
-    rules = rules_of(generation, operations)
+    tables = grant_tables("user", principal.username) if isinstance(principal, User) else grant_tables_of_principal(principal)
+    rules = kinds_by_requirements(generation, operations)
     if tables is None:
-        return Seen(NONE, NONE, inside)
-    first = shown_by(tables, rules, row_by_row=True)
+        return Visibility(NONE, NONE, inside)
+    first = condition_for_tables(tables, rules, row_by_row=True)
     around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
     if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
         few = Q(pk__in=_reached(tables, around)) & first
-        return Seen(few, few, inside)
+        return Visibility(few, few, inside)
     name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
     if not around:
-        return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, name=name)
+        return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False, name=name)
     # mostly it is all held through groups: then no row need be looked for among what the user holds alone
     holding = tuple(table for table in tables if _holds_any(table, around))
     apart = _apart(holding, rules, inside, around)
-    return Seen(shown_by(tables, rules, inside=inside), first, inside, is_few=False, apart=apart, name=name)
+    return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False, apart=apart, name=name)
 
 
-def shows_the_same(generation: Generation, one: Sequence[str], other: Sequence[str]) -> bool:
+def is_same_visibility(generation: Generation, one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether these operations show the same in that generation, whoever asks."""
-    return rules_of(generation, one) == rules_of(generation, other)
+    return kinds_by_requirements(generation, one) == kinds_by_requirements(generation, other)
 
 
 def _begins(expression: Expression) -> bool:
@@ -127,15 +134,15 @@ def _in_index(grants: QuerySet) -> QuerySet:
     return grants.order_by().values_list("content_object_id")
 
 
-def _apart(tables: tuple[GrantTable, ...], rules: Rules, inside: Entity, around: dict) -> tuple[Q, ...]:
+def _apart(tables: tuple[GrantTable, ...], rules: KindsByRequirements, inside: Entity, around: dict) -> tuple[Q, ...]:
     """What is shown by a grant on or in itself by the tables of the grants: the database joins with each as a whole, and need not
     look into both for every row. What is shown otherwise is one more part."""
     at_or_below = [kind for enough, kinds in rules.items() if enough == {HasAtOrBelow()} for kind in kinds]
-    columns = {"content_object": [kind for kind in at_or_below if kind not in CONTAINERS],
+    columns = {"content_object": [kind for kind in at_or_below if kind not in CONTAINER_KINDS],
                "application": [kind for kind in at_or_below if kind == "application"]}
     joined = [kind for kinds in columns.values() for kind in kinds]
     others = {enough: [kind for kind in kinds if kind not in joined] for enough, kinds in rules.items()}
-    parts = [shown_by(tables, {enough: kinds for enough, kinds in others.items() if kinds}, inside=inside)]
+    parts = [condition_for_tables(tables, {enough: kinds for enough, kinds in others.items() if kinds}, inside=inside)]
     for column, kinds in columns.items():
         before = NONE
         for table in tables if kinds else ():

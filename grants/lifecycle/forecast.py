@@ -15,7 +15,7 @@ from entities.services import instance_fault
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import active_generation
 from grants.models import GroupGrant, UserGrant, privilege_of
-from grants.policies.catalogue import generation_named
+from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
 VERBS = ("register", "delete", "recreate")
@@ -69,7 +69,7 @@ def generation_of(generation: Generation | str | None) -> Generation:
     """The generation given or named; the active one for None. Raises UnknownGeneration."""
     if isinstance(generation, Generation):
         return generation
-    return active_generation() if generation is None else generation_named(generation)
+    return active_generation() if generation is None else generation_by_name(generation)
 
 
 def live_in(entity: Entity) -> QuerySet[Entity]:

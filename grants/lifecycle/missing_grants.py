@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 from entities.address import Address
 from entities.models import Entity
-from entities.selectors import entity_at, live_below
+from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import ANY, KINDS
 from grants.errors import PlanError
-from grants.evaluation.effective_grants import GrantTable, tables_of, tables_of_user
-from grants.evaluation.engine import check_in_short
-from grants.evaluation.entity_filters import Listed, condition
-from grants.evaluation.facts import gather
+from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_user
+from grants.evaluation.engine import check_summary
+from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.facts import gather_facts
 from grants.lifecycle.namespace_deletion import live_namespace
 from grants.models import User
-from grants.policies.explain import Gap, smallest_gap
+from grants.policies.explain import MissingGrant, smallest_missing_grants
 from grants.policies.grammar import AllOf, Always, Expression, Given, Has, HasOnAllLive, Scope
 from grants.policies.policy import Generation
 from grants.policies.question import Question, is_storable
@@ -33,27 +33,27 @@ def deleter_named(name: str) -> User:
     return user
 
 
-def gap_of(question: Question, *, most: int) -> Iterator[Gap]:
+def gap_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
     """The smallest set of grants that turns the denial into a permit, each once, read as it is asked for; none where nothing is
     missing that a grant could give. At most eight queries before the first. Raises PlanError where there are more than `most`."""
-    short = check_in_short(question, most=1)
+    short = check_summary(question, most=1)
     total = len(short.missing or ()) + short.missing_more
     if total > most:
         raise PlanError(f"{total:,} grants are missing, and a plan holds {most:,}: make one for everything in {question.target} "
                         f"of a few kinds at a time")
     if not short.missing_more:
         return iter(short.missing or ())
-    return _gap(question, entity_at(question.target), tables_of(question.subject_type, question.subject) or ())
+    return _gap(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
 
 
-def deletion_gap(namespace: Address, user: User, generation: Generation) -> Iterator[Gap]:
+def deletion_gap(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
     """The smallest set of grants that the user lacks, each once, read as it is asked for. Raises LifecycleError where that is
     no live namespace."""
     question = Question("user", user.username, OPERATION, namespace, generation.name)
-    return _gap(question, live_namespace(namespace), tables_of_user(user))
+    return _gap(question, live_namespace(namespace), grant_tables_of_user(user))
 
 
-def _gap(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[Gap]:
+def _gap(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
     """entity: the question's target. tables: the grants that count."""
     requires = question.policy.requires
     return _gaps(requires, question, entity, tables) if _is_listed(requires) else iter(_weighed(requires, question))
@@ -74,24 +74,25 @@ def _is_listed(expression: Expression) -> bool:
             return False
 
 
-def _gaps(expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[Gap]:
+def _gaps(expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
     match expression:
         case AllOf(parts):
             for part in parts:
                 yield from _gaps(part, question, entity, tables)
         case Has(privileges):
-            if not Entity.objects.filter(condition(expression, Listed(tables, [entity.kind])), pk=entity.pk).exists():
+            is_met = requirement_condition(expression, FilterContext(tables, [entity.kind]))
+            if not Entity.objects.filter(is_met, pk=entity.pk).exists():
                 yield entity.address, min(privileges, key=ANY.index)
         case HasOnAllLive(privilege, kind):
-            held = condition(Has((privilege,)), Listed(tables, list(KINDS)))
-            rows = live_below(entity, kind).exclude(held).values_list("kind", "key")
+            held = requirement_condition(Has((privilege,)), FilterContext(tables, list(KINDS)))
+            rows = live_entities_inside(entity, kind).exclude(held).values_list("kind", "key")
             for place in rows.iterator(chunk_size=ENTITIES_AT_ONCE):
                 yield Address(*place), privilege
         case Given(parameter, then) if question.gives(parameter):
             yield from _gaps(then, question, entity, tables)
 
 
-def _weighed(requires: Expression, question: Question) -> tuple[Gap, ...]:
+def _weighed(requires: Expression, question: Question) -> tuple[MissingGrant, ...]:
     """Of alternatives the smallest, by the explanation itself."""
-    (facts,) = gather([question], explained=True)
-    return smallest_gap(requires, question, facts) or ()
+    (facts,) = gather_facts([question], explained=True)
+    return smallest_missing_grants(requires, question, facts) or ()

@@ -13,15 +13,15 @@ from django.db.models import Count, Q, QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
-from entities.selectors import entity_at, live_below, sorted_by_address, subtree_of
+from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
 from entities.vocabulary import KINDS, Privilege
 from grants.changes.outcomes import Item
 from grants.errors import LifecycleError
-from grants.evaluation.effective_grants import GrantTable, tables_of
-from grants.evaluation.entity_filters import NONE, Listed, condition
+from grants.evaluation.effective_grants import GrantTable, grant_tables
+from grants.evaluation.entity_filters import NONE, FilterContext, requirement_condition
 from grants.lifecycle.forecast import generation_of
 from grants.models import GRANT_TABLES, privilege_of
-from grants.policies.deletion_rules import OneMissing, steps
+from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
 
 MOST_GHOSTS = 12
@@ -119,7 +119,7 @@ class DeletionForecast:
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
     """user: a name. Raises LifecycleError where that is no live namespace, UnknownGeneration. At most thirteen statements."""
-    rules, entity, tables = generation_of(generation), live_namespace(namespace), tables_of("user", user)
+    rules, entity, tables = generation_of(generation), live_namespace(namespace), grant_tables("user", user)
     begins = tables is not None and _begins(entity, tables, rules)
     found = tuple(_steps(entity, tables or (), rules, begins))
     goes = begins and not any(step.remains for step in found)
@@ -148,31 +148,32 @@ def live_namespace(namespace: Address) -> Entity:
 
 def not_deletable(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
     """The live entities in the namespace, itself among them, that this person may not delete; by address."""
-    rules, entity, tables = generation_of(generation), live_namespace(namespace), tables_of("user", user) or ()
-    lacking = Q(kind="namespace") & ~condition(rules.deletion.begins, Listed(tables, ["namespace"]))
+    rules, entity, tables = generation_of(generation), live_namespace(namespace), grant_tables("user", user) or ()
+    lacking = Q(kind="namespace") & ~requirement_condition(rules.deletion.begins, FilterContext(tables, ["namespace"]))
     inside = ~Q(kind="namespace") & ~_permitted(entity, tables, rules)
     return sorted_by_address(subtree_of(entity).filter(lacking | inside, state=State.LIVE))
 
 
 def _begins(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
-    return Entity.objects.filter(condition(rules.deletion.begins, Listed(tables, ["namespace"])), pk=entity.pk).exists()
+    is_met = requirement_condition(rules.deletion.begins, FilterContext(tables, ["namespace"]))
+    return Entity.objects.filter(is_met, pk=entity.pk).exists()
 
 
 def _permitted(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
     """The entities in the namespace that may be deleted once the deletion has begun."""
     by_requirement: dict = {}
-    for kind in (kind for step in steps() for kind in step):
+    for kind in (kind for step in deletion_steps() for kind in step):
         by_requirement.setdefault(rules.deletion.asked_of(kind), []).append(kind)
-    return reduce(or_, (Q(kind__in=kinds) & condition(requirement, Listed(tables, kinds, inside=entity))
+    return reduce(or_, (Q(kind__in=kinds) & requirement_condition(requirement, FilterContext(tables, kinds, inside=entity))
                         for requirement, kinds in by_requirement.items()), NONE)
 
 
 def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, begins: bool):
-    rows = live_below(entity).order_by().values_list("kind").annotate(
+    rows = live_entities_inside(entity).order_by().values_list("kind").annotate(
         Count("pk"), permitted=Count("pk", filter=_permitted(entity, tables, rules)))
     counts = {kind: (live, permitted) for kind, live, permitted in rows}
     reached = begins
-    for kinds in steps():
+    for kinds in deletion_steps():
         present = tuple((kind, counts[kind][0]) for kind in kinds if kind in counts)
         live, permitted = (sum(counts[kind][place] for kind, _ in present) for place in (0, 1))
         outcome = _outcome(live, permitted, reached, rules)
@@ -188,7 +189,7 @@ def _outcome(live: int, permitted: int, reached: bool, rules: Generation) -> Ste
         return StepOutcome.NOT_REACHED
     if live == permitted:
         return StepOutcome.GOES
-    return StepOutcome.STOPS if rules.deletion.one_missing == OneMissing.STOPS else StepOutcome.PARTLY
+    return StepOutcome.STOPS if rules.deletion.one_missing == OnUndeletable.STOPS else StepOutcome.PARTLY
 
 
 def _verdict(found: Sequence[Step], begins: bool, goes: bool, rules: Generation) -> Verdict:
@@ -196,7 +197,7 @@ def _verdict(found: Sequence[Step], begins: bool, goes: bool, rules: Generation)
         return Verdict.REFUSED
     if goes:
         return Verdict.COMPLETE
-    if rules.deletion.one_missing == OneMissing.PASSED_OVER:
+    if rules.deletion.one_missing == OnUndeletable.PASSED_OVER:
         return Verdict.PARTIAL
     return Verdict.INCONSISTENT if any(step.gone for step in found) else Verdict.STOPPED
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from entities.address import Address
-from grants.evaluation.missing_summary import facts_in_short
+from grants.evaluation.missing_summary import summary_facts
 from grants.models import User
-from grants.policies.explain import Attempt, Gap, attempt, smallest_gap_counted
+from grants.policies.explain import Attempt, MissingGrant, smallest_missing_with_count, try_expression
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -17,7 +17,7 @@ class Readiness:
 
     required: int
     held: int
-    missing: tuple[Gap, ...]
+    missing: tuple[MissingGrant, ...]
     missing_more: int
 
     @property
@@ -33,9 +33,9 @@ def readiness_of(namespace: Address, user: User, generation: Generation, *, most
     """What `user` holds and lacks of what deleting `namespace` requires in `generation`; of what lacks, about the first `most`
     are named. At most six queries."""
     question = Question("user", user.username, "delete", namespace, generation.name)
-    facts, requires = facts_in_short(question, most), question.policy.requires
-    required = _required(attempt(requires, question, facts))
-    missing, more = smallest_gap_counted(requires, question, facts)
+    facts, requires = summary_facts(question, most), question.policy.requires
+    required = _required(try_expression(requires, question, facts))
+    missing, more = smallest_missing_with_count(requires, question, facts)
     return Readiness(required, required - len(missing) - more, missing, more)
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
-from entities.services import ensure_entities, remove_entity, set_entity_description, set_entity_state
+from entities.services import delete_planned_entity, ensure_entities, set_entity_description, set_entity_state
 from entities.vocabulary import Privilege
 from grants.changes.authority import administering
 from grants.changes.outcomes import Outcome
@@ -83,7 +83,7 @@ def describe_entity(*, author: Author, address: Address, description: str) -> Ou
 def _forgotten(head: JournalHead, author: Author, entity: Entity) -> Outcome:
     address = entity.address
     revision = append_to_journal(head, [Change("delete", entity=str(address), detail="it was planned")], author=author)
-    remove_entity(entity=entity)
+    delete_planned_entity(entity=entity)
     return Outcome(True, f"{address} was only planned; it is not registered any longer", revision)
 
 

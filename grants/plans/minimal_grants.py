@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from entities.address import Address
-from entities.selectors import entity_at, live_below
-from entities.vocabulary import ANY, CONTAINERS, KIND_ORDER, KINDS, Privilege
+from entities.selectors import entity_at, live_entities_inside
+from entities.vocabulary import ANY, CONTAINER_KINDS, KIND_ORDER, KINDS, Privilege
 from grants.errors import PlanError
-from grants.evaluation.effective_grants import tables_of
-from grants.evaluation.entity_filters import Listed, condition
-from grants.evaluation.facts import gather
-from grants.policies.decide import Facts, Held, Lacking, holds
-from grants.policies.explain import Gap, every_gap
+from grants.evaluation.effective_grants import grant_tables
+from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.facts import gather_facts
+from grants.policies.decide import Facts, HeldGrant, MissingEntities, is_met
+from grants.policies.explain import MissingGrant, minimal_missing_sets
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
 QUESTIONS_AT_ONCE = 500
 
-Way = frozenset[Gap]
+Way = frozenset[MissingGrant]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Cover:
     """gaps: the grants, by address. only_way: how many of them are such that an answer is not met without them, whatever else
     is granted. is_smallest: proven that fewer would not do."""
 
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingGrant, ...] = ()
     only_way: int = 0
     is_smallest: bool = True
 
@@ -51,7 +51,7 @@ class _Want:
     def below(self) -> Address | None:
         """The container in which any grant meets it; None where none does."""
         shown = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requires))
-        return self.question.target if shown and self.question.target.kind in CONTAINERS else None
+        return self.question.target if shown and self.question.target.kind in CONTAINER_KINDS else None
 
 
 @dataclass(slots=True)
@@ -61,20 +61,20 @@ class _Granted:
     privileges: dict[Address, set[Privilege]] = field(default_factory=lambda: defaultdict(set))
     inside: Counter = field(default_factory=Counter)
 
-    def holds(self, gap: Gap) -> bool:
+    def holds(self, gap: MissingGrant) -> bool:
         return gap[1] in self.privileges.get(gap[0], ())
 
-    def add(self, gap: Gap) -> None:
+    def add(self, gap: MissingGrant) -> None:
         """One that is not in it yet."""
         self.privileges[gap[0]].add(gap[1])
         self.inside.update((gap[0], *gap[0].ancestors))
 
-    def remove(self, gap: Gap) -> None:
+    def remove(self, gap: MissingGrant) -> None:
         self.privileges[gap[0]].discard(gap[1])
         self.inside.subtract((gap[0], *gap[0].ancestors))
 
     def meets(self, want: _Want) -> bool:
-        return holds(want.question.policy.requires, want.question, _WithGranted(want, self))
+        return is_met(want.question.policy.requires, want.question, _WithGranted(want, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class _WithGranted:
     def is_held_at_or_below(self, place: Address) -> bool:
         return self.granted.inside[place] > 0 or self.want.facts.is_held_at_or_below(place)
 
-    def at_or_below(self, place: Address) -> Held | None:
+    def at_or_below(self, place: Address) -> HeldGrant | None:
         if self.granted.inside[place] > 0:
-            return Held(self.want.question.principal, place, ANY[0])
+            return HeldGrant(self.want.question.principal, place, ANY[0])
         return self.want.facts.at_or_below(place)
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
+    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         lacking = self.want.facts.lacking(place, privilege, kind)
         left = tuple(a for a in lacking.addresses if privilege not in self.granted.privileges.get(a, ()))
-        return Lacking(not left, lacking.total, left)
+        return MissingEntities(not left, lacking.total, left)
 
 
 def minimal_grants(user: str, answers: Iterable[tuple[Address, str]], generation: Generation, *, most_gaps: int) -> Cover:
@@ -146,15 +146,15 @@ def _wants(user: str, asked: dict, generation: Generation, most_gaps: int) -> It
     while batch := list(islice(waiting, QUESTIONS_AT_ONCE)):
         over_all = [question for question in batch if _live_leaves(question)]
         plain = [question for question in batch if not _live_leaves(question)]
-        yield from _weighed(plain, gather(plain))
+        yield from _weighed(plain, gather_facts(plain))
         for question in over_all:
             _check_live(question, most_gaps)
-            yield from _weighed([question], gather([question], explained=True))
+            yield from _weighed([question], gather_facts([question], explained=True))
 
 
 def _weighed(questions: list[Question], found: list[Facts]) -> Iterator[_Want]:
     for question, facts in zip(questions, found, strict=True):
-        ways = every_gap(question.policy.requires, question, facts)
+        ways = minimal_missing_sets(question.policy.requires, question, facts)
         if facts.subject_is_known and ways and ways != [frozenset()]:
             yield _Want(question, facts, ways)
 
@@ -165,12 +165,12 @@ def _live_leaves(question: Question) -> list[HasOnAllLive]:
 
 def _check_live(question: Question, most_gaps: int) -> None:
     """Before all that is missing in a namespace is loaded."""
-    entity, tables = entity_at(question.target), tables_of("user", question.subject)
+    entity, tables = entity_at(question.target), grant_tables("user", question.subject)
     if entity is None or tables is None:
         return
     for leaf in _live_leaves(question):
-        held = condition(Has((leaf.privilege,)), Listed(tables, list(KINDS)))
-        _check_bound(live_below(entity, leaf.kind).exclude(held).order_by()[: most_gaps + 1].count(), most_gaps)
+        held = requirement_condition(Has((leaf.privilege,)), FilterContext(tables, list(KINDS)))
+        _check_bound(live_entities_inside(entity, leaf.kind).exclude(held).order_by()[: most_gaps + 1].count(), most_gaps)
 
 
 def _check_bound(count: int, most_gaps: int) -> None:
@@ -179,7 +179,7 @@ def _check_bound(count: int, most_gaps: int) -> None:
                         f"namespace, one group or one user at a time")
 
 
-def _chosen(wants: list[_Want], granted: _Granted) -> tuple[list[Gap], bool]:
+def _chosen(wants: list[_Want], granted: _Granted) -> tuple[list[MissingGrant], bool]:
     """Grants that meet all of these, added to `granted`; and whether fewer are proven not to."""
     if not wants:
         return [], True
@@ -205,7 +205,7 @@ def _met_by(wants: list[_Want]) -> dict[Way, set[int]]:
     return meets
 
 
-def _greedy(wants: list[_Want], meets: dict[Way, set[int]], granted: _Granted) -> list[Gap]:
+def _greedy(wants: list[_Want], meets: dict[Way, set[int]], granted: _Granted) -> list[MissingGrant]:
     """Always the way that meets most for each of its grants; of equal ones that of the narrowest reach."""
     open_wants, chosen = set(range(len(wants))), []
     waiting = [(-len(numbers) / len(way), _reach(way), number, way) for number, (way, numbers) in enumerate(
@@ -227,9 +227,10 @@ def _greedy(wants: list[_Want], meets: dict[Way, set[int]], granted: _Granted) -
     return chosen
 
 
-def _stripped(chosen: list[Gap], wants: list[_Want], meets: dict[Way, set[int]], granted: _Granted) -> list[Gap]:
+def _stripped(chosen: list[MissingGrant], wants: list[_Want], meets: dict[Way, set[int]],
+              granted: _Granted) -> list[MissingGrant]:
     """Without those that can be spared, the widest first."""
-    touched: dict[Gap, set[int]] = defaultdict(set)
+    touched: dict[MissingGrant, set[int]] = defaultdict(set)
     for way, numbers in meets.items():
         for gap in way:
             touched[gap] |= numbers
@@ -259,11 +260,12 @@ def _at_least(wants: list[_Want], granted: _Granted) -> int:
     return total
 
 
-def _reach(way: Iterable[Gap]) -> int:
+def _reach(way: Iterable[MissingGrant]) -> int:
     """How far its grants reach: one on an instance, a namespace or an application is about all that lies in it."""
-    return sum(len(CONTAINERS) - CONTAINERS.index(address.kind) for address, _ in way if address.kind in CONTAINERS)
+    kinds = [address.kind for address, _ in way if address.kind in CONTAINER_KINDS]
+    return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)
 
 
-def _order(gap: Gap) -> tuple:
+def _order(gap: MissingGrant) -> tuple:
     address, privilege = gap
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)

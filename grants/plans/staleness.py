@@ -8,7 +8,7 @@ principal that it watches, or where it says of a principal of the plan who it is
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Left, Length, StrIndex, Substr
 
-from entities.address import containers, instance_address
+from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
@@ -66,4 +66,4 @@ def _split(lines: QuerySet, column: str, before: str, after: str) -> QuerySet:
 
 
 def _kinds_in_namespaces() -> list[str]:
-    return [kind for kind in KINDS if kind == "namespace" or "namespace" in containers(kind)]
+    return [kind for kind in KINDS if kind == "namespace" or "namespace" in ancestor_kinds(kind)]

@@ -24,7 +24,7 @@ from grants.policies.question import Question
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldGrant:
     """One grant that counts: who holds it (the subject, or a group that it is in), where and what."""
 
     principal: str
@@ -33,7 +33,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class MissingEntities:
     """Live entities inside a container on which a privilege is not held.
 
     is_empty decides. The rest is there for an explanation only. total: how many live entities were looked at. addresses: which
@@ -57,10 +57,10 @@ class Facts(Protocol):
     def is_held_at_or_below(self, place: Address) -> bool:
         """Whether there is a grant on `place` or on an address inside it."""
 
-    def at_or_below(self, place: Address) -> Held | None:
+    def at_or_below(self, place: Address) -> HeldGrant | None:
         """One of these grants, for a reason; None where there is none."""
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> Lacking:
+    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         """The live entities inside `place` (of one kind, or of all) on which `privilege` is not held."""
 
 
@@ -69,25 +69,25 @@ def is_permitted(question: Question, facts: Facts) -> bool:
     policy = question.policy
     if policy is None or policy.requires is None or not facts.subject_is_known:
         return False
-    return holds(policy.requires, question, facts)
+    return is_met(policy.requires, question, facts)
 
 
-def holds(expression: Expression, question: Question, facts: Facts) -> bool:
+def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
     """Whether `expression` is met."""
     match expression:
         case Has(privileges, scope):
             place = question.at(scope)
             return place is not None and not facts.held(place).keys().isdisjoint(privileges)
         case AllOf(parts):
-            return all(holds(part, question, facts) for part in parts)
+            return all(is_met(part, question, facts) for part in parts)
         case AnyOf(parts):
-            return any(holds(part, question, facts) for part in parts)
+            return any(is_met(part, question, facts) for part in parts)
         case HasAtOrBelow():
             return facts.is_held_at_or_below(question.target)
         case HasOnAllLive(privilege, kind):
             return facts.lacking(question.target, privilege, kind).is_empty
         case Given(parameter, then):
-            return not question.gives(parameter) or holds(then, question, facts)
+            return not question.gives(parameter) or is_met(then, question, facts)
         case Always():
             return True
         case _:

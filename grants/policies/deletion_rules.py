@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from entities.address import containers
+from entities.address import ancestor_kinds
 from entities.vocabulary import KINDS
 from grants.policies.grammar import Expression
 from grants.policies.source import Source
@@ -14,7 +14,7 @@ from grants.policies.source import Source
 NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("stream",), ("artifact",))
 
 
-class OneMissing(StrEnum):
+class OnUndeletable(StrEnum):
     """What becomes of the rest where one entity of a type may not be deleted."""
 
     STOPS = "stops"
@@ -29,7 +29,7 @@ class NamespaceDeletion:
 
     begins: Expression
     asks: Expression
-    one_missing: OneMissing
+    one_missing: OnUndeletable
     source: Source
     asks_of: Mapping[str, Expression] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -37,8 +37,8 @@ class NamespaceDeletion:
         return self.asks_of.get(kind, self.asks)
 
 
-def steps() -> tuple[tuple[str, ...], ...]:
+def deletion_steps() -> tuple[tuple[str, ...], ...]:
     """The kinds that go together, in order."""
     named = {kind for step in NAMED_STEPS for kind in step}
-    rest = tuple(kind for kind in KINDS if "namespace" in containers(kind) and kind not in named)
+    rest = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
     return (*NAMED_STEPS, rest)

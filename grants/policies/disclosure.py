@@ -7,18 +7,18 @@ over are not: their addresses and their number are withheld.
 from collections.abc import Callable
 from dataclasses import replace
 
-from grants.policies.decide import Lacking
+from grants.policies.decide import MissingEntities
 from grants.policies.explain import Attempt, Decision
 
 ALL_LIVE = "all live"
 
 # of an attempt over all live entities, what its reader may see of what lacks the privilege; None where that is all of it
-Seen = Callable[[Attempt], Lacking | None]
+VisibleMissing = Callable[[Attempt], MissingEntities | None]
 
 
-def withholding(decision: Decision, seen: Seen) -> Decision:
+def redact(decision: Decision, seen: VisibleMissing) -> Decision:
     """The same verdict, without the addresses that its reader does not see and how many they are."""
-    attempts = tuple(_withholding(attempt, seen) for attempt in decision.attempts)
+    attempts = tuple(_redact_attempt(attempt, seen) for attempt in decision.attempts)
     if attempts == decision.attempts:
         return decision
     sentence = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
@@ -26,13 +26,13 @@ def withholding(decision: Decision, seen: Seen) -> Decision:
                    attempts=attempts)
 
 
-def withholding_all(decision: Decision) -> Decision:
+def redact_all(decision: Decision) -> Decision:
     """The same verdict, without any address that a rule ranges over and the subject lacks."""
-    return withholding(decision, lambda attempt: Lacking(is_empty=False))
+    return redact(decision, lambda attempt: MissingEntities(is_empty=False))
 
 
-def _withholding(attempt: Attempt, seen: Seen) -> Attempt:
-    parts = tuple(_withholding(part, seen) for part in attempt.parts)
+def _redact_attempt(attempt: Attempt, seen: VisibleMissing) -> Attempt:
+    parts = tuple(_redact_attempt(part, seen) for part in attempt.parts)
     lacking = seen(attempt) if attempt.requirement == ALL_LIVE and attempt.missing else None
     if lacking is None:
         return replace(attempt, parts=parts)

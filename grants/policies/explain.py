@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from entities.address import Address, instance_address
-from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, a
-from grants.policies.decide import Facts, Held
+from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, with_article
+from grants.policies.decide import Facts, HeldGrant
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -23,14 +23,14 @@ from grants.policies.grammar import (
 from grants.policies.policy import Source
 from grants.policies.question import Question
 
-Gap = tuple[Address, Privilege]
+MissingGrant = tuple[Address, Privilege]
 
 NOT_REGISTERED = "not registered"
 STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_REGISTERED: "is not registered"}
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
+class UnlistedGrants:
     """So many further gaps of one rule over all live entities."""
 
     privilege: Privilege
@@ -53,8 +53,8 @@ class Attempt:
     words: str
     wanted: tuple[Privilege, ...] = ()
     where: Address | None = None
-    grants: tuple[Held, ...] = ()
-    missing: tuple[Gap, ...] = ()
+    grants: tuple[HeldGrant, ...] = ()
+    missing: tuple[MissingGrant, ...] = ()
     parts: tuple["Attempt", ...] = ()
     total: int = 0
     kind: str | None = None
@@ -77,7 +77,7 @@ class Decision:
     reason: str = ""
     attempts: tuple[Attempt, ...] = ()
     source: Source | None = None
-    missing: tuple[Gap, ...] | None = None
+    missing: tuple[MissingGrant, ...] | None = None
     missing_more: int = 0
     state: str = ""
 
@@ -86,18 +86,18 @@ class Decision:
         return self.question.generation
 
 
-def decision(question: Question, facts: Facts) -> Decision:
+def explain(question: Question, facts: Facts) -> Decision:
     """Answer `question` in full."""
-    reason = nothing_to_weigh(question, facts)
+    reason = early_denial_reason(question, facts)
     policy = question.policy
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
-    tree = attempt(policy.requires, question, facts)
+    tree = try_expression(policy.requires, question, facts)
     answer = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
                       attempts=tree.parts if tree.requirement == "any" else (tree,))
     if tree.met:
         return answer
-    missing, more = smallest_gap_counted(policy.requires, question, facts)
+    missing, more = smallest_missing_with_count(policy.requires, question, facts)
     return replace(answer, missing=missing, missing_more=more)
 
 
@@ -107,7 +107,7 @@ def with_state(answer: Decision, state: str) -> Decision:
     return replace(answer, state=state, sentence=f"{answer.sentence.removesuffix('.')}; {words}.")
 
 
-def nothing_to_weigh(question: Question, facts: Facts) -> str:
+def early_denial_reason(question: Question, facts: Facts) -> str:
     """Why the question is denied before any requirement is looked at; empty when there is one to look at."""
     if question.unknown:
         return question.unknown
@@ -116,12 +116,12 @@ def nothing_to_weigh(question: Question, facts: Facts) -> str:
     policy = question.policy
     if policy.requires is None:
         kind = KINDS[question.target.kind].title
-        reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {a(kind)}"
+        reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {with_article(kind)}"
         return f"{reason}; {policy.advice}" if policy.advice else reason
     return ""
 
 
-def attempt(expression: Expression, question: Question, facts: Facts) -> Attempt:
+def try_expression(expression: Expression, question: Question, facts: Facts) -> Attempt:
     """Try `expression` and keep what was found."""
     match expression:
         case Has(privileges, scope):
@@ -135,28 +135,28 @@ def attempt(expression: Expression, question: Question, facts: Facts) -> Attempt
         case Always():
             return Attempt("always", True, "nothing but an active principal")
         case AllOf(parts):
-            tried = tuple(attempt(part, question, facts) for part in parts if is_asked(part, question))
+            tried = tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
             return Attempt("all", all(part.met for part in tried), "all of these", parts=tried)
         case AnyOf(parts):
-            tried = tuple(attempt(part, question, facts) for part in parts if is_asked(part, question))
+            tried = tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
             return Attempt("any", any(part.met for part in tried), "one of these", parts=tried)
         case Given(parameter, then):
             if not question.gives(parameter):
                 return Attempt("given", True, f"nothing, as the question names no {parameter}")
-            return attempt(then, question, facts)
+            return try_expression(then, question, facts)
         case _:
             raise UnknownExpression(expression)
 
 
-def is_asked(expression: Expression, question: Question) -> bool:
+def is_applicable(expression: Expression, question: Question) -> bool:
     """Whether the question brings along what `expression` depends on."""
     return not isinstance(expression, Given) or question.gives(expression.parameter)
 
 
 def _attempt_has(privileges: tuple[Privilege, ...], place: Address, facts: Facts) -> Attempt:
     held = facts.held(place)
-    found = tuple(Held(held[privilege], place, privilege) for privilege in privileges if privilege in held)
-    return Attempt("has", bool(found), f"{one_of(privileges)} on {place}", privileges, place, found,
+    found = tuple(HeldGrant(held[privilege], place, privilege) for privilege in privileges if privilege in held)
+    return Attempt("has", bool(found), f"{privileges_in_words(privileges)} on {place}", privileges, place, found,
                    () if found else ((place, privileges[0]),))
 
 
@@ -169,22 +169,24 @@ def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, fa
                    missing=tuple((address, privilege) for address in lacking.addresses), missing_more=lacking.more)
 
 
-def smallest_gap(expression: Expression, question: Question, facts: Facts) -> tuple[Gap, ...] | None:
+def smallest_missing_grants(expression: Expression, question: Question, facts: Facts) -> tuple[MissingGrant, ...] | None:
     """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
-    return smallest_gap_counted(expression, question, facts)[0]
+    return smallest_missing_with_count(expression, question, facts)[0]
 
 
-def smallest_gap_counted(expression: Expression, question: Question, facts: Facts) -> tuple[tuple[Gap, ...] | None, int]:
+def smallest_missing_with_count(expression: Expression, question: Question,
+                                facts: Facts) -> tuple[tuple[MissingGrant, ...] | None, int]:
     """The same as far as the facts name what lacks, and how many grants more the set has."""
     choices = []
-    for choice in every_gap(expression, question, facts):
-        more = sum(gap.count for gap in choice if isinstance(gap, Unnamed))
-        choices.append((tuple(sorted((gap for gap in choice if not isinstance(gap, Unnamed)), key=_gap_order)), more))
+    for choice in minimal_missing_sets(expression, question, facts):
+        more = sum(gap.count for gap in choice if isinstance(gap, UnlistedGrants))
+        choices.append((tuple(sorted((gap for gap in choice if not isinstance(gap, UnlistedGrants)), key=_gap_order)), more))
     return min(choices, key=lambda choice: (len(choice[0]) + choice[1], [_gap_order(gap) for gap in choice[0]]),
                default=(None, 0))
 
 
-def every_gap(expression: Expression, question: Question, facts: Facts) -> list[frozenset[Gap | Unnamed]]:
+def minimal_missing_sets(expression: Expression, question: Question,
+                         facts: Facts) -> list[frozenset[MissingGrant | UnlistedGrants]]:
     """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met.
 
     What the facts count and do not name is there as one `Unnamed`; no rule looks at all live entities twice
@@ -205,30 +207,30 @@ def every_gap(expression: Expression, question: Question, facts: Facts) -> list[
             return [frozenset([(question.target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
             lacking = facts.lacking(question.target, privilege, kind)
-            unnamed = [Unnamed(privilege, kind, lacking.more)] if lacking.more else []
+            unnamed = [UnlistedGrants(privilege, kind, lacking.more)] if lacking.more else []
             return [frozenset([*((address, privilege) for address in lacking.addresses), *unnamed])]
         case AllOf(parts):
-            combined = product(*(every_gap(part, question, facts) for part in parts))
+            combined = product(*(minimal_missing_sets(part, question, facts) for part in parts))
             return _minimal(frozenset().union(*choice) for choice in combined)
         case AnyOf(parts):
-            return _minimal(choice for part in parts for choice in every_gap(part, question, facts))
+            return _minimal(choice for part in parts for choice in minimal_missing_sets(part, question, facts))
         case Given(parameter, then):
-            return every_gap(then, question, facts) if question.gives(parameter) else [frozenset()]
+            return minimal_missing_sets(then, question, facts) if question.gives(parameter) else [frozenset()]
         case Always():
             return [frozenset()]
         case _:
             raise UnknownExpression(expression)
 
 
-def _minimal(choices) -> list[frozenset[Gap]]:
-    kept: list[frozenset[Gap]] = []
+def _minimal(choices) -> list[frozenset[MissingGrant]]:
+    kept: list[frozenset[MissingGrant]] = []
     for choice in sorted(dict.fromkeys(choices), key=len):
         if not any(smaller <= choice for smaller in kept):
             kept.append(choice)
     return kept
 
 
-def _gap_order(gap: Gap) -> tuple:
+def _gap_order(gap: MissingGrant) -> tuple:
     address, privilege = gap
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)
 
@@ -268,7 +270,7 @@ def _deciding_grants(tree: Attempt):
         yield from node.grants[:1]
 
 
-def _held_words(question: Question, grant: Held) -> str:
+def _held_words(question: Question, grant: HeldGrant) -> str:
     via = "" if grant.principal == question.principal else f" through {grant.principal}"
     return f"{grant.privilege} on {grant.entity}{via}"
 
@@ -293,7 +295,7 @@ def _unmet_parts(tree: Attempt) -> list[str]:
     return list(dict.fromkeys(_unmet(part) for part in tree.parts if not part.met))
 
 
-def one_of(privileges: tuple[Privilege, ...]) -> str:
+def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
     return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
 
 

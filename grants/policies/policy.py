@@ -9,7 +9,8 @@ from grants.policies.deletion_rules import NamespaceDeletion
 from grants.policies.grammar import Expression, Has
 from grants.policies.source import Source
 
-__all__ = ["GeneralRule", "Generation", "Policy", "Source", "by_operation", "general_rules", "no_rule", "table"]
+__all__ = ["GeneralRule", "Generation", "Policy", "Source", "general_rules", "policies_by_operation", "table_policies",
+           "without_rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,19 @@ PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evalu
                           "a bare privilege asks only whether it is held on exactly that entity")
 
 
-def by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[str, str], Policy]:
+def policies_by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[str, str], Policy]:
     """Index rows by (kind, operation). Raises ValueError where one is written twice."""
-    table: dict[tuple[str, str], Policy] = {}
+    policies_by_key: dict[tuple[str, str], Policy] = {}
     for policy in policies:
         place = (policy.kind, policy.operation)
-        if place in table:
-            raise ValueError(f"`{policy.operation}` on a {policy.kind} is ruled twice: {table[place].source} and {policy.source}")
-        table[place] = policy
-    return MappingProxyType(table)
+        if place in policies_by_key:
+            sources = f"{policies_by_key[place].source} and {policy.source}"
+            raise ValueError(f"`{policy.operation}` on a {policy.kind} is ruled twice: {sources}")
+        policies_by_key[place] = policy
+    return MappingProxyType(policies_by_key)
 
 
-def table(kind: str, seed: str, name: str, *rows: tuple) -> list[Policy]:
+def table_policies(kind: str, seed: str, name: str, *rows: tuple) -> list[Policy]:
     """Rows of one seed table: each (operation or operations, requirement, row of the seed, optional note)."""
     policies = []
     for operations, requires, row, *note in rows:
@@ -97,7 +99,7 @@ def table(kind: str, seed: str, name: str, *rows: tuple) -> list[Policy]:
     return policies
 
 
-def no_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "") -> list[Policy]:
+def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "") -> list[Policy]:
     """Operations of `kind` for which the generation has no rule, said once with the reason."""
     source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
     return [Policy(kind, operation, None, source, advice) for operation in operations]
@@ -105,8 +107,8 @@ def no_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "")
 
 def general_rules(seed: str, place: str, silence: str, **rules: tuple) -> MappingProxyType[OperationClass, GeneralRule]:
     """The general rules of a document: for each class (requirement, row); the classes left out have no rule, for `silence`."""
-    table = {}
+    rules_by_class = {}
     for operation_class in OperationClass:
         requires, row = rules.get(operation_class.value, (None, "not named"))
-        table[operation_class] = GeneralRule(requires, Source(seed, place, row, "" if requires else silence))
-    return MappingProxyType(table)
+        rules_by_class[operation_class] = GeneralRule(requires, Source(seed, place, row, "" if requires else silence))
+    return MappingProxyType(rules_by_class)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
-from entities.vocabulary import KINDS, Privilege, a, clip
-from grants.policies.catalogue import UnknownGeneration, generation_named
+from entities.vocabulary import KINDS, Privilege, clip, with_article
+from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.grammar import Parameter, Scope, parameters
 from grants.policies.policy import Policy
 
@@ -48,7 +48,7 @@ class Question:
     def policy(self) -> Policy | None:
         if self.target is None:
             return None
-        return generation_named(self.generation).policy(self.target.kind, self.operation)
+        return generation_by_name(self.generation).policy(self.target.kind, self.operation)
 
     def at(self, scope: Scope) -> Address | None:
         """The address that `scope` names in this question."""
@@ -120,7 +120,8 @@ def _target(subject_type: str, subject: str, kind: str, key: str | None, operati
         return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False
     if operation not in known.operations and operation not in Privilege.__members__:
         offered = ", ".join(known.operations) or "none"
-        return None, f"`{clip(operation)}` is not an operation of {a(known.title)}; its operations are {offered}", False
+        kind_title = with_article(known.title)
+        return None, f"`{clip(operation)}` is not an operation of {kind_title}; its operations are {offered}", False
     if key is None:
         return Address(known.name, ""), "", False
     try:
@@ -139,9 +140,9 @@ _KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owne
 
 
 @cache
-def members_read(generation: str, kind: str, operation: str) -> tuple[str, ...]:
+def context_members(generation: str, kind: str, operation: str) -> tuple[str, ...]:
     """The members of `context` that the rule looks at; all others change nothing, not even when ill-formed."""
-    policy = generation_named(generation).policy(kind, operation)
+    policy = generation_by_name(generation).policy(kind, operation)
     if policy is None or policy.requires is None:
         return ()
     return tuple(dict.fromkeys(m for parameter in parameters(policy.requires) for m in _MEMBERS[parameter]))
@@ -149,7 +150,7 @@ def members_read(generation: str, kind: str, operation: str) -> tuple[str, ...]:
 
 def _parameters(context: dict, generation: str, kind: str, operation: str) -> dict:
     read = {}
-    for member in members_read(generation, kind, operation):
+    for member in context_members(generation, kind, operation):
         if context.get(member) is None:
             continue
         read[member] = _flag(context, member) if member == "artifact_is_new" else _place(context, member)
@@ -163,8 +164,8 @@ def _place(context: dict, member: str) -> Address:
     except AddressError as error:
         raise QuestionError(f"`context.{member}`: {error}") from None
     if address.kind != _KIND_OF_MEMBER[member]:
-        raise QuestionError(f"`context.{member}` must be the address of {a(KINDS[_KIND_OF_MEMBER[member]].title)}, "
-                            f"not of {a(KINDS[address.kind].title)}")
+        raise QuestionError(f"`context.{member}` must be the address of {with_article(KINDS[_KIND_OF_MEMBER[member]].title)}, "
+                            f"not of {with_article(KINDS[address.kind].title)}")
     return address
 
 
@@ -173,7 +174,7 @@ def _generation(context: dict, active_generation: str) -> str:
     if named is None:
         return active_generation
     try:
-        return generation_named(named).name
+        return generation_by_name(named).name
     except UnknownGeneration as error:
         raise QuestionError(f"`context.generation`: {error}") from None
 

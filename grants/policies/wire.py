@@ -2,26 +2,26 @@
 
 from collections.abc import Callable
 
-from grants.policies.decide import Facts, Held, is_permitted
-from grants.policies.explain import Attempt, Decision, Gap, decision, nothing_to_weigh, with_state
+from grants.policies.decide import Facts, HeldGrant, is_permitted
+from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, explain, with_state
 from grants.policies.question import Question, QuestionError
 
 # what a reader is told of a decision
-Told = Callable[[Decision], Decision]
+Redaction = Callable[[Decision], Decision]
 
 
-def answer_as_json(question: Question, facts: Facts, told_to: Told | None = None, state: str = "") -> dict:
+def answer_as_json(question: Question, facts: Facts, told_to: Redaction | None = None, state: str = "") -> dict:
     """`decision`, and `context` when it is asked for or when there was nothing to weigh.
 
     state: of the target, where an explanation shall tell it; empty of one that is live.
     """
     if question.explain:
-        explained = decision(question, facts)
+        explained = explain(question, facts)
         told = told_to(explained) if told_to else explained
         return decision_as_json(with_state(told, state) if state else told)
     if is_permitted(question, facts):
         return {"decision": True}
-    reason = nothing_to_weigh(question, facts)
+    reason = early_denial_reason(question, facts)
     return _denied(question, reason) if reason else {"decision": False}
 
 
@@ -43,7 +43,7 @@ def decision_as_json(answer: Decision) -> dict:
     if answer.source is not None:
         shown["context"]["source"] = answer.source.as_json()
     if answer.missing is not None:
-        shown["context"]["missing"] = [gap_as_json(gap) for gap in answer.missing]
+        shown["context"]["missing"] = [missing_grant_as_json(gap) for gap in answer.missing]
     return shown
 
 
@@ -56,17 +56,17 @@ def attempt_as_json(node: Attempt) -> dict:
     if node.parts:
         shown["parts"] = [attempt_as_json(part) for part in node.parts]
     elif node.met:
-        shown["grants"] = [held_as_json(grant) for grant in node.grants]
+        shown["grants"] = [grant_as_json(grant) for grant in node.grants]
     else:
-        shown["missing"] = [gap_as_json(gap) for gap in node.missing]
+        shown["missing"] = [missing_grant_as_json(gap) for gap in node.missing]
     return shown
 
 
-def held_as_json(grant: Held) -> dict:
+def grant_as_json(grant: HeldGrant) -> dict:
     return {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
 
 
-def gap_as_json(gap: Gap) -> dict:
+def missing_grant_as_json(gap: MissingGrant) -> dict:
     return {"entity": str(gap[0]), "privilege": str(gap[1])}
 
 

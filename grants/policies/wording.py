@@ -1,7 +1,7 @@
 """Write a requirement in plain English, for pages and for REST."""
 
-from entities.vocabulary import KINDS, a
-from grants.policies.explain import join_words, one_of
+from entities.vocabulary import KINDS, with_article
+from grants.policies.explain import join_words, privileges_in_words
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -23,7 +23,7 @@ _PLACES = {Scope.SELF: "the entity", Scope.INSTANCE: "the instance", Scope.ARTIF
 def requirement_in_words(expression: Expression) -> str:
     match expression:
         case Has(privileges, scope):
-            return f"{one_of(privileges)} on {_PLACES[scope]}"
+            return f"{privileges_in_words(privileges)} on {_PLACES[scope]}"
         case HasAtOrBelow():
             return "any privilege on the entity or on anything inside it"
         case HasOnAllLive(privilege, kind):
@@ -35,7 +35,7 @@ def requirement_in_words(expression: Expression) -> str:
         case AnyOf(parts):
             return join_words([_inside(part) for part in parts], "or")
         case Given(parameter, then):
-            return f"where the question names {a(parameter.value)}, {requirement_in_words(then)}"
+            return f"where the question names {with_article(parameter.value)}, {requirement_in_words(then)}"
         case _:
             raise UnknownExpression(expression)
 

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.db.models import IntegerField, OuterRef, QuerySet, Subquery, Value
 
 from entities.models import Entity
-from grants.evaluation.effective_grants import tables_of_principal
+from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.models import GroupGrant, User, UserGrant
 
 # a count stops one after it: `over 1,000` says as much as a figure, and costs the same for whoever holds everything
@@ -59,6 +59,6 @@ def grants_inside(principal: User | Group, container: str, ids: Iterable[int]) -
 
     container: `namespace` or `application`.
     """
-    counts = [counted_to(table.rows(**{container: OuterRef("pk")})) for table in tables_of_principal(principal) or ()]
+    counts = [counted_to(table.rows(**{container: OuterRef("pk")})) for table in grant_tables_of_principal(principal) or ()]
     rows = Entity.objects.filter(pk__in=list(ids)).annotate(inside=reduce(add, counts, Value(0))).order_by()
     return dict(rows.values_list("pk", "inside"))

@@ -7,9 +7,9 @@ registered too, live where anything live is listed inside it. Registered address
 from collections import Counter
 from collections.abc import Callable
 
-from entities.address import containers, parse_address
+from entities.address import ancestor_kinds, parse_address
 from entities.models import Entity, State
-from entities.vocabulary import CONTAINERS, KINDS
+from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
 from grants.journal import Change
 from grants.tenant.reading import Document
@@ -46,7 +46,7 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
 def write_places(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
     """Register and change entities as the document says. Returns the primary key of each of its addresses."""
     states = states_of(document)
-    by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(containers(kind)))}
+    by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(ancestor_kinds(kind)))}
     for address in states:
         by_kind[address.partition(":")[0]].append(address)
     # every look-up before the first new row: PostgreSQL would go on with a plan that it made for the table as it was
@@ -54,7 +54,7 @@ def write_places(document: Document, report: ImportReport, record: Callable) -> 
     for addresses in by_kind.values():
         for new in chunks([address for address in addresses if address not in ids]):
             record(_insert(new, states, document, ids, report))
-    report.warnings += _warnings({ids[address]: address for kind in CONTAINERS for address in by_kind[kind]
+    report.warnings += _warnings({ids[address]: address for kind in CONTAINER_KINDS for address in by_kind[kind]
                                   if states[address] == State.DELETED})
     return ids
 

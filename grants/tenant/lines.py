@@ -11,7 +11,7 @@ from typing import NamedTuple
 from entities.address import AddressError, parse_address
 from entities.models import State
 from entities.services import instance_fault
-from entities.vocabulary import Privilege, VocabularyError, clip, privilege_named
+from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import PrincipalError
 from grants.principal_names import name_fault, principal_parts, text_fault
 
@@ -200,7 +200,7 @@ _READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant}
 def _privilege(value: object) -> Privilege:
     if not isinstance(value, str):
         raise VocabularyError(f"each entry must be text, not {_sort_of(value)}")
-    return privilege_named(value)
+    return privilege_by_name(value)
 
 
 @cache

@@ -8,7 +8,7 @@ from analytics.runs.execution import execute_run
 from entities.models import Entity, State
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
-from grants.evaluation.engine import answers
+from grants.evaluation.engine import answer_questions
 from grants.models import GRANT_TABLES, JournalLine, Plan, PlanState, Role, User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
@@ -54,7 +54,8 @@ def permitted() -> set[tuple[str, str, str]]:
                                      "resource": {"type": kind, "id": key}}, active_generation=active_generation().name)
                  for user, kind, key, operation in asked]
     return {(user, f"{kind}:{key}", operation)
-            for (user, kind, key, operation), answer in zip(asked, answers(questions), strict=True) if answer["decision"]}
+            for (user, kind, key, operation), answer in zip(asked, answer_questions(questions), strict=True)
+            if answer["decision"]}
 
 
 def planned(client, run: AnalysisRun, **scope) -> Plan:

@@ -150,7 +150,7 @@ def test_a_failure_of_the_console_itself_is_a_sentence_too(api, monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("the disk is on fire")
 
-    monkeypatch.setattr("authzconsole.api.evaluation.answers", fails)
+    monkeypatch.setattr("authzconsole.api.evaluation.answer_questions", fails)
     api.client.raise_request_exception = False
     answer = api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "r-7"})
     assert answer.status_code == 500

@@ -28,7 +28,7 @@ def datasets(people):
 def way(request, monkeypatch):
     if request.param == "walked":
         monkeypatch.setattr(searching, "FEW_GRANTS", -1)
-        monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (-1, -1))
+        monkeypatch.setattr(searching, "MAX_COLLECTED", (-1, -1))
 
 
 def search(api, page=..., what="resource", body=BODY, **changes):

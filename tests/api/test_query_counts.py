@@ -58,8 +58,8 @@ def test_a_subject_with_very_many_grants_takes_up_to_six_queries_more(api, djang
         ((10, 10), (4, 5_000), 2 * FIRST_ENTITIES + CANDIDATES),
         ((10, 10), (4, 4), 2 * (FIRST_ENTITIES + CANDIDATES) + ALL_ENTITIES),
     ):
-        monkeypatch.setattr(searching, "COLLECTED_AT_MOST", collected)
-        monkeypatch.setattr(searching, "WALKED_AT_MOST", walked)
+        monkeypatch.setattr(searching, "MAX_COLLECTED", collected)
+        monkeypatch.setattr(searching, "MAX_WALKED", walked)
         with django_assert_num_queries(usual + expected):
             assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
 

@@ -5,14 +5,14 @@ import random
 import pytest
 
 from entities.address import Address
-from entities.vocabulary import CONTAINERS, KINDS, Privilege
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.evaluation import authzen_search as searching
 from grants.evaluation import principal_filters as permitted_principals
-from grants.evaluation.authzen_search import entities_found, operations_found, principals_found
-from grants.evaluation.facts import gather
+from grants.evaluation.authzen_search import search_entities, search_operations, search_principals
+from grants.evaluation.facts import gather_facts
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
-from grants.policies.question import Question, members_read
+from grants.policies.question import Question, context_members
 from tests.support.random_tenants import _members, random_tenant, store
 
 SEEDS = range(2)
@@ -40,8 +40,8 @@ def way(request, monkeypatch):
 def take(monkeypatch, way):
     few, first, many, inside = WAYS[way]
     monkeypatch.setattr(searching, "FEW_GRANTS", few)
-    monkeypatch.setattr(searching, "COLLECTED_AT_MOST", (few, many))
-    monkeypatch.setattr(searching, "WALKED_AT_MOST", (first, first))
+    monkeypatch.setattr(searching, "MAX_COLLECTED", (few, many))
+    monkeypatch.setattr(searching, "MAX_WALKED", (first, first))
     monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", inside)
 
 
@@ -54,7 +54,7 @@ def operations():
 
 
 def permitted(questions):
-    return [question for question, facts in zip(questions, gather(questions), strict=True) if is_permitted(question, facts)]
+    return [question for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)]
 
 
 def all_pages(find, question, size):
@@ -74,12 +74,12 @@ def test_a_resource_search_finds_every_registered_entity_that_the_operation_is_p
     met = 0
     for kind, operation, generation in operations():
         subject_type, subject = tenant.dice.choice(subjects)
-        given = _members(tenant, tenant.dice, members_read(generation, kind, operation))
+        given = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         asked = [Question(subject_type, subject, operation, address, generation, **given)
                  for address in tenant.entities if address.kind == kind]
         expected = sorted(question.target.key for question in permitted(asked))
         whole = Question(subject_type, subject, operation, Address(kind, ""), generation, **given)
-        assert all_pages(entities_found, whole, tenant.dice.choice([1, 2, 1_000])) == expected, whole
+        assert all_pages(search_entities, whole, tenant.dice.choice([1, 2, 1_000])) == expected, whole
         met += len(expected)
     assert met
 
@@ -91,11 +91,11 @@ def test_a_subject_search_finds_every_active_principal_to_whom_the_operation_is_
         target = tenant.dice.choice([*targets, Address("namespace", "unregistered")])
         if target.kind != kind:
             continue
-        given = _members(tenant, tenant.dice, members_read(generation, kind, operation))
+        given = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
             asked = [Question(subject_type, name, operation, target, generation, **given) for name in names]
             expected = {question.subject for question in permitted(asked)}
-            ids = all_pages(principals_found, Question(subject_type, "", operation, target, generation, **given), 2)
+            ids = all_pages(search_principals, Question(subject_type, "", operation, target, generation, **given), 2)
             assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
             met += len(expected)
     assert met
@@ -105,12 +105,12 @@ def test_a_subject_search_finds_every_active_principal_to_whom_the_operation_is_
 @pytest.mark.parametrize("operation", ["list", "delete", "delete-all-streams"])
 def test_a_subject_search_on_every_container_looks_inside_it(tenant, way, generation, operation):
     unregistered = Address("namespace", "unregistered")
-    for target in [*(a for a in tenant.entities if a.kind in CONTAINERS), unregistered]:
+    for target in [*(a for a in tenant.entities if a.kind in CONTAINER_KINDS), unregistered]:
         if operation not in KINDS[target.kind].operations:
             continue
         asked = [Question("user", name, operation, target, generation) for name in tenant.users]
         expected = {question.subject for question in permitted(asked)}
-        assert set(all_pages(principals_found, Question("user", "", operation, target, generation), 3)) == expected
+        assert set(all_pages(search_principals, Question("user", "", operation, target, generation), 3)) == expected
 
 
 def test_an_action_search_finds_every_operation_and_privilege_that_is_permitted(tenant):
@@ -121,7 +121,7 @@ def test_an_action_search_finds_every_operation_and_privilege_that_is_permitted(
                      for operation in (*KINDS[target.kind].operations, *Privilege)]
             expected = [question.operation for question in permitted(asked)]
             for size in (1, 100):
-                assert all_pages(operations_found, asked, size) == expected
+                assert all_pages(search_operations, asked, size) == expected
 
 
 def test_every_way_gives_the_same_pages(tenant, monkeypatch):
@@ -133,6 +133,6 @@ def test_every_way_gives_the_same_pages(tenant, monkeypatch):
             pages = set()
             for way in WAYS:
                 take(monkeypatch, way)
-                found = entities_found(question, after="", most_rows=3)
+                found = search_entities(question, after="", most_rows=3)
                 pages.add((tuple(found.ids), found.has_more))
             assert len(pages) == 1

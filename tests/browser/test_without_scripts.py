@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from entities.address import LONGEST_KEY_CHARACTERS
+from entities.address import MAX_KEY_LENGTH
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.principal_names import LONGEST_NAME_CHARACTERS
@@ -202,7 +202,7 @@ def test_no_page_is_wider_than_its_window(width, page_of):
 def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
     house()
     namespace, person, other = "N" * 100, "p" * LONGEST_NAME_CHARACTERS, "q" * LONGEST_NAME_CHARACTERS
-    dataset = f"dataset:{namespace}.{'d' * (LONGEST_KEY_CHARACTERS - 101)}"
+    dataset = f"dataset:{namespace}.{'d' * (MAX_KEY_LENGTH - 101)}"
     ensure_entities(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
     for name in (person, other):
         add_user(author=SETUP, name=name)

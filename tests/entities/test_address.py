@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from entities.address import LONGEST_KEY_CHARACTERS, AddressError, address_of, parse_address, written
+from entities.address import MAX_KEY_LENGTH, AddressError, address_format, address_of, parse_address
 from entities.vocabulary import KINDS
 
 WORD = set(string.ascii_letters + string.digits + "_")
@@ -313,7 +313,7 @@ def test_a_refusal_names_the_part_at_fault(text, fault):
 @pytest.mark.parametrize("kind", [kind for kind in PLACES if kind not in ("instance", "program")])
 def test_the_refusal_of_an_empty_name_says_how_such_an_address_is_written(kind):
     text, name, _ = PLACES[kind]
-    assert written(kind) in refusal(text.removesuffix(name))
+    assert address_format(kind) in refusal(text.removesuffix(name))
 
 
 def test_the_refusal_of_a_kind_says_which_kinds_there_are():
@@ -341,10 +341,10 @@ def test_kind_and_key_given_apart_are_refused_alike(kind, key, fault):
 
 @pytest.mark.parametrize("prefix", [*LAST_PARTS, "kerberosprincipal:"])
 def test_a_key_may_be_as_long_as_the_column_that_stores_it_and_no_longer(prefix):
-    room = LONGEST_KEY_CHARACTERS - len(prefix.partition(":")[2])
+    room = MAX_KEY_LENGTH - len(prefix.partition(":")[2])
     longest = prefix + "x" * room
     assert str(parse_address(longest)) == longest
-    assert f"{LONGEST_KEY_CHARACTERS + 1} characters; {LONGEST_KEY_CHARACTERS} are allowed" in refusal(longest + "x")
+    assert f"{MAX_KEY_LENGTH + 1} characters; {MAX_KEY_LENGTH} are allowed" in refusal(longest + "x")
 
 
 @pytest.mark.parametrize("text", [

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import instance_address
 from entities.models import Entity, State
-from entities.selectors import children_of, entities_at, entity_at, live_below, search, subtree_of
+from entities.selectors import children_of, entities_at, entity_at, live_entities_inside, matching_entities, subtree_of
 from entities.services import EntityError, ensure_entities, ensure_entity, set_entity_state
 from entities.vocabulary import KINDS
 from tests.support.authors import at, states
@@ -143,14 +143,15 @@ def test_live_below_leaves_out_itself_and_what_is_not_live(two_namespaces):
     make("dataset:sales.planned", state=State.PLANNED)
     make("dataset:sales.deleted", state=State.DELETED)
     namespace = two_namespaces[at("namespace:sales")]
-    assert keys(live_below(namespace, "dataset")) == ["dataset:sales.x"]
-    assert live_below(namespace).count() == 5
-    assert not live_below(two_namespaces[at("dataset:sales.x")]).exists()
+    assert keys(live_entities_inside(namespace, "dataset")) == ["dataset:sales.x"]
+    assert live_entities_inside(namespace).count() == 5
+    assert not live_entities_inside(two_namespaces[at("dataset:sales.x")]).exists()
 
 
 def test_lists_sort_by_bytes_on_every_database():
     make(*(f"dataset:sales.{name}" for name in ("b", "B", "a-b", "a_b", "a.b", "A", "$", "aB")))
-    assert [row.name for row in live_below(entity_at(at("namespace:sales")))] == ["$", "A", "B", "a-b", "a.b", "aB", "a_b", "b"]
+    rows = live_entities_inside(entity_at(at("namespace:sales")))
+    assert [row.name for row in rows] == ["$", "A", "B", "a-b", "a.b", "aB", "a_b", "b"]
 
 
 @pytest.mark.parametrize("text, found", [
@@ -168,7 +169,7 @@ def test_lists_sort_by_bytes_on_every_database():
     ("\ud800", []),
 ])
 def test_a_search_finds_the_beginning_of_an_address_or_any_part_of_a_key(two_namespaces, text, found):
-    assert keys(search(text)) == found
+    assert keys(matching_entities(text)) == found
 
 
 def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
@@ -176,7 +177,7 @@ def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
         if connection.vendor == "postgresql":
             # the planner reads a small table whole
             cursor.execute("SET LOCAL enable_seqscan = off")
-    plan = search("dataset:sales.").explain()
+    plan = matching_entities("dataset:sales.").explain()
     on_postgresql = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
     assert (on_postgresql if connection.vendor == "postgresql" else "key>?") in plan, plan
 
@@ -185,7 +186,7 @@ def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
 def test_a_search_by_any_part_of_a_key_uses_an_index(two_namespaces):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
-    assert PARTS.BY_PARTS in search("rders2").order_by().explain()
+    assert PARTS.BY_PARTS in matching_entities("rders2").order_by().explain()
 
 
 @of_postgresql
@@ -196,6 +197,6 @@ def test_a_database_that_refuses_the_extension_is_migrated_without_that_index(tw
         editor.execute("CREATE ROLE tenant_of_many; GRANT ALL ON ALL TABLES IN SCHEMA public TO tenant_of_many")
         editor.execute("SET LOCAL ROLE tenant_of_many")
         PARTS.index_parts(None, editor)
-    assert keys(search("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
+    assert keys(matching_entities("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
     with connection.cursor() as cursor:
         assert PARTS.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")

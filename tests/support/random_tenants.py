@@ -12,7 +12,7 @@ from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
-from grants.policies.question import Question, members_read
+from grants.policies.question import Question, context_members
 
 
 @dataclass
@@ -151,7 +151,7 @@ def every_question(tenant: Tenant, *, dice: random.Random):
             for generation in GENERATIONS:
                 subject_type, subject = dice.choice(subjects)
                 yield Question(subject_type, subject, str(operation), target, generation,
-                               **_members(tenant, dice, members_read(generation, target.kind, str(operation))))
+                               **_members(tenant, dice, context_members(generation, target.kind, str(operation))))
 
 
 def _members(tenant: Tenant, dice: random.Random, members: tuple[str, ...]) -> dict:

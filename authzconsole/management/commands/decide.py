@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from authzconsole.common.strict_json import MalformedJson, json_from_bytes
 from authzconsole.management.console_command import ConsoleCommand
 from grants.active_generation import active_generation
-from grants.evaluation.engine import QUESTIONS_AT_ONCE, answers
+from grants.evaluation.engine import BATCH_SIZE, answer_questions
 from grants.policies.question import Question, QuestionError, question_from_json
 
 LONGEST_LINE_BYTES = 1_000_000
@@ -35,7 +35,7 @@ class Command(ConsoleCommand):
         generation = active_generation().name
         with _opened(file) as stream:
             lines = lines_of(stream)
-            while batch := [read_question(line, generation) for line in islice(lines, QUESTIONS_AT_ONCE)]:
+            while batch := [read_question(line, generation) for line in islice(lines, BATCH_SIZE)]:
                 self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answer_batch(batch)))
 
 
@@ -73,7 +73,7 @@ def read_question(line: bytes | None, generation: str) -> Question | QuestionErr
 
 def answer_batch(batch: list[Question | QuestionError]) -> Iterator[dict]:
     """One answer for each item, in order. One query for `QUESTIONS_AT_ONCE`."""
-    for item, answer in zip(batch, answers(batch), strict=True):
+    for item, answer in zip(batch, answer_questions(batch), strict=True):
         if isinstance(item, QuestionError):
             yield {"error": str(item)}
         else:

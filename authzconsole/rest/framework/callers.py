@@ -11,7 +11,7 @@ from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity
 from grants.active_generation import active_generation
-from grants.evaluation.entity_filters import visible_to
+from grants.evaluation.entity_filters import visibility_condition
 from grants.journal import Author
 from grants.models import User
 
@@ -52,7 +52,7 @@ def seen_entities(request: Request):
     """All of them, or those that `list` or `get` shows to an ordinary account."""
     if request.user.may_see_all:
         return Entity.objects.all()
-    return Entity.objects.filter(visible_to(request.user, active_generation()))
+    return Entity.objects.filter(visibility_condition(request.user, active_generation()))
 
 
 def seen_entity(request: Request, address: Address) -> Entity:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from authzconsole.web.policies.page import row_url
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import check_many
-from grants.evaluation.facts import gather
+from grants.evaluation.facts import gather_facts
 from grants.policies.decide import is_permitted
-from grants.policies.explain import nothing_to_weigh
+from grants.policies.explain import early_denial_reason
 from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Source
 from grants.policies.question import Question
@@ -37,13 +37,13 @@ def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") ->
     may not see them.
     """
     explained = iter(check_many([question for _, question, _ in asked if not _ranges(question)]))
-    weighed = iter(gather([question for _, question, _ in asked if _ranges(question)]))
+    weighed = iter(gather_facts([question for _, question, _ in asked if _ranges(question)]))
     shown = []
     for name, question, url in asked:
         if _ranges(question):
             facts = next(weighed)
             allowed = is_permitted(question, facts)
-            sentence = MANY[allowed] if facts.subject_is_known else f"Denied: {nothing_to_weigh(question, facts)}."
+            sentence = MANY[allowed] if facts.subject_is_known else f"Denied: {early_denial_reason(question, facts)}."
         else:
             answered = next(explained)
             allowed, sentence = answered.allowed, answered.sentence

@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from authzconsole.web.policies.page import row_url
 from authzconsole.web.shared.links import AddressLink, address_link_to, address_url, principal_url
 from entities.address import Address
-from grants.evaluation.missing_summary import lacking_seen
-from grants.evaluation.visibility import Seen
+from grants.evaluation.missing_summary import visible_missing_entities
+from grants.evaluation.visibility import Visibility
 from grants.models import User
-from grants.policies.decide import Held, Lacking
-from grants.policies.disclosure import ALL_LIVE, withholding
-from grants.policies.explain import Attempt, Decision, Gap
+from grants.policies.decide import HeldGrant, MissingEntities
+from grants.policies.disclosure import ALL_LIVE, redact
+from grants.policies.explain import Attempt, Decision, MissingGrant
 
 MOST_GAPS = 12
 MOST_GAPS_OF_A_NODE = 3
@@ -75,27 +75,27 @@ class Answer:
         return len(self.missing) + self.missing_more
 
 
-def answer_of(decision: Decision, user: User, seen: Callable[[], Seen]) -> Answer:
+def answer_of(decision: Decision, user: User, seen: Callable[[], Visibility]) -> Answer:
     """As `answers_of` one decision."""
     return answers_of([decision], user, seen)[0]
 
 
-def answers_of(decisions: Sequence[Decision], user: User, seen: Callable[[], Seen]) -> list[Answer]:
+def answers_of(decisions: Sequence[Decision], user: User, seen: Callable[[], Visibility]) -> list[Answer]:
     """Answers to questions that differ in their generation alone, in order.
 
     seen: what the user sees in the target. At most six queries beyond it, and none but of a rule over all live entities for an
     account that does not see everything; what every generation looks at in the same place is looked at once.
     """
     if not user.may_see_all:
-        looked_at: dict[tuple, Lacking | None] = {}
+        looked_at: dict[tuple, MissingEntities | None] = {}
 
-        def told(attempt: Attempt) -> Lacking | None:
+        def told(attempt: Attempt) -> MissingEntities | None:
             wanted = attempt.where, attempt.wanted, attempt.kind
             if wanted not in looked_at:
-                looked_at[wanted] = lacking_seen(decisions[0].question, attempt, seen(), MOST_GAPS_OF_A_NODE)
+                looked_at[wanted] = visible_missing_entities(decisions[0].question, attempt, seen(), MOST_GAPS_OF_A_NODE)
             return looked_at[wanted]
 
-        decisions = [withholding(decision, told) for decision in decisions]
+        decisions = [redact(decision, told) for decision in decisions]
     return [_answer(decision, user) for decision in decisions]
 
 
@@ -122,13 +122,13 @@ def _node(attempt: Attempt, user: User) -> Node:
     )
 
 
-def _evidence(held: Held, attempt: Attempt, user: User) -> Evidence:
+def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
     place = None if held.entity == attempt.where else address_link_to(held.entity, linked=user.may_see_all)
     url = principal_url("person", held.principal) if user.may_see_all else ""
     return Evidence(str(held.privilege), place, held.principal, url)
 
 
-def missing_grant_of(gap: Gap, principal: str, user: User) -> MissingGrant:
+def missing_grant_of(gap: MissingGrant, principal: str, user: User) -> MissingGrant:
     address, privilege = gap
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.may_administer else ""

@@ -16,7 +16,7 @@ from entities.models import Entity
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.active_generation import active_generation
-from grants.evaluation.entity_filters import may_see
+from grants.evaluation.entity_filters import can_see
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
@@ -65,7 +65,7 @@ def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[En
     except AddressError as error:
         return None, f"{error}."
     entity = entity_at(address)
-    if entity is None or not (request.user.may_see_all or may_see(request.user, entity, generation)):
+    if entity is None or not (request.user.may_see_all or can_see(request.user, entity, generation)):
         return None, f"{address} is not registered{'' if request.user.may_see_all else ', or you do not see it'}."
     return entity, ""
 

@@ -18,11 +18,11 @@ from entities.address import Address
 from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
-from grants.evaluation.engine import check_generations_in_short, check_in_short
+from grants.evaluation.engine import check_generations_summary, check_summary
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
-from grants.policies.question import Question, QuestionError, members_read, question_from_json
+from grants.policies.question import Question, QuestionError, context_members, question_from_json
 from grants.principal_names import principal_parts
 
 FIELDS = ("subject", "operation", "generation", "artifact", "artifact_is_new", "dataset_type", "owner")
@@ -130,14 +130,14 @@ def _found(asked: Asked, whole: bool) -> dict:
 
 
 def _answered(asked: Asked) -> dict:
-    answer = answer_of(check_in_short(asked.question(), MOST_GAPS), asked.request.user, asked.seen)
+    answer = answer_of(check_summary(asked.question(), MOST_GAPS), asked.request.user, asked.seen)
     return {"answer": answer, "elsewhere": _elsewhere(asked)}
 
 
 def _beside(asked: Asked) -> dict:
     """The question in every generation, and of the chosen one the answer."""
     asked.question()  # refuses what only the URL's own generation refuses
-    decisions = check_generations_in_short([asked.question(generation=name) for name in GENERATIONS], MOST_GAPS)
+    decisions = check_generations_summary([asked.question(generation=name) for name in GENERATIONS], MOST_GAPS)
     answers = dict(zip(GENERATIONS, answers_of(decisions, asked.request.user, asked.seen), strict=True))
     return {"answer": answers[asked.chosen], "beside": [
         Beside(name, answer, _open_url(asked, generation=name), name == asked.chosen) for name, answer in answers.items()]}
@@ -200,4 +200,4 @@ def question_from_input(address: Address, given: dict, generation: Generation) -
 
 def _members(generation: str, kind: str, given: dict) -> list[Member]:
     return [Member(name, *_LABELS[name], clip(given[name], 600), name == "artifact_is_new")
-            for name in members_read(generation, kind, given["operation"])]
+            for name in context_members(generation, kind, given["operation"])]

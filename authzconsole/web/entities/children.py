@@ -15,8 +15,8 @@ from authzconsole.web.shared.request_visibility import list_visibility_inside
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
-from grants.evaluation.count_cache import counted_once
-from grants.evaluation.visibility import EVERYTHING, Seen
+from grants.evaluation.count_cache import cached_count
+from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
 
 ROWS_A_PAGE = 25
@@ -32,7 +32,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
         return None
     counts = totals_inside(request, entity, generation)
     totals = [(*of, total) for of, total in counts.items()]
-    rows, seen = children_of(entity), EVERYTHING
+    rows, seen = children_of(entity), FULL_VISIBILITY
     if not request.user.may_see_all:
         seen = list_visibility_inside(request, entity, generation)
         # kinds of which nothing is shown are not looked through for the first row that is
@@ -53,7 +53,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 def totals_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
     """How many this account sees directly in an entity, by kind and state. At most four queries."""
     if request.user.may_see_all:
-        return counted_once(f"children-{entity.pk}", lambda: _totals(entity))
+        return cached_count(f"children-{entity.pk}", lambda: _totals(entity))
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     seen = list_visibility_inside(request, entity, generation)
     return Counter({of: total for of, total in seen.counts.items() if of[0] in kinds})
@@ -71,7 +71,7 @@ def _counted(entity: Entity) -> QuerySet[Entity]:
     return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
 
 
-def _page(request, entity: Entity, rows: QuerySet, seen: Seen, totals: list, kind: str, state: str, find: str):
+def _page(request, entity: Entity, rows: QuerySet, seen: Visibility, totals: list, kind: str, state: str, find: str):
     if kind:
         rows = rows.filter(kind=kind)
     if state:

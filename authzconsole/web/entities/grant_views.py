@@ -12,7 +12,7 @@ from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.stranding_warning import revocation_warning
 from entities.address import Address
-from entities.vocabulary import Privilege, VocabularyError, privilege_named
+from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.changes.outcomes import ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
@@ -53,7 +53,7 @@ def _write(request: HttpRequest, place: Address, verb: str, given: dict) -> Chan
         raise GrantError(f"no privilege is chosen: choose at least one of {', '.join(Privilege)}")
     if not given["principal"]:
         raise GrantError("no principal is named: write user:NAME or group:NAME")
-    items = [(given["principal"], place, privilege_named(name)) for name in given["privileges"]]
+    items = [(given["principal"], place, privilege_by_name(name)) for name in given["privileges"]]
     return change_grants(author=request_author(request, given["reason"]), **{verb: items})
 
 

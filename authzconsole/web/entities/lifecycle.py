@@ -10,7 +10,7 @@ from authzconsole.web.shared.guard import administrable_address_or_404, administ
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
-from entities.address import Address, AddressError, address_of, parse_address, written
+from entities.address import Address, AddressError, address_format, address_of, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from entities.services import EntityError
@@ -140,7 +140,7 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
     kind = data.get("kind") if data.get("kind") in {child.name for child in kinds} else kinds[0].name
     return render_page(request, "entities/new.html", {
         "parent": address_link_to(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
-        "written": [(child.title, written(child.name)) for child in kinds], "back": entity_url(parent),
+        "written": [(child.title, address_format(child.name)) for child in kinds], "back": entity_url(parent),
     }, status=status)
 
 

@@ -20,7 +20,7 @@ from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
-from grants.evaluation.visibility import EVERYTHING, seen_by
+from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
 from grants.journal import changes_after
 from grants.policies.policy import Generation
 
@@ -54,7 +54,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
     sees_all, find = request.user.may_see_all, text_parameter(request, "find", max_characters=200)
-    seen = EVERYTHING if sees_all else seen_by(request.user, generation, operations=("list",))
+    seen = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
     shown = seen.all_rows
     # of namespaces there are few beside what is granted in them
     rows = sorted_by_address(Entity.objects.filter(seen.first_rows, kind="namespace"))

@@ -19,7 +19,7 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
-from grants.evaluation.entity_filters import visible_to
+from grants.evaluation.entity_filters import visibility_condition
 from grants.models import GRANT_TABLES, Role, User
 from grants.policies.policy import Generation
 from grants.principal_names import principal_parts
@@ -155,7 +155,7 @@ def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity
 def _own_rows(asked: PrincipalPage, entities: list[Entity]) -> list[dict]:
     """Without who granted it and why, and linked where the account may look."""
     held = held_privileges(asked.principal, [entity.pk for entity in entities])
-    seen = set(Entity.objects.filter(visible_to(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
+    seen = set(Entity.objects.filter(visibility_condition(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
     return [{"address_link": address_link_to(entity, linked=entity.pk in seen), "entity": entity,
              "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
 

@@ -16,8 +16,8 @@ from entities.models import Entity
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import child_kinds
 from grants.evaluation.engine import check_many
-from grants.evaluation.entity_filters import SHOWING, may_see
-from grants.evaluation.visibility import seen_by
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, can_see
+from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.explain import Decision
 from grants.policies.policy import Generation
@@ -54,7 +54,7 @@ def sight_section(request: HttpRequest, principal: User | Group, generation: Gen
 def _shown_in(container: Entity | None, principal: User | Group, generation: Generation) -> QuerySet[Entity]:
     if container is None:
         return Entity.objects.none()
-    seen = seen_by(principal, generation, inside=container)
+    seen = visibility_of(principal, generation, inside=container)
     # of the instance the first namespaces are soon met; in one, kinds of which nothing is shown may stand first by the thousand
     return children_of(container).filter(seen.first_rows if container.namespace_id is None else seen.all_rows)
 
@@ -66,7 +66,7 @@ def _container(request: HttpRequest, principal: User | Group, generation: Genera
     except AddressError:
         return None
     entity = entity_at(address)
-    is_open = entity is not None and (entity.kind == "instance" or may_see(principal, entity, generation))
+    is_open = entity is not None and (entity.kind == "instance" or can_see(principal, entity, generation))
     return entity if is_open else None
 
 
@@ -87,7 +87,7 @@ def _rows(request, principal: User | Group, generation: Generation, container: E
         return []
     held, kind = held_privileges(principal, [entity.pk for entity in entities]), CONTAINED.get(container.kind)
     inside = grants_inside(principal, kind, [e.pk for e in entities if e.kind == kind]) if kind else {}
-    asked = [_asked(principal, entity, operation, generation) for entity in entities for operation in SHOWING]
+    asked = [_asked(principal, entity, operation, generation) for entity in entities for operation in VISIBILITY_OPERATIONS]
     decisions = iter(check_many(asked))
     return [{
         "address_link": address_link_to(entity), "entity": entity, "cells": privilege_cells(held[entity.pk], entity.state),

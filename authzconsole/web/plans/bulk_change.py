@@ -15,8 +15,8 @@ from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
 from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
-from entities.selectors import entity_at, live_below
-from entities.vocabulary import CONTAINERS, KINDS, Privilege, VocabularyError
+from entities.selectors import entity_at, live_entities_inside
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError
 from grants.errors import GrantError
 from grants.models import Plan, PlanVerb
 from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside, parse_bulk_change
@@ -67,7 +67,7 @@ def _plan(request: HttpRequest, given: dict) -> Plan:
 def _container(given: dict) -> Entity:
     """Where it shall be; the instance unless given. Raises Http404 where there is no such container."""
     entity = entity_at(address_or_404(given["within"] or str(instance_address())))
-    if entity is None or entity.kind not in CONTAINERS:
+    if entity is None or entity.kind not in CONTAINER_KINDS:
         raise Http404("there is no such container")
     return entity
 
@@ -117,7 +117,7 @@ def _counts(container: Entity) -> dict[str, int] | None:
     """How many live entities of each kind lie in it; None where they are too many to be counted at every look."""
     if container.kind == "instance" and estimated_rows(Entity.objects.all()).is_large:
         return None
-    return dict(live_below(container).order_by().values_list("kind").annotate(Count("pk")))
+    return dict(live_entities_inside(container).order_by().values_list("kind").annotate(Count("pk")))
 
 
 @require_POST

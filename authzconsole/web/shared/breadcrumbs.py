@@ -6,7 +6,7 @@ from authzconsole.web.shared.links import entity_url
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
-from grants.evaluation.entity_filters import visible_to
+from grants.evaluation.entity_filters import visibility_condition
 from grants.policies.policy import Generation
 
 
@@ -21,5 +21,5 @@ def visible_addresses(rows: Mapping[Address, Entity], user, generation: Generati
     """Of these registered addresses those at which this account may look. At most one query."""
     if user.may_see_all:
         return set(rows)
-    seen = visible_to(user, generation, kinds={address.kind for address in rows}, row_by_row=True)
+    seen = visibility_condition(user, generation, kinds={address.kind for address in rows}, row_by_row=True)
     return {row.address for row in Entity.objects.filter(seen, pk__in=[row.pk for row in rows.values()])}

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Concat
 
-from entities.address import containers
+from entities.address import ancestor_kinds
 from entities.models import Entity
-from entities.selectors import search
+from entities.selectors import matching_entities
 from entities.vocabulary import KIND_ORDER, KINDS
 from grants.active_generation import active_generation
-from grants.evaluation.effective_grants import tables_of_principal
-from grants.evaluation.visibility import seen_by
+from grants.evaluation.effective_grants import grant_tables_of_principal
+from grants.evaluation.visibility import visibility_of
 from grants.models import User
 
 MAX_RESULTS = 50
@@ -68,10 +68,10 @@ class SearchQuery:
         text = f"{self.kind}:{self.name}" if self.kind else self.name
         if not self.is_short:
             # the keys of one kind come from the index in their order; to sort what else matches takes as long as to read it
-            return search(text) if self.kind else search(text).order_by()
+            return matching_entities(text) if self.kind else matching_entities(text).order_by()
         if not _LETTER.search(text):
             return Entity.objects.none()
-        return search(text).order_by().filter(Q(key__istartswith=text) | Q(key__icontains=f".{text}"))
+        return matching_entities(text).order_by().filter(Q(key__istartswith=text) | Q(key__icontains=f".{text}"))
 
     @property
     def surest(self) -> list[QuerySet[Entity]]:
@@ -115,7 +115,7 @@ def search_visible_entities(user: User, text: str, most: int = MAX_RESULTS, *, o
     if user.may_see_all:
         rows, is_all = _looked_at(wanted, [])
         return _best(rows, wanted, most, is_all)
-    seen = seen_by(user, active_generation())
+    seen = visibility_of(user, active_generation())
     if seen.is_few:
         return _best(_addresses(wanted.matches.filter(seen.all_rows)), wanted, most, True)
     rows, is_all = _looked_at(wanted, _held(user))
@@ -134,7 +134,7 @@ def _looked_at(wanted: SearchQuery, held: list[QuerySet]) -> tuple[set[Looked], 
 
 def _held(user: User) -> list[QuerySet]:
     """The numbers of entities that the first of the grants are on."""
-    return [table.rows().order_by().values("content_object_id")[:MOST_HELD] for table in tables_of_principal(user) or ()]
+    return [table.rows().order_by().values("content_object_id")[:MOST_HELD] for table in grant_tables_of_principal(user) or ()]
 
 
 def _addresses(rows: QuerySet[Entity]) -> list[Looked]:
@@ -151,6 +151,6 @@ def _best(rows: Iterable[Looked], wanted: SearchQuery, most: int, is_all: bool) 
 def _names(kind: str, key: str) -> list[str]:
     """What an entity is called, as `Address.name` says but at once, since thousands are asked; of a program also without its
     type."""
-    depth = len(containers(kind))
+    depth = len(ancestor_kinds(kind))
     name = key.split(".", depth - 1)[-1] if depth > 1 else key
     return [name, name.partition(".")[2]] if kind == "program" else [name]

@@ -10,7 +10,7 @@ from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from grants.active_generation import active_generation
-from grants.evaluation.entity_filters import may_see
+from grants.evaluation.entity_filters import can_see
 from grants.journal import Author
 
 
@@ -28,7 +28,7 @@ def address_or_404(text: str) -> Address:
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
     """The registered entity of that address. Raises Http404 where there is none, or none that this account may see."""
     entity = entity_at(address_or_404(text))
-    if entity is None or not (request.user.may_see_all or may_see(request.user, entity, active_generation())):
+    if entity is None or not (request.user.may_see_all or can_see(request.user, entity, active_generation())):
         raise Http404("there is no such entity")
     return entity
 

@@ -3,23 +3,23 @@
 from django.http import HttpRequest
 
 from entities.models import Entity
-from grants.evaluation.visibility import SHOWING, Seen, seen_by, shows_the_same
+from grants.evaluation.visibility import SHOWING, Visibility, is_same_visibility, visibility_of
 from grants.policies.policy import Generation
 
 LIST = ("list",)
 
 
-def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
     """What `list` or `get` shows. At most four queries, and one for its counts."""
     kept = request.__dict__.setdefault("visibility_inside", {})
     key = entity.pk, generation.name
     if key not in kept:
-        kept[key] = seen_by(request.user, generation, inside=entity)
+        kept[key] = visibility_of(request.user, generation, inside=entity)
     return kept[key]
 
 
-def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Seen:
+def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
     """What `list` alone shows; the same where the generation makes no difference."""
-    if shows_the_same(generation, LIST, SHOWING):
+    if is_same_visibility(generation, LIST, SHOWING):
         return visibility_inside(request, entity, generation)
-    return seen_by(request.user, generation, inside=entity, operations=LIST)
+    return visibility_of(request.user, generation, inside=entity, operations=LIST)

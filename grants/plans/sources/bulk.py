@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from entities.address import Address, containers, parse_address
+from entities.address import Address, ancestor_kinds, parse_address
 from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at, sorted_by_address, subtree_of
-from entities.vocabulary import CONTAINERS, KINDS, Privilege, privilege_named
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids, privilege_of
@@ -56,7 +56,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
     if len(principals) > MAX_PRINCIPALS:
         raise PlanError(f"{len(principals):,} principals are named, and {MAX_PRINCIPALS} are allowed: put them into a group, "
                         f"and name the group")
-    chosen = set(map(privilege_named, privileges))
+    chosen = set(map(privilege_by_name, privileges))
     if not chosen:
         raise PlanError(f"no privilege is chosen: choose at least one of {', '.join(Privilege)}")
     return BulkChange(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in chosen))
@@ -64,7 +64,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
 
 def kinds_inside(container: str) -> list[str]:
     """The kinds that lie in a container of that kind, at any depth, in the order of the vocabulary."""
-    return [kind for kind in KINDS if container in containers(kind)]
+    return [kind for kind in KINDS if container in ancestor_kinds(kind)]
 
 
 def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, kinds: Collection[str] | None = None,
@@ -133,7 +133,7 @@ def _check_known(change: BulkChange) -> None:
 
 
 def _kinds_checked(within: Address, kinds: Collection[str] | None, itself: bool) -> list[str]:
-    if within.kind not in CONTAINERS:
+    if within.kind not in CONTAINER_KINDS:
         raise PlanError(f"nothing lies in {within}: name the instance, a namespace or an application")
     inside = kinds_inside(within.kind)
     if wrong := [kind for kind in kinds or () if kind not in inside]:

@@ -14,7 +14,7 @@ class UnknownGeneration(ValueError):
     """A generation that the catalogue does not hold; the message says which it does."""
 
 
-def generation_named(name: object) -> Generation:
+def generation_by_name(name: object) -> Generation:
     """The generation of exactly that name. Raises UnknownGeneration naming the four."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]

@@ -7,9 +7,16 @@ EXECUTE out, as written.
 from types import MappingProxyType
 
 from entities.vocabulary import Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Always, Given, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
+from grants.policies.policy import (
+    Generation,
+    Source,
+    general_rules,
+    policies_by_operation,
+    table_policies,
+    without_rule,
+)
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 LISTED = has(READ, WRITE, ADMIN)
@@ -20,7 +27,7 @@ SILENT = "the table has no such row, so the numbered core policy decides"
 OPEN = "004 marks this requirement as an open question"
 UNSPOKEN = "neither the table nor the core policies speak of it"
 
-NAMESPACE = table(
+NAMESPACE = table_policies(
     "namespace", "001", "Namespace",
     ("create", on(Scope.INSTANCE, WRITE), "create"),
     ("update", has(ADMIN), "update"),
@@ -32,12 +39,12 @@ NAMESPACE = table(
     ("set-preferences", has(WRITE), "set preference"),
     ("get-preferences", has(READ), "get preference"),
     ("search", has(READ), "search"),
-) + no_rule(
+) + without_rule(
     "namespace", "001", "core policy 3 decides each entity by itself, so there is no single decision",
     "delete-all-streams", "delete-all-dataset-modules", advice="ask `delete` on each entity",
 )
 
-ARTIFACT = table(
+ARTIFACT = table_policies(
     "artifact", "001", "Artifact",
     ("add", WRITE_NAMESPACE, "add"),
     ("delete", has(ADMIN), "delete"),
@@ -48,12 +55,12 @@ ARTIFACT = table(
     ("get-property", has(READ), "get property"),
     ("set-metadata", has(ADMIN), "write metadata"),
     ("get-metadata", has(READ), "read metadata"),
-) + table(
+) + table_policies(
     "artifact", "001", "Application",
     ("use", has(READ), "deploy", "from READ on the artifact, if the application is deployed from one"),
 )
 
-APPLICATION = table(
+APPLICATION = table_policies(
     "application", "001", "Application",
     ("deploy", all_of(WRITE_NAMESPACE, Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, READ))), "deploy",
      "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
@@ -65,9 +72,9 @@ APPLICATION = table(
     ("get-preferences", has(READ), "get preference"),
     ("set-metadata", has(ADMIN), "add metadata"),
     ("get-metadata", has(READ), "get metadata"),
-) + no_rule("application", "001", UNSPOKEN, "add-schedule", "update-schedule", "delete-schedule")
+) + without_rule("application", "001", UNSPOKEN, "add-schedule", "update-schedule", "delete-schedule")
 
-PROGRAM = table(
+PROGRAM = table_policies(
     "program", "001", "Programs",
     (("start", "stop", "debug"), all_of(has(EXECUTE), READ_NAMESPACE), "start/stop/debug"),
     ("set-instances", has(ADMIN), "set instances"),
@@ -85,12 +92,12 @@ PROGRAM = table(
     ("view-logs", has(READ), "view logs"),
     ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
     ("view-metrics", has(READ), "view metrics"),
-) + table(
+) + table_policies(
     "program", "001", "Core policies",
     ("get", all_of(has(READ), on(Scope.PARENT, READ)), "Get needs a READ on the entity and READ on the parent", SILENT),
-) + no_rule("program", "001", UNSPOKEN, "get-specification", "resume-schedule", "suspend-schedule")
+) + without_rule("program", "001", UNSPOKEN, "get-specification", "resume-schedule", "suspend-schedule")
 
-STREAM = table(
+STREAM = table_policies(
     "stream", "001", "Streams",
     ("create", WRITE_NAMESPACE, "create"),
     ("update", has(ADMIN), "update properties"),
@@ -107,9 +114,9 @@ STREAM = table(
     ("view-lineage", has(READ), "view lineage"),
     ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
     ("view-metrics", has(READ), "view metrics"),
-) + no_rule("stream", "001", UNSPOKEN, "get-properties")
+) + without_rule("stream", "001", UNSPOKEN, "get-properties")
 
-DATASET = table(
+DATASET = table_policies(
     "dataset", "001", "Datasets",
     ("create", WRITE_NAMESPACE, "create"),
     ("get", all_of(has(READ), READ_NAMESPACE), "get"),
@@ -123,26 +130,26 @@ DATASET = table(
     ("view-lineage", has(READ), "view lineage"),
     ("emit-metrics", WRITE_NAMESPACE, "emit metrics", OPEN),
     ("view-metrics", has(READ), "view metrics"),
-) + no_rule("dataset", "001", UNSPOKEN, "get-properties", "read", "write")
+) + without_rule("dataset", "001", UNSPOKEN, "get-properties", "read", "write")
 
 CREATE = (on(Scope.PARENT, WRITE), "Create needs a WRITE on the parent", SILENT)
 DELETE = (has(ADMIN), "Delete needs an ADMIN on the entity", SILENT)
 LIST = (LISTED, "List needs a READ/WRITE/ADMIN on the entity", SILENT)
 GET = (all_of(has(READ), on(Scope.PARENT, READ)), "Get needs a READ on the entity and READ on the parent", SILENT)
 
-DATASET_MODULE = table(
+DATASET_MODULE = table_policies(
     "dataset_module", "001", "Core policies",
     ("deploy", *CREATE), ("delete", *DELETE), ("list", *LIST), ("get", *GET),
 )
 
-DATASET_TYPE = table("dataset_type", "001", "Core policies", ("list", *LIST), ("get", *GET))
+DATASET_TYPE = table_policies("dataset_type", "001", "Core policies", ("list", *LIST), ("get", *GET))
 
-SECUREKEY = table(
+SECUREKEY = table_policies(
     "securekey", "001", "Core policies",
     ("create", *CREATE), ("delete", *DELETE), ("list", *LIST), ("get", *GET),
-) + no_rule("securekey", "001", UNSPOKEN, "read")
+) + without_rule("securekey", "001", UNSPOKEN, "read")
 
-KERBEROSPRINCIPAL = no_rule(
+KERBEROSPRINCIPAL = without_rule(
     "kerberosprincipal", "001", "the document knows no owner principals",
     "deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as",
 )
@@ -162,7 +169,7 @@ CORE = Generation(
     title="Core",
     summary="WRITE on the parent creates, the creator receives everything, READ on the entity and its parent reads.",
     facts="the design of 2016",
-    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+    policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,
     creator_receives=tuple(Privilege),
@@ -170,7 +177,7 @@ CORE = Generation(
     lifecycle_source=Source("001", "Authorization policies", "column Resultant Privileges",
                             "deleting an entity removes the grants on it"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.PASSED_OVER,
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.PASSED_OVER,
         # deleting an application asks for ADMIN on the application, and its programs go with it
         asks_of=MappingProxyType({"program": on(Scope.APPLICATION, ADMIN)}),
         source=Source("001", "Core policies",

@@ -5,9 +5,16 @@ row with a single requirement holds in both columns.
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
+from grants.policies.policy import (
+    Generation,
+    Source,
+    general_rules,
+    policies_by_operation,
+    table_policies,
+    without_rule,
+)
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 READ_NAMESPACE = on(Scope.NAMESPACE, READ)
@@ -27,46 +34,46 @@ def up_the_tree(privilege: Privilege):
     return any_of(has(privilege), on(Scope.APPLICATION, privilege), on(Scope.NAMESPACE, privilege))
 
 
-NAMESPACE = table(
+NAMESPACE = table_policies(
     "namespace", "003", "Namespaces",
     ("create", on(Scope.INSTANCE, ADMIN), "Create"),
     ("update", has(ADMIN), "Update"),
     ("delete", has(ADMIN), "Delete"),
     ("list", has(*ANY), "View/List"),
-) + table(
+) + table_policies(
     "namespace", "003", "Streams",
     ("delete-all-streams", any_of(has(ADMIN), HasOnAllLive(ADMIN, "stream")), "Drop-all in the namespace",
      "one decision: ADMIN on the namespace, or on every live stream in it"),
-) + table(
+) + table_policies(
     "namespace", "003", "Dataset Modules",
     ("delete-all-dataset-modules", has(ADMIN), "Delete-all in the namespace"),
-) + table("namespace", "003", "Namespaces", ("get", None, "Get Namespace Meta", PROPOSED_ONLY)
-) + no_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
+) + table_policies("namespace", "003", "Namespaces", ("get", None, "Get Namespace Meta", PROPOSED_ONLY)
+) + without_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
 
-ARTIFACT = table(
+ARTIFACT = table_policies(
     "artifact", "003", "Artifacts",
     ("add", WRITE_NAMESPACE, "Add"),
     ("set-property", ADMIN_HERE_OR_NAMESPACE, "Add a property"),
     ("delete-property", ADMIN_HERE_OR_NAMESPACE, "Remove a property"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
-) + table(
+) + table_policies(
     "artifact", "003", "Artifacts",
     ("get", None, "Get artifact info/summary/detail", PROPOSED_ONLY),
     ("use", None, "Use to deploy an app", PROPOSED_ONLY),
-) + no_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
+) + without_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
 
-APPLICATION = table(
+APPLICATION = table_policies(
     "application", "003", "Applications",
     ("deploy", all_of(WRITE_NAMESPACE, Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, READ))), "Add",
      "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
-) + table("application", "003", "Applications", ("get", None, "Get application detail", PROPOSED_ONLY)
-) + no_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
+) + table_policies("application", "003", "Applications", ("get", None, "Get application detail", PROPOSED_ONLY)
+) + without_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
             "add-schedule", "update-schedule", "delete-schedule")
 
-PROGRAM = table(
+PROGRAM = table_policies(
     "program", "003", "Programs",
     (("start", "stop", "debug"), all_of(up_the_tree(EXECUTE), READ_NAMESPACE), "Start, Stop, or Debug"),
     ("set-instances", up_the_tree(ADMIN), "Set instances"),
@@ -74,12 +81,12 @@ PROGRAM = table(
     ("get-runtime-args", up_the_tree(READ), "Retrieve runtime arguments"),
     ("get-status", has(*ANY), "Retrieve status", BOTH),
     ("list", has(*ANY), "View/List", BOTH),
-) + table("program", "003", "Programs", ("get-specification", None, "Get program specification", PROPOSED_ONLY)
-) + no_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
+) + table_policies("program", "003", "Programs", ("get-specification", None, "Get program specification", PROPOSED_ONLY)
+) + without_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
             "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
             "suspend-schedule")
 
-STREAM = table(
+STREAM = table_policies(
     "stream", "003", "Streams",
     ("create", WRITE_NAMESPACE, "Create"),
     ("read-events", all_of(has(READ), READ_NAMESPACE), "Retrieving events"),
@@ -89,14 +96,14 @@ STREAM = table(
     ("update", ADMIN_HERE_OR_NAMESPACE, "Update"),
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
     ("list", has(*ANY), "View/List", BOTH),
-) + table(
+) + table_policies(
     "stream", "003", "Streams",
     ("get", None, "Get stream property", PROPOSED_ONLY),
     ("get-properties", None, "Retrieving properties", PROPOSED_ONLY),
-) + no_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
+) + without_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
             "emit-metrics", "view-metrics")
 
-DATASET = table(
+DATASET = table_policies(
     "dataset", "003", "Datasets",
     ("create", WRITE_NAMESPACE, "Create"),
     ("read", any_of(all_of(has(READ), READ_NAMESPACE), READ_NAMESPACE), "Read",
@@ -107,34 +114,34 @@ DATASET = table(
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
     ("drop", ADMIN_HERE_OR_NAMESPACE, "Drop"),
     ("list", has(*ANY), "View/List", BOTH),
-) + table(
+) + table_policies(
     "dataset", "003", "Datasets",
     ("get", None, "Get dataset meta", PROPOSED_ONLY),
     ("get-properties", None, "Retrieving properties", NOT_DOCUMENTED),
-) + no_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
+) + without_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
 
-DATASET_MODULE = table(
+DATASET_MODULE = table_policies(
     "dataset_module", "003", "Dataset Modules",
     ("deploy", WRITE_NAMESPACE, "Deploy"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", has(*ANY), "View/List", BOTH),
-) + table("dataset_module", "003", "Dataset Modules", ("get", None, "Get module meta", PROPOSED_ONLY))
+) + table_policies("dataset_module", "003", "Dataset Modules", ("get", None, "Get module meta", PROPOSED_ONLY))
 
-DATASET_TYPE = table(
+DATASET_TYPE = table_policies(
     "dataset_type", "003", "Dataset Types",
     ("list", has(*ANY), "View/List", BOTH),
-) + table("dataset_type", "003", "Dataset Types", ("get", None, "Get dataset type meta", PROPOSED_ONLY))
+) + table_policies("dataset_type", "003", "Dataset Types", ("get", None, "Get dataset type meta", PROPOSED_ONLY))
 
-SECUREKEY = table(
+SECUREKEY = table_policies(
     "securekey", "003", "Secure Keys",
     ("create", WRITE_NAMESPACE, "Create"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", has(*ANY), "View/List", BOTH),
-) + table("securekey", "003", "Secure Keys", ("read", None, "Read", NOT_DOCUMENTED)
-) + no_rule("securekey", "003", UNNAMED, "get")
+) + table_policies("securekey", "003", "Secure Keys", ("read", None, "Read", NOT_DOCUMENTED)
+) + without_rule("securekey", "003", UNNAMED, "get")
 
 # cited with the seed's own spelling
-KERBEROSPRINCIPAL = table(
+KERBEROSPRINCIPAL = table_policies(
     "kerberosprincipal", "003", "Principal",
     ("deploy-app-as", None, "Deploy an app to impersonate a principal", PROPOSED_ONLY),
     ("create-namespace-as", None, "Create a namespace with owner prinicpal", PROPOSED_ONLY),
@@ -151,7 +158,7 @@ EXISTING = Generation(
     title="Existing",
     summary="Alternatives up the tree: a privilege on the entity, or on its application, or on its namespace.",
     facts="CDAP 3.5 to 4.2",
-    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+    policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,
     creator_receives=tuple(Privilege),
@@ -159,7 +166,7 @@ EXISTING = Generation(
     lifecycle_source=Source("003", "Existing", "not named",
                             "as CDAP 3.5 to 4.2 did: the creator receives everything, deleting removes the grants"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=ADMIN_NAMESPACE, one_missing=OneMissing.STOPS,
+        begins=has(ADMIN), asks=ADMIN_NAMESPACE, one_missing=OnUndeletable.STOPS,
         source=Source("003", "Namespaces", "Delete", "ADMIN on the namespace is all that the row asks for, so everything goes"),
     ),
 )

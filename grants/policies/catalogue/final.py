@@ -5,9 +5,16 @@ document's summary decides.
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
+from grants.policies.policy import (
+    Generation,
+    Source,
+    general_rules,
+    policies_by_operation,
+    table_policies,
+    without_rule,
+)
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 VISIBLE = HasAtOrBelow()
@@ -25,28 +32,28 @@ SUMMARY_ADMIN = "An admin operation"
 
 def by_summary(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (), listed: tuple[str, ...] = ()):
     """Rows that the summary decides: ADMIN for admin operations, its get rule, its list rule."""
-    return table(kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, SILENT), (get, VISIBLE, SUMMARY_GET, SILENT),
+    return table_policies(kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, SILENT), (get, VISIBLE, SUMMARY_GET, SILENT),
                  (listed, VISIBLE, SUMMARY_LIST, SILENT))
 
 
-NAMESPACE = table(
+NAMESPACE = table_policies(
     "namespace", "002", "Namespaces",
     ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
     ("update", has(ADMIN), "Update"),
     ("delete", all_of(has(ADMIN), HasOnAllLive(ADMIN)), "Delete", "all entities are the live ones, at every depth"),
     ("list", VISIBLE, "List/View"),
     ("get", VISIBLE, "Get"),
-) + table(
+) + table_policies(
     "namespace", "000", "Streams",
     ("delete-all-streams", HasOnAllLive(ADMIN, "stream"), "Drop-all in the namespace",
      "one decision: ADMIN on the namespace itself is not asked"),
-) + table(
+) + table_policies(
     "namespace", "002", "Dataset Modules",
     ("delete-all-dataset-modules", HasOnAllLive(ADMIN, "dataset_module"), "Delete-all in the namespace",
      "one decision: ADMIN on the namespace itself is not asked"),
 ) + by_summary("namespace", admin=("set-preferences",), get=("get-preferences",), listed=("search",))
 
-ARTIFACT = table(
+ARTIFACT = table_policies(
     "artifact", "002", "Artifacts",
     ("add", has(ADMIN), "Add"),
     ("set-property", has(ADMIN), "Add a property"),
@@ -54,24 +61,24 @@ ARTIFACT = table(
     ("delete", has(ADMIN), "Delete"),
     ("list", has(*ANY), "List/View"),
     ("get", has(*ANY), "Get"),
-) + table(
+) + table_policies(
     "artifact", "002", "Applications",
     ("use", has(*ANY), "Add", "from any privilege on an existing artifact"),
 ) + by_summary("artifact", admin=("set-metadata",), get=("get-property", "get-metadata"))
 
-APPLICATION = table(
+APPLICATION = table_policies(
     "application", "002", "Applications",
     ("deploy", all_of(has(ADMIN), Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, ADMIN)),
                       Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, *ANY)), OWNED), "Add", OWNER),
     ("delete", has(ADMIN), "Delete", "the application's own row, though the summary could be read wider"),
     ("list", VISIBLE, "List/View"),
     ("get", VISIBLE, "Get"),
-) + table(
+) + table_policies(
     "application", "002", "Programs",
     (("add-schedule", "update-schedule", "delete-schedule"), has(ADMIN), "Add/Delete/Update schedule"),
 ) + by_summary("application", admin=("update", "set-preferences", "set-metadata"), get=("get-preferences", "get-metadata"))
 
-PROGRAM = table(
+PROGRAM = table_policies(
     "program", "002", "Programs",
     (("start", "stop", "debug"), has(EXECUTE), "Start, Stop, or Debug"),
     ("set-instances", has(ADMIN), "Set instances"),
@@ -85,9 +92,9 @@ PROGRAM = table(
     "program",
     admin=("set-preferences", "set-metadata"),
     get=("get-history", "get-specification", "get-instances", "get-preferences", "get-metadata", "view-logs", "view-metrics"),
-) + no_rule("program", "002", UNSPOKEN, "emit-logs", "emit-metrics")
+) + without_rule("program", "002", UNSPOKEN, "emit-logs", "emit-metrics")
 
-STREAM = table(
+STREAM = table_policies(
     "stream", "000", "Streams",
     ("create", all_of(has(ADMIN), OWNED), "Create", "with an owner principal also ADMIN on it (000, Kerberos Principal)"),
     ("read-events", has(READ), "Retrieving events", SCRAMBLED),
@@ -101,9 +108,9 @@ STREAM = table(
     "stream",
     admin=("set-preferences", "set-metadata"),
     get=("get-properties", "get-preferences", "get-metadata", "view-lineage", "view-metrics"),
-) + no_rule("stream", "002", UNSPOKEN, "emit-metrics")
+) + without_rule("stream", "002", UNSPOKEN, "emit-metrics")
 
-DATASET = table(
+DATASET = table_policies(
     "dataset", "002", "Datasets",
     ("create", all_of(has(ADMIN), Given(Parameter.DATASET_TYPE, on(Scope.DATASET_TYPE, *ANY)), OWNED), "Create", OWNER),
     ("read", has(READ), "Read"),
@@ -116,9 +123,9 @@ DATASET = table(
     ("get", has(*ANY), "Get"),
 ) + by_summary(
     "dataset", admin=("set-metadata",), get=("get-properties", "get-metadata", "view-lineage", "view-metrics"),
-) + no_rule("dataset", "002", UNSPOKEN, "emit-metrics")
+) + without_rule("dataset", "002", UNSPOKEN, "emit-metrics")
 
-DATASET_MODULE = table(
+DATASET_MODULE = table_policies(
     "dataset_module", "002", "Dataset Modules",
     ("deploy", has(ADMIN), "Deploy"),
     ("delete", has(ADMIN), "Delete"),
@@ -126,13 +133,13 @@ DATASET_MODULE = table(
     ("get", has(*ANY), "Get"),
 )
 
-DATASET_TYPE = table(
+DATASET_TYPE = table_policies(
     "dataset_type", "002", "Dataset Types",
     ("list", has(*ANY), "List/View"),
     ("get", has(*ANY), "Get"),
 )
 
-SECUREKEY = table(
+SECUREKEY = table_policies(
     "securekey", "002", "Secure Keys",
     ("create", has(ADMIN), "Create"),
     ("read", has(READ), "READ the secure data"),
@@ -140,16 +147,16 @@ SECUREKEY = table(
     ("list", has(*ANY), "List/View"),
 ) + by_summary("securekey", get=("get",))
 
-KERBEROSPRINCIPAL = table(
+KERBEROSPRINCIPAL = table_policies(
     "kerberosprincipal", "002", "Kerberos Principal",
     ("deploy-app-as", has(ADMIN), "Deploy an app to impersonate a kerberos principal"),
     ("create-namespace-as", has(ADMIN), "Create a namespace with owner principal"),
     ("create-dataset-as", has(ADMIN), "Create a dataset with owner principal"),
-) + table(
+) + table_policies(
     "kerberosprincipal", "000", "Kerberos Principal",
     ("create-stream-as", has(ADMIN), "Create a stream with owner principal",
      "the row is cut in 000; ADMIN on the principal, as the three others"),
-) + no_rule("kerberosprincipal", "002", UNSPOKEN, "query-as")
+) + without_rule("kerberosprincipal", "002", UNSPOKEN, "query-as")
 
 GENERAL = general_rules(
     "002", "Summary", UNSPOKEN,
@@ -169,14 +176,14 @@ FINAL = Generation(
     title="Final",
     summary="As proposed, but any privilege on an entity, or on anything inside it, shows it.",
     facts="CDAP 4.3 to 6.4",
-    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+    policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,
     creator_receives=(),
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.STOPS,
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.STOPS,
         source=Source("002", "Namespaces", "Delete",
                       "lack of the privileges may result in an inconsistent state for the namespace: some entities may get "
                       "cleaned up while entities with insufficient privileges will remain"),

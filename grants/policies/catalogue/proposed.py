@@ -4,9 +4,16 @@ Each entity stands alone. A blank Proposed cell beside a filled Existing one mea
 """
 
 from entities.vocabulary import ANY, Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OneMissing
+from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
-from grants.policies.policy import Generation, Source, by_operation, general_rules, no_rule, table
+from grants.policies.policy import (
+    Generation,
+    Source,
+    general_rules,
+    policies_by_operation,
+    table_policies,
+    without_rule,
+)
 
 READ, WRITE, EXECUTE, ADMIN = Privilege
 OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
@@ -16,24 +23,24 @@ UNCHANGED = "the Proposed cell is blank, so the Existing one stays"
 OWNER = "with an owner principal also ADMIN on it (003, Principal)"
 UNNAMED = "document 003 does not name it"
 
-NAMESPACE = table(
+NAMESPACE = table_policies(
     "namespace", "003", "Namespaces",
     ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
     ("update", has(ADMIN), "Update", UNCHANGED),
     ("delete", all_of(has(ADMIN), HasOnAllLive(ADMIN)), "Delete", "all entities are the live ones, at every depth"),
     ("list", HasAtOrBelow(), "View/List"),
     ("get", HasAtOrBelow(), "Get Namespace Meta"),
-) + table(
+) + table_policies(
     "namespace", "003", "Streams",
     ("delete-all-streams", HasOnAllLive(ADMIN, "stream"), "Drop-all in the namespace",
      "one decision: ADMIN on the namespace itself is not asked"),
-) + table(
+) + table_policies(
     "namespace", "003", "Dataset Modules",
     ("delete-all-dataset-modules", HasOnAllLive(ADMIN, "dataset_module"), "Delete-all in the namespace",
      "one decision: ADMIN on the namespace itself is not asked"),
-) + no_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
+) + without_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
 
-ARTIFACT = table(
+ARTIFACT = table_policies(
     "artifact", "003", "Artifacts",
     ("add", has(ADMIN), "Add"),
     ("set-property", has(ADMIN), "Add a property"),
@@ -42,9 +49,9 @@ ARTIFACT = table(
     ("delete", has(ADMIN), "Delete"),
     ("list", has(*ANY), "View/List"),
     ("get", has(ADMIN, READ), "Get artifact info/summary/detail"),
-) + no_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
+) + without_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
 
-APPLICATION = table(
+APPLICATION = table_policies(
     "application", "003", "Applications",
     ("deploy", all_of(has(ADMIN), Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, ADMIN)),
                       Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, ADMIN, READ)), OWNED), "Add",
@@ -52,10 +59,10 @@ APPLICATION = table(
     ("delete", has(ADMIN), "Delete"),
     ("list", HasAtOrBelow(), "View/List"),
     ("get", has(ADMIN, READ), "Get application detail"),
-) + no_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
+) + without_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
             "add-schedule", "update-schedule", "delete-schedule")
 
-PROGRAM = table(
+PROGRAM = table_policies(
     "program", "003", "Programs",
     (("start", "stop", "debug"), has(EXECUTE), "Start, Stop, or Debug"),
     ("set-instances", has(ADMIN), "Set instances"),
@@ -64,11 +71,11 @@ PROGRAM = table(
     ("get-status", has(*ANY), "Retrieve status", BOTH),
     ("list", has(*ANY), "View/List", BOTH),
     ("get-specification", has(ADMIN, READ), "Get program specification"),
-) + no_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
+) + without_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
             "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
             "suspend-schedule")
 
-STREAM = table(
+STREAM = table_policies(
     "stream", "003", "Streams",
     ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
     ("read-events", has(READ), "Retrieving events"),
@@ -79,10 +86,10 @@ STREAM = table(
     ("truncate", has(ADMIN), "Truncate"),
     ("list", has(*ANY), "View/List", BOTH),
     ("get", has(ADMIN, READ), "Get stream property"),
-) + no_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
+) + without_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
             "emit-metrics", "view-metrics")
 
-DATASET = table(
+DATASET = table_policies(
     "dataset", "003", "Datasets",
     ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
     ("read", has(READ), "Read"),
@@ -94,9 +101,9 @@ DATASET = table(
     ("drop", has(ADMIN), "Drop"),
     ("list", has(*ANY), "View/List", BOTH),
     ("get", has(ADMIN, READ, WRITE), "Get dataset meta"),
-) + no_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
+) + without_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
 
-DATASET_MODULE = table(
+DATASET_MODULE = table_policies(
     "dataset_module", "003", "Dataset Modules",
     ("deploy", has(ADMIN), "Deploy"),
     ("delete", has(ADMIN), "Delete"),
@@ -104,22 +111,22 @@ DATASET_MODULE = table(
     ("get", has(ADMIN, READ), "Get module meta"),
 )
 
-DATASET_TYPE = table(
+DATASET_TYPE = table_policies(
     "dataset_type", "003", "Dataset Types",
     ("list", has(*ANY), "View/List", BOTH),
     ("get", has(ADMIN, READ), "Get dataset type meta"),
 )
 
-SECUREKEY = table(
+SECUREKEY = table_policies(
     "securekey", "003", "Secure Keys",
     ("create", has(ADMIN), "Create"),
     ("delete", has(ADMIN), "Delete"),
     ("list", has(*ANY), "View/List", BOTH),
     ("read", has(READ), "Read"),
-) + no_rule("securekey", "003", UNNAMED, "get")
+) + without_rule("securekey", "003", UNNAMED, "get")
 
 # the rows are cited with the seed's own spelling
-KERBEROSPRINCIPAL = table(
+KERBEROSPRINCIPAL = table_policies(
     "kerberosprincipal", "003", "Principal",
     ("deploy-app-as", has(ADMIN), "Deploy an app to impersonate a principal"),
     ("create-namespace-as", has(ADMIN), "Create a namespace with owner prinicpal"),
@@ -136,7 +143,7 @@ PROPOSED = Generation(
     title="Proposed",
     summary="ADMIN on the entity itself administers it; each entity stands alone.",
     facts="the migration proposal of 2017 for CDAP 4.3",
-    policies=by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
+    policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,
     creator_receives=(),
@@ -144,7 +151,7 @@ PROPOSED = Generation(
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected",
                             "003 is silent; its Proposed column is the model that 002 describes"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OneMissing.STOPS,
+        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.STOPS,
         source=Source("003", "Namespaces", "Delete", "as in 002, whose note on an inconsistent state speaks of the same model"),
     ),
 )

@@ -9,10 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from entities.models import Entity
 from entities.selectors import entity_at
 from grants.changes.services import grant_add, grant_remove
-from grants.evaluation.count_cache import counted_once
-from grants.evaluation.engine import check_in_short
-from grants.evaluation.entity_filters import visible_to
-from grants.evaluation.visibility import seen_by
+from grants.evaluation.count_cache import cached_count
+from grants.evaluation.engine import check_summary
+from grants.evaluation.entity_filters import visibility_condition
+from grants.evaluation.visibility import visibility_of
 from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
@@ -55,28 +55,28 @@ def numbers():
 
 def test_the_same_is_counted_once_until_something_is_changed(cast):
     count = numbers()
-    assert [counted_once("a", count)["asked"] for _ in range(3)] == [1, 1, 1]
-    assert counted_once("b", count)["asked"] == 2
+    assert [cached_count("a", count)["asked"] for _ in range(3)] == [1, 1, 1]
+    assert cached_count("b", count)["asked"] == 2
     register_entity(author=SETUP, address=MORE)
-    assert [counted_once(name, count)["asked"] for name in "aab"] == [3, 3, 4]
+    assert [cached_count(name, count)["asked"] for name in "aab"] == [3, 3, 4]
 
 
 def test_in_a_transaction_nothing_is_kept_as_it_may_be_taken_back(cast):
     count = numbers()
     with transaction.atomic():
-        assert [counted_once("a", count)["asked"] for _ in range(2)] == [1, 2]
-    assert counted_once("a", count)["asked"] == 3
+        assert [cached_count("a", count)["asked"] for _ in range(2)] == [1, 2]
+    assert cached_count("a", count)["asked"] == 3
 
 
 def test_what_was_never_journalled_is_not_kept(db):
     count = numbers()
-    assert [counted_once("a", count)["asked"] for _ in range(2)] == [1, 2]
+    assert [cached_count("a", count)["asked"] for _ in range(2)] == [1, 2]
 
 
 def test_who_changes_what_was_told_changes_nothing_for_the_next(cast):
     count = numbers()
-    counted_once("a", count).clear()
-    assert counted_once("a", count)["asked"] == 1
+    cached_count("a", count).clear()
+    assert cached_count("a", count)["asked"] == 1
 
 
 def test_after_each_change_everybody_sees_as_many_as_are_shown(cast, monkeypatch):
@@ -89,8 +89,8 @@ def test_after_each_change_everybody_sees_as_many_as_are_shown(cast, monkeypatch
         for generation in GENERATIONS.values():
             for name, user in cast.items():
                 user.refresh_from_db()
-                shown = Counter(rows.filter(visible_to(user, generation)).values_list("kind", "state"))
-                told = [seen_by(user, generation, inside=inside).counts for _ in range(2)]
+                shown = Counter(rows.filter(visibility_condition(user, generation)).values_list("kind", "state"))
+                told = [visibility_of(user, generation, inside=inside).counts for _ in range(2)]
                 assert told == [shown, shown], (name, generation.name)
 
 
@@ -99,7 +99,7 @@ def test_after_each_change_a_deletion_asks_for_what_lives_there(cast):
         if change:
             change()
         live = Entity.objects.filter(namespace=entity_at(SALES), state="live").exclude(kind="namespace").count()
-        attempts = check_in_short(Question("user", "dee", "delete", SALES, "final"), 2).attempts
+        attempts = check_summary(Question("user", "dee", "delete", SALES, "final"), 2).attempts
         assert live in [node.total for node in _nodes(attempts)]
 
 

@@ -8,9 +8,9 @@ from django.contrib.auth.models import Group
 
 from entities.models import Entity
 from entities.vocabulary import KINDS
-from grants.evaluation.engine import answers, check, check_many
-from grants.evaluation.entity_filters import may_see, shown_to
-from grants.evaluation.facts import gather
+from grants.evaluation.engine import answer_questions, check, check_many
+from grants.evaluation.entity_filters import can_see, shown_to
+from grants.evaluation.facts import gather_facts
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
@@ -33,9 +33,9 @@ def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
     questions = list(every_question(tenant, dice=random.Random(tenant.seed)))
     expected = [reference_holds(tenant, question) for question in questions]
     assert True in expected and False in expected
-    assert [is_permitted(q, facts) for q, facts in zip(questions, gather(questions), strict=True)] == expected
+    assert [is_permitted(q, facts) for q, facts in zip(questions, gather_facts(questions), strict=True)] == expected
     assert [decision.allowed for decision in check_many(questions)] == expected
-    assert [answer["decision"] for answer in answers(questions)] == expected
+    assert [answer["decision"] for answer in answer_questions(questions)] == expected
 
 
 def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_missing_set(tenant):
@@ -84,15 +84,15 @@ def test_an_entity_is_seen_exactly_where_list_or_get_permits(tenant):
         for generation in GENERATIONS.values():
             seen = [reference_holds(tenant, Question("user", user.username, operation, entity.address, generation.name))
                     for operation in ("list", "get") if operation in KINDS[entity.kind].operations]
-            assert may_see(user, entity, generation) == any(seen)
+            assert can_see(user, entity, generation) == any(seen)
 
 
 def test_a_thousand_questions_take_one_query(django_assert_num_queries):
     tenant = random_tenant(1)
     store(tenant)
     questions = list(every_question(tenant, dice=random.Random(1)))[:1_000]
-    list(answers(questions[:1]))
+    list(answer_questions(questions[:1]))
     with django_assert_num_queries(1):
-        assert len(list(answers(questions))) == len(questions)
+        assert len(list(answer_questions(questions))) == len(questions)
     with django_assert_num_queries(1):
         check(questions[0])

@@ -8,14 +8,14 @@ import pytest
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
-from grants.evaluation.engine import check, check_in_short
-from grants.evaluation.entity_filters import visible_to
-from grants.evaluation.missing_summary import lacking_seen
-from grants.evaluation.visibility import seen_by
+from grants.evaluation.engine import check, check_summary
+from grants.evaluation.entity_filters import visibility_condition
+from grants.evaluation.missing_summary import visible_missing_entities
+from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.decide import Lacking
-from grants.policies.disclosure import ALL_LIVE, withholding
+from grants.policies.decide import MissingEntities
+from grants.policies.disclosure import ALL_LIVE, redact
 from grants.policies.explain import Attempt, Decision
 from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Generation
@@ -67,7 +67,7 @@ def assert_shortened(short: Decision, full: Decision, most: int) -> None:
 def test_an_answer_in_short_says_what_the_answer_in_full_says(tenant, most):
     cut = 0
     for question in ranging(tenant):
-        short, full = check_in_short(question, most), check(question)
+        short, full = check_summary(question, most), check(question)
         assert_shortened(short, full, most)
         cut += short.missing_more > 0
     assert cut or most > 1
@@ -87,8 +87,8 @@ def withheld(full: Decision, seen: set) -> tuple[str, list, list]:
     return full.sentence if full.allowed else lacks, None, told
 
 
-def seen_of(question: Question, reader: User, generation: Generation, most: int, attempt: Attempt) -> Lacking | None:
-    return lacking_seen(question, attempt, seen_by(reader, generation, inside=entity_at(attempt.where)), most)
+def seen_of(question: Question, reader: User, generation: Generation, most: int, attempt: Attempt) -> MissingEntities | None:
+    return visible_missing_entities(question, attempt, visibility_of(reader, generation, inside=entity_at(attempt.where)), most)
 
 
 @pytest.mark.parametrize("few", [5_000, -1])
@@ -99,8 +99,8 @@ def test_a_reader_is_told_of_what_the_reader_sees(tenant, few, monkeypatch):
     readers = list(User.objects.all())
     for question in ranging(tenant):
         reader, generation = dice.choice(readers), GENERATIONS[dice.choice(list(GENERATIONS))]
-        seen = {entity.address for entity in Entity.objects.filter(visible_to(reader, generation))}
-        told = withholding(check_in_short(question, most), partial(seen_of, question, reader, generation, most))
+        seen = {entity.address for entity in Entity.objects.filter(visibility_condition(reader, generation))}
+        told = redact(check_summary(question, most), partial(seen_of, question, reader, generation, most))
         sentence, missing, lacking = withheld(check(question), seen)
         assert told.sentence == sentence and (told.missing is None) == (missing is None)
         for node, (gaps, total) in zip(nodes(told.attempts), lacking, strict=True):
@@ -113,7 +113,7 @@ def test_a_reader_is_told_of_what_the_reader_sees(tenant, few, monkeypatch):
 def test_an_answer_in_short_takes_six_queries(tenant, django_assert_max_num_queries):
     for question in ranging(tenant)[:20]:
         with django_assert_max_num_queries(6):
-            check_in_short(question, 3)
+            check_summary(question, 3)
 
 
 @pytest.mark.parametrize("neighbour", ["NS1", "Ns1", "ns_1", "ns10"])
@@ -124,6 +124,6 @@ def test_no_neighbour_stands_among_what_is_named_however_the_database_sorts(neig
         tenant.entities |= {parse_address(address): State.LIVE for address in found}
     store(tenant)
     question = Question("user", "ann", "delete", parse_address("namespace:ns1"), "final")
-    short, full = check_in_short(question, 2), check(question)
+    short, full = check_summary(question, 2), check(question)
     assert not full.allowed and len(full.missing) == 4
     assert_shortened(short, full, 2)

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.evaluation import facts
-from grants.evaluation.visibility import seen_by
+from grants.evaluation.visibility import visibility_of
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question, question_from_json
 
@@ -148,7 +148,7 @@ def test_who_holds_much_in_a_namespace_is_not_looked_for_through_all_grants():
         cursor.execute("UPDATE pg_class SET relallvisible = relpages WHERE relname LIKE 'grants_%grant'")
     inside = Entity.objects.get(kind="namespace", key="ns7")
     with CaptureQueriesContext(connection) as captured:
-        seen = seen_by(Group.objects.get(name="g7"), GENERATIONS["final"], inside=inside)
+        seen = visibility_of(Group.objects.get(name="g7"), GENERATIONS["final"], inside=inside)
     assert not seen.is_few
     asked = [query["sql"] for query in captured if "grant" in query["sql"]]
     assert len(asked) >= 2

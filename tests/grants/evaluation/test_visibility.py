@@ -7,9 +7,9 @@ from django.contrib.auth.models import Group
 
 from authzconsole.web.shared.entity_search import MAX_RESULTS, _names, parse_search, search_visible_entities
 from entities.models import Entity
-from entities.selectors import search
-from grants.evaluation.entity_filters import may_see, shown_to, visible_to
-from grants.evaluation.visibility import seen_by
+from entities.selectors import matching_entities
+from grants.evaluation.entity_filters import can_see, shown_to, visibility_condition
+from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from tests.support.random_tenants import random_tenant, store
@@ -44,7 +44,7 @@ def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
             for operations in (("list",), ("list", "get")):
                 shown = set.union(*(set(Entity.objects.filter(shown_to(user, generation, name))) for name in operations))
                 for container in containers:
-                    rows, seen = inside(container), seen_by(user, generation, inside=container, operations=operations)
+                    rows, seen = inside(container), visibility_of(user, generation, inside=container, operations=operations)
                     assert set(rows.filter(seen.all_rows)) == set(rows.filter(seen.first_rows)) == shown & set(rows)
 
 
@@ -56,24 +56,24 @@ def test_what_is_seen_in_a_container_is_counted_by_kind_and_state(tenant, few, m
     for user in User.objects.all():
         for generation in GENERATIONS.values():
             for container in Entity.objects.filter(kind__in=["namespace", "application"]):
-                rows = inside(container).filter(visible_to(user, generation))
-                assert seen_by(user, generation, inside=container).counts == Counter(rows.values_list("kind", "state"))
+                rows = inside(container).filter(visibility_condition(user, generation))
+                assert visibility_of(user, generation, inside=container).counts == Counter(rows.values_list("kind", "state"))
 
 
 def test_of_chosen_kinds_the_same_is_seen(tenant):
     for user in User.objects.all():
         for generation in GENERATIONS.values():
-            seen = set(Entity.objects.filter(visible_to(user, generation)))
+            seen = set(Entity.objects.filter(visibility_condition(user, generation)))
             for kind in ("namespace", "program", "securekey"):
-                shown = visible_to(user, generation, kinds=[kind], row_by_row=True)
+                shown = visibility_condition(user, generation, kinds=[kind], row_by_row=True)
                 assert set(Entity.objects.filter(shown)) == {entity for entity in seen if entity.kind == kind}
-            assert {entity for entity in Entity.objects.all() if may_see(user, entity, generation)} == seen
+            assert {entity for entity in Entity.objects.all() if can_see(user, entity, generation)} == seen
 
 
 def test_of_hundreds_of_groups_a_statement_has_one_parameter():
     user = User.objects.create(username="joiner")
     user.groups.set([Group.objects.create(name=f"g{n}") for n in range(300)])
-    seen = seen_by(user, GENERATIONS["final"])
+    seen = visibility_of(user, GENERATIONS["final"])
     _, parameters = Entity.objects.filter(seen.all_rows).query.sql_with_params()
     assert len(parameters) < 300
 
@@ -90,7 +90,7 @@ def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, most,
         settings.DEFAULT_GENERATION = generation.name
         for user in User.objects.all():
             for text in TEXTS:
-                rows = search(text).filter(visible_to(user, generation))
+                rows = matching_entities(text).filter(visibility_condition(user, generation))
                 expected = [row for row in rows if not parse_search(text).is_short or begins(row, text)]
                 found = search_visible_entities(user, text, MAX_RESULTS * 100)
                 assert len(found.rows) == found.total == len(set(found.rows)), (user, text)
@@ -102,7 +102,7 @@ def test_an_address_that_is_written_whole_is_found_by_who_sees_it_and_nobody_els
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
     for user in User.objects.all()[:3]:
-        seen = set(Entity.objects.filter(visible_to(user, GENERATIONS["final"])))
+        seen = set(Entity.objects.filter(visibility_condition(user, GENERATIONS["final"])))
         for entity in Entity.objects.all()[:60:3]:
             assert (entity in search_visible_entities(user, str(entity)).rows) == (entity in seen), (user, entity)
 
@@ -120,6 +120,6 @@ def test_it_takes_two_queries_and_one_to_count(tenant, django_assert_max_num_que
     user, generation = User.objects.first(), GENERATIONS["final"]
     namespace = Entity.objects.filter(kind="namespace").first()
     with django_assert_max_num_queries(2):
-        seen = seen_by(user, generation, inside=namespace)
+        seen = visibility_of(user, generation, inside=namespace)
     with django_assert_max_num_queries(1):
         assert seen.counts == seen.counts

@@ -13,7 +13,7 @@ from grants.lifecycle.namespace_deletion import StepOutcome, Verdict, deletion_f
 from grants.lifecycle.services import delete_entity
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.deletion_rules import steps
+from grants.policies.deletion_rules import deletion_steps
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, at, held
 from tests.support.cast import house
@@ -115,8 +115,8 @@ def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
 
 
 def test_the_steps_follow_the_order_of_the_platform():
-    assert [" ".join(kinds) for kinds in steps()[:-1]] == ORDER
-    assert set(steps()[-1]) == {"dataset_type", "securekey"}
+    assert [" ".join(kinds) for kinds in deletion_steps()[:-1]] == ORDER
+    assert set(deletion_steps()[-1]) == {"dataset_type", "securekey"}
 
 
 def test_every_generation_says_how_with_its_source():

@@ -3,9 +3,9 @@
 import pytest
 
 from entities.vocabulary import KINDS, Privilege
-from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_named
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.grammar import Has, HasOnAllLive, Parameter, Scope, leaves, parameters
-from grants.policies.policy import by_operation
+from grants.policies.policy import policies_by_operation
 
 EVERY_OPERATION = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
 ROWS = [policy for generation in GENERATIONS.values() for policy in generation.policies.values()]
@@ -66,7 +66,7 @@ def test_owners_and_custom_types_count_only_where_the_documents_know_them():
 def test_a_row_written_twice_is_refused():
     row = ROWS[0]
     with pytest.raises(ValueError, match="is ruled twice"):
-        by_operation([row, row])
+        policies_by_operation([row, row])
 
 
 def test_a_bare_privilege_is_a_row_of_every_kind_in_every_generation():
@@ -79,4 +79,4 @@ def test_a_bare_privilege_is_a_row_of_every_kind_in_every_generation():
 
 def test_an_unknown_generation_is_refused_with_the_four_that_there_are():
     with pytest.raises(UnknownGeneration, match="core, existing, proposed, final"):
-        generation_named("newest")
+        generation_by_name("newest")
