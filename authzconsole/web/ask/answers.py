@@ -21,7 +21,7 @@ JOINTS = {"all": "ALL OF", "any": "ANY OF"}
 
 
 @dataclass(frozen=True, slots=True)
-class MissingGrant:
+class MissingGrantRow:
     """url: where an administrator grants what is missing; empty for everybody else."""
 
     address: Address
@@ -66,7 +66,7 @@ class Answer:
 
     decision: Decision
     tree: Node | None
-    missing: list[MissingGrant]
+    missing: list[MissingGrantRow]
     missing_more: int
     rule_url: str
 
@@ -128,8 +128,8 @@ def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
     return Evidence(str(held.privilege), place, held.principal, url)
 
 
-def missing_grant_of(gap: MissingGrant, principal: str, user: User) -> MissingGrant:
+def missing_grant_of(gap: MissingGrant, principal: str, user: User) -> MissingGrantRow:
     address, privilege = gap
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.may_administer else ""
-    return MissingGrant(address, address_link_to(address, linked=user.may_see_all), str(privilege), url)
+    return MissingGrantRow(address, address_link_to(address, linked=user.may_see_all), str(privilege), url)

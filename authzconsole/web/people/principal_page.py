@@ -155,7 +155,8 @@ def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity
 def _own_rows(asked: PrincipalPage, entities: list[Entity]) -> list[dict]:
     """Without who granted it and why, and linked where the account may look."""
     held = held_privileges(asked.principal, [entity.pk for entity in entities])
-    seen = set(Entity.objects.filter(visibility_condition(asked.principal, asked.generation), pk__in=held).values_list("pk", flat=True))
+    visible = visibility_condition(asked.principal, asked.generation)
+    seen = set(Entity.objects.filter(visible, pk__in=held).values_list("pk", flat=True))
     return [{"address_link": address_link_to(entity, linked=entity.pk in seen), "entity": entity,
              "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
 

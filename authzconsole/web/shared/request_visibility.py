@@ -3,7 +3,7 @@
 from django.http import HttpRequest
 
 from entities.models import Entity
-from grants.evaluation.visibility import SHOWING, Visibility, is_same_visibility, visibility_of
+from grants.evaluation.visibility import VISIBILITY_OPERATIONS, Visibility, is_same_visibility, visibility_of
 from grants.policies.policy import Generation
 
 LIST = ("list",)
@@ -20,6 +20,6 @@ def visibility_inside(request: HttpRequest, entity: Entity, generation: Generati
 
 def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
     """What `list` alone shows; the same where the generation makes no difference."""
-    if is_same_visibility(generation, LIST, SHOWING):
+    if is_same_visibility(generation, LIST, VISIBILITY_OPERATIONS):
         return visibility_inside(request, entity, generation)
     return visibility_of(request.user, generation, inside=entity, operations=LIST)
