@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import connection
 
-from grants.changes.authority import administering
+from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
 from grants.models import ActiveGeneration
@@ -11,26 +11,26 @@ from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
 # written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
-CHOSEN_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
+ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
 
 
 def active_generation() -> Generation:
     """The one that an administrator chose, else the setting DEFAULT_GENERATION. One query."""
     with connection.cursor() as cursor:
-        cursor.execute(CHOSEN_SQL)
+        cursor.execute(ACTIVE_GENERATION_SQL)
         row = cursor.fetchone()
-    return generation_chosen(row[0] if row else None)
+    return generation_or_default(row[0] if row else None)
 
 
-def generation_chosen(name: str | None) -> Generation:
-    """The active generation where CHOSEN_SQL, alone or within another statement, said `name`."""
+def generation_or_default(name: str | None) -> Generation:
+    """The active generation where ACTIVE_GENERATION_SQL, alone or within another statement, said `name`."""
     return generation_by_name(name or settings.DEFAULT_GENERATION)
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
     """Decide by generation `name` from now on. Raises UnknownGeneration."""
     generation = generation_by_name(name)
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         before = active_generation()
         if before == generation:
             return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)

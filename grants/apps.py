@@ -8,7 +8,7 @@ class GrantsConfig(AppConfig):
     name = "grants"
 
     def ready(self):
-        from grants.models import forget_permission_ids
+        from grants.models import clear_permission_ids
         from grants.policies.catalogue import UnknownGeneration, generation_by_name
 
         try:
@@ -16,4 +16,4 @@ class GrantsConfig(AppConfig):
         except UnknownGeneration as error:
             raise ImproperlyConfigured(f"DEFAULT_GENERATION: {error}") from None
 
-        post_migrate.connect(lambda **_: forget_permission_ids(), weak=False, dispatch_uid="grants.forget_permission_ids")
+        post_migrate.connect(lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids")

@@ -12,23 +12,23 @@ from django.db import connection, models
 from django.utils import timezone
 
 # SQLite before 3.32 allows 999 parameters in a statement
-ROWS_AT_ONCE = 900
+ROWS_PER_STATEMENT = 900
 
 
 def chunks(items: Iterable) -> Iterator[list]:
-    """Lists of at most ROWS_AT_ONCE items."""
+    """Lists of at most ROWS_PER_STATEMENT items."""
     items = iter(items)
-    while chunk := list(islice(items, ROWS_AT_ONCE)):
+    while chunk := list(islice(items, ROWS_PER_STATEMENT)):
         yield chunk
 
 
-def as_stored(time: datetime) -> datetime | str:
+def database_time(time: datetime) -> datetime | str:
     """A time as a raw statement takes it."""
     return connection.ops.adapt_datetimefield_value(time)
 
 
-def now_as_stored() -> datetime | str:
-    return as_stored(timezone.now())
+def database_now() -> datetime | str:
+    return database_time(timezone.now())
 
 
 def reserve_ids(model: type[models.Model], count: int) -> Sequence[int]:

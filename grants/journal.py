@@ -11,7 +11,7 @@ from itertools import islice
 from django.db import transaction
 from django.utils import timezone
 
-from grants.bulk_rows import as_stored, insert_rows
+from grants.bulk_rows import database_time, insert_rows
 from grants.models import JournalHead, JournalLine
 
 ACTIONS = (
@@ -20,10 +20,10 @@ ACTIONS = (
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke",
 )
 # what a decision is made of: grants, memberships, who is active, and what there is
-DECIDING = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
+DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
             "member-add", "member-remove"}
-LINES_AT_ONCE = 2_000
-MOST_READ = 1_000
+LINES_PER_BATCH = 2_000
+MAX_LINES_READ = 1_000
 _COLUMNS = (*JournalLine.HASHED, "hash")
 
 
@@ -69,7 +69,7 @@ def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: A
     # the clocks of two servers differ, and a clock may be set back: lines keep their order in time, too
     head.at = at = max(now := timezone.now(), head.at or now)
     lines = _lines(head, changes, author, at)
-    while batch := list(islice(lines, LINES_AT_ONCE)):
+    while batch := list(islice(lines, LINES_PER_BATCH)):
         insert_rows(JournalLine, _COLUMNS, [_row(line) for line in batch])
     head.save(update_fields=["revision", "at", "hash"])
     return head.revision
@@ -77,7 +77,7 @@ def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: A
 
 def _row(line: JournalLine) -> tuple:
     revision, at, *rest = (getattr(line, column) for column in _COLUMNS)
-    return (revision, as_stored(at), *rest)
+    return (revision, database_time(at), *rest)
 
 
 def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> Iterator[JournalLine]:
@@ -97,14 +97,14 @@ def current_revision() -> int:
     return JournalHead.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
 
 
-def changes_after(revision: int | None) -> int:
+def decision_changes_after(revision: int | None) -> int:
     """How many changes since that revision may make another answer of a decision. One or two queries, which read no more than
-    MOST_READ lines; past that it is how many lines there are."""
+    MAX_LINES_READ lines; past that it is how many lines there are."""
     later = JournalLine.objects.filter(revision__gt=revision or 0)
-    read = list(later.order_by("revision").values_list("action", flat=True)[: MOST_READ + 1])
-    if len(read) > MOST_READ:
+    read = list(later.order_by("revision").values_list("action", flat=True)[: MAX_LINES_READ + 1])
+    if len(read) > MAX_LINES_READ:
         return max(0, current_revision() - (revision or 0))
-    return sum(action in DECIDING for action in read)
+    return sum(action in DECISION_ACTIONS for action in read)
 
 
 def first_break() -> Break | None:
@@ -135,7 +135,7 @@ class _Walk:
     def on(self) -> Break | None:
         """Follow every line that is there now."""
         lines = JournalLine.objects.filter(revision__gt=self._seen).order_by("revision")
-        for line in lines.iterator(chunk_size=LINES_AT_ONCE):
+        for line in lines.iterator(chunk_size=LINES_PER_BATCH):
             if (found := self._follow(line)) is not None:
                 return found
         return None

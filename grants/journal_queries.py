@@ -27,7 +27,7 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
 
 
 @contextmanager
-def planned_for_its_values() -> Iterator[None]:
+def custom_query_plan() -> Iterator[None]:
     """Around the look at a page of the journal. PostgreSQL keeps one plan for a statement that it has met a few times, whatever
     it asks for next; of a filter by what is rare that plan reads the whole journal, as for what is frequent it need not."""
     if connection.vendor != "postgresql":

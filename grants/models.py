@@ -45,15 +45,15 @@ class User(AbstractUser):
         return f"user:{self.username}"
 
     @property
-    def may_administer(self) -> bool:
+    def can_administer(self) -> bool:
         return self.is_active and self.role == Role.ADMINISTRATOR
 
     @property
-    def may_see_all(self) -> bool:
+    def can_see_all(self) -> bool:
         return self.is_active and self.role in (Role.ADMINISTRATOR, Role.AUDITOR)
 
 
-class GrantFacts(models.Model):
+class GrantDetails(models.Model):
     """Who granted it, when and why, which guardian's own models do not keep, and what contains its entity.
 
     INVARIANT: `namespace` and `application` are those of the entity (grants.changes.rows).
@@ -77,7 +77,7 @@ class GrantFacts(models.Model):
         return privilege_of(self.permission_id)
 
 
-class UserGrant(GrantFacts, UserObjectPermissionBase):
+class UserGrant(GrantDetails, UserObjectPermissionBase):
     user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
 
@@ -94,7 +94,7 @@ class UserGrant(GrantFacts, UserObjectPermissionBase):
         ]
 
 
-class GroupGrant(GrantFacts, GroupObjectPermissionBase):
+class GroupGrant(GrantDetails, GroupObjectPermissionBase):
     group = models.ForeignKey("auth.Group", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants", db_index=False)
 
@@ -132,7 +132,7 @@ def privilege_of(permission_id: int) -> Privilege:
     return _privileges()[permission_id]
 
 
-def forget_permission_ids() -> None:
+def clear_permission_ids() -> None:
     """Migrating or flushing a database may number the permissions anew."""
     permission_ids.cache_clear()
     _privileges.cache_clear()

@@ -8,9 +8,9 @@ from entities.vocabulary import clip
 from grants.errors import PrincipalError
 from grants.models import User
 
-LONGEST_NAME_CHARACTERS = 150
-LONGEST_REASON_CHARACTERS = 2_000
-LONGEST_DESCRIPTION_CHARACTERS = 10_000
+MAX_NAME_CHARACTERS = 150
+MAX_REASON_CHARACTERS = 2_000
+MAX_DESCRIPTION_CHARACTERS = 10_000
 PRINCIPAL_TYPES = ("user", "group")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -20,20 +20,22 @@ def name_fault(name: str) -> str:
     """Why a user or group cannot have this name; empty where it can."""
     if not name.strip():
         return "the name is empty"
-    if len(name) > LONGEST_NAME_CHARACTERS:
-        return f"the name has {len(name):,} characters; {LONGEST_NAME_CHARACTERS} are allowed"
-    return control_fault("the name", name)
+    if len(name) > MAX_NAME_CHARACTERS:
+        return f"the name has {len(name):,} characters; {MAX_NAME_CHARACTERS} are allowed"
+    return control_character_fault("the name", name)
 
 
-def control_fault(what: str, text: str) -> str:
+def control_character_fault(what: str, text: str) -> str:
     """Why this text does not fit on one line; empty where it does."""
     if _CONTROL.search(text):
         return f"{what} `{clip(text)}` holds a control character"
-    return text_fault(text)
+    return storage_fault(text)
 
 
-def text_fault(text: str) -> str:
-    """Why no database keeps this text; empty where it does."""
+def storage_fault(text: str, max_characters: int | None = None) -> str:
+    """Return why a database cannot store this text, or why it is too long; empty if it can be stored."""
+    if max_characters is not None and len(text) > max_characters:
+        return f"it has {len(text):,} characters; {max_characters:,} are allowed"
     if "\0" in text:
         return r"it holds the character \u0000, which no database keeps"
     try:
@@ -43,24 +45,17 @@ def text_fault(text: str) -> str:
     return ""
 
 
-def kept_fault(text: str, most_characters: int) -> str:
-    """Why this text is not kept, by no database or not at this length; empty where it is."""
-    if len(text) > most_characters:
-        return f"it has {len(text):,} characters; {most_characters:,} are allowed"
-    return text_fault(text)
-
-
-def principal_written(principal: str | User | Group) -> str:
+def format_principal(principal: str | User | Group) -> str:
     """How the principal is written. Raises PrincipalError where a text is none."""
     if isinstance(principal, User):
         return f"user:{principal.username}"
     if isinstance(principal, Group):
         return f"group:{principal.name}"
-    principal_parts(principal)
+    parse_principal(principal)
     return principal
 
 
-def principal_parts(principal: str) -> tuple[str, str]:
+def parse_principal(principal: str) -> tuple[str, str]:
     """("user" or "group", name). Raises PrincipalError."""
     kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
     if not colon or kind not in PRINCIPAL_TYPES:

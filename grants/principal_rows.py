@@ -6,15 +6,15 @@ from django.contrib.auth.models import Group
 
 from grants.bulk_rows import chunks
 from grants.models import User
-from grants.principal_names import principal_parts
+from grants.principal_names import parse_principal
 
 PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
 
 
-def principals_named(written: Iterable[str]) -> dict[str, User | Group]:
-    """The users and groups that exist, by how they are written. Two statements for every `bulk.ROWS_AT_ONCE`."""
+def principals_by_name(written: Iterable[str]) -> dict[str, User | Group]:
+    """The users and groups that exist, by how they are written. Two statements for every `bulk.ROWS_PER_STATEMENT`."""
     names: dict[str, list[str]] = {kind: [] for kind in PRINCIPAL_TABLES}
-    for kind, name in map(principal_parts, written):
+    for kind, name in map(parse_principal, written):
         names[kind].append(name)
     found = {}
     for kind, (model, column) in PRINCIPAL_TABLES.items():

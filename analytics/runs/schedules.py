@@ -17,7 +17,7 @@ from analytics.analyses import ANALYSES, AnalysisError, analysis_named
 from analytics.models import AnalysisRun, RunState, Schedule
 from analytics.runs.options import validated_options
 from analytics.runs.services import request_run
-from grants.changes.authority import administering
+from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
 
@@ -39,7 +39,7 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
     # one that is switched off keeps what it has, also where it could not run with it any more
     if is_on:
         validated_options(chosen, given)
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         schedule = Schedule.objects.filter(analysis=chosen.name).first() or Schedule(analysis=chosen.name)
         before = (schedule.is_on, schedule.at, schedule.options)
         if schedule.pk and before == (is_on, at, given):

@@ -53,7 +53,7 @@ def caller_of(request: HttpRequest, scope: str) -> Caller:
         raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_password_is_own(request.user)
     check_forgery(request)
-    return Caller(active_generation().name, request.user.may_see_all, request.user.username, request.user)
+    return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)
 
 
 def token_of(request: HttpRequest, scope: str) -> ShownToken:

@@ -11,17 +11,17 @@ from django.utils import timezone
 
 from authzconsole.models import ApiToken, TokenScope
 from entities.vocabulary import clip
-from grants.active_generation import CHOSEN_SQL, generation_chosen
-from grants.bulk_rows import as_stored
-from grants.changes.authority import administering
+from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
+from grants.bulk_rows import database_time
+from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
 from grants.models import User
-from grants.principal_names import control_fault, text_fault
+from grants.principal_names import control_character_fault, storage_fault
 
 # found by whoever searches code or logs for secrets that leaked
 BEGINNING = "azc_"
-LONGEST_NAME_CHARACTERS = 100
+MAX_NAME_CHARACTERS = 100
 LONGEST_LIFE_DAYS = 3_650
 USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -59,8 +59,8 @@ class ShownToken:
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
     """A token of the account `owner` that expires in `days`. Raises TokenError, NotAdministrator."""
     scopes = _checked(name, scopes, days)
-    with administering(author) as head:
-        user = None if text_fault(owner) else User.objects.filter(username=owner).first()
+    with administrator_transaction(author) as head:
+        user = None if storage_fault(owner) else User.objects.filter(username=owner).first()
         _check_owner(owner, user, scopes)
         secret, now = BEGINNING + secrets.token_urlsafe(32), timezone.now()
         token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes), created_at=now,
@@ -72,7 +72,7 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
     """From now on the token is good for nothing; its row stays. Raises TokenError, NotAdministrator."""
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:
             raise TokenError(f"there is no token with the number {number}")
@@ -88,7 +88,7 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
 # generation, which would be a question of its own, and the two take most of the time that a decision takes
 _SHOWN = f"""
 SELECT t.id, t.owner_id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s, u.is_active,
-  t.last_used_at IS NULL OR t.last_used_at <= %s, ({CHOSEN_SQL})
+  t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL})
 FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_id WHERE t.digest = %s"""
 
 
@@ -96,7 +96,7 @@ def token_shown(secret: str) -> ShownToken:
     """The token of that secret. Raises TokenRefused. One query, and a write at most once a minute."""
     now = timezone.now()
     with connection.cursor() as cursor:
-        cursor.execute(_SHOWN, [as_stored(now), as_stored(now - USE_NOTED_EVERY), _digest(secret)])
+        cursor.execute(_SHOWN, [database_time(now), database_time(now - USE_NOTED_EVERY), _digest(secret)])
         row = cursor.fetchone()
     if row is None:
         raise TokenUnknown("the token is not known here")
@@ -109,7 +109,7 @@ def token_shown(secret: str) -> ShownToken:
         raise TokenRefused("the account of the token is inactive")
     if is_note_due:
         _note_use(number, now)
-    return ShownToken(number, owner_id, frozenset(scopes.split()), generation_chosen(chosen).name)
+    return ShownToken(number, owner_id, frozenset(scopes.split()), generation_or_default(chosen).name)
 
 
 def _note_use(number: int, now: datetime) -> None:
@@ -136,9 +136,9 @@ def _digest(secret: str) -> str:
 
 def _checked(name: str, scopes: Iterable[str], days: int) -> list[str]:
     """The scopes in their order."""
-    if not name.strip() or len(name) > LONGEST_NAME_CHARACTERS:
-        raise TokenError(f"a token has a name of 1 to {LONGEST_NAME_CHARACTERS} characters")
-    if fault := control_fault("the name", name):
+    if not name.strip() or len(name) > MAX_NAME_CHARACTERS:
+        raise TokenError(f"a token has a name of 1 to {MAX_NAME_CHARACTERS} characters")
+    if fault := control_character_fault("the name", name):
         raise TokenError(fault)
     scopes = set(scopes)
     if not scopes or scopes - set(TokenScope.values):
@@ -151,5 +151,5 @@ def _checked(name: str, scopes: Iterable[str], days: int) -> list[str]:
 def _check_owner(name: str, user: User | None, scopes: list[str]) -> None:
     if user is None or not user.is_active:
         raise TokenError(f"`{clip(name)}` is no active account of this console: the owner of a token must be one")
-    if TokenScope.ADMINISTER in scopes and not user.may_administer:
+    if TokenScope.ADMINISTER in scopes and not user.can_administer:
         raise TokenError(f"{user} does not administer this console, so a token of that account cannot either")

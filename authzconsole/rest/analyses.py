@@ -19,7 +19,7 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_administers, check_oversees
+from authzconsole.rest.framework.callers import check_administrator, check_oversees
 from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint, created
 from authzconsole.rest.framework.fields import LARGEST_NUMBER, NameText, Shape, Text, Word
@@ -156,7 +156,7 @@ class Runs(Endpoint):
                sends=StartSerializer, sent={"analysis": "delete-readiness", "generation": "final"},
                answers={202: RunSerializer}, example=RUN, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(StartSerializer)
         run = request_run(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
         response = created(_followed_as_json(run), run_location(run.pk))
@@ -180,7 +180,7 @@ class Cancellation(Endpoint):
                answers={200: RunSerializer}, example=RUN | {"state": "cancelled", "cancel_requested": True},
                errors=[404, 413, 415], parameters=[RUN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administers(request)
+        check_administrator(request)
         run = _run(number)
         self.no_body()
         cancel_run(run=run)

@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.request_body import LONGEST_BODY_BYTES
-from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import (
     AddressText,
@@ -79,7 +79,7 @@ class PlansForMany(Endpoint):
                sends=ForManySerializer, sent=MANY, answers={201: PlanSerializer}, example=_example("subtree", MANY), errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent, author = self.body(ForManySerializer), author_of(request)
         change = parse_bulk_change(verb=sent["verb"], principals=sent["principals"], privileges=sent["privileges"])
         if "entities" in sent:
@@ -95,7 +95,7 @@ class GhostPlans(Endpoint):
                sends=GhostsSerializer, sent={"namespace": "namespace:sales"}, answers={201: PlanSerializer},
                example=_example("ghosts", {"namespace": "namespace:sales", "note": ""}), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         return plan_made(create_ghost_plan(author=author_of(request), **self.body(GhostsSerializer)))
 
 
@@ -107,7 +107,7 @@ class FilePlans(Endpoint):
                sends=ChangeFileSerializer, sent={"document": SAMPLES["csv"]}, answers={201: PlanSerializer},
                example=_example("file", {"file": "", "note": ""}), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(ChangeFileSerializer)
         try:
             made = create_plan_from_file(author=author_of(request), raw=sent["document"].encode(), title=sent["title"])

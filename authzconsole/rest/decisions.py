@@ -101,7 +101,7 @@ class Decisions(Endpoint):
                sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
-        caller = Caller(generation, request.auth is not None or request.user.may_see_all, request.user.username, request.user)
+        caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
         return Response(evaluated(caller, _explained(self.raw_body())))
 
 

@@ -5,7 +5,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administers, seen_entities, seen_entity
+from authzconsole.rest.framework.callers import author_of, check_administrator, seen_entities, seen_entity
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint, created
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -29,9 +29,9 @@ from entities.selectors import entity_at, matching_entities, subtree_of
 from entities.vocabulary import Privilege
 from grants.changes.outcomes import Outcome
 from grants.journal import current_revision, lock_journal
-from grants.lifecycle.forecast import Forecast, lifecycle_forecast
+from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
-from grants.principal_names import LONGEST_DESCRIPTION_CHARACTERS
+from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
 PATH = in_path("address", "An address such as `dataset:sales.orders`. All of the path from here on is the address; encode what "
@@ -89,14 +89,14 @@ class EntitiesQuery(PageQuery):
 
 class RegisterSerializer(Shape):
     address = AddressText()
-    description = Text(required=False, allow_blank=True, default="", max_length=LONGEST_DESCRIPTION_CHARACTERS)
+    description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
     creator = NameText(required=False, help_text="The user who receives what the active generation gives to creators.")
     reason = reason_text()
     dry_run = Flag(required=False, default=False, help_text="Find out what it would do, and write nothing.")
 
 
 class DescribeSerializer(Shape):
-    description = Text(allow_blank=True, max_length=LONGEST_DESCRIPTION_CHARACTERS)
+    description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS)
     reason = reason_text()
 
 
@@ -180,7 +180,7 @@ class OneEntity(Endpoint):
     def _administered(request: Request, address: str) -> Address:
         place = address_or_404(address)
         seen_entity(request, place)
-        check_administers(request)
+        check_administrator(request)
         return place
 
 
@@ -211,7 +211,7 @@ def _found(request: Request, asked: dict):
 
 
 def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Response:
-    check_administers(request)
+    check_administrator(request)
     sent = endpoint.body(RegisterSerializer)
     place, creator = sent["address"], f"user:{sent['creator']}" if "creator" in sent else None
     # inside one transaction, so that a dry run meets every refusal of the deed and then leaves nothing
@@ -223,14 +223,14 @@ def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Respons
         if sent["dry_run"]:
             transaction.set_rollback(True)
     if sent["dry_run"]:
-        sentence = _would_be_live(forecast, creator) if outcome.changed else outcome.sentence
-        outcome = Outcome(outcome.changed, sentence, before)
-        return Response(_outcome_as_json(outcome, None, forecast if outcome.changed else None, dry_run=True))
+        sentence = _would_be_live(forecast, creator) if outcome.has_changed else outcome.sentence
+        outcome = Outcome(outcome.has_changed, sentence, before)
+        return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
-    return created(content, entity_location(place)) if outcome.changed else Response(content)
+    return created(content, entity_location(place)) if outcome.has_changed else Response(content)
 
 
-def _would_be_live(forecast: Forecast, creator: str | None) -> str:
+def _would_be_live(forecast: LifecycleForecast, creator: str | None) -> str:
     verb = {"register": "registered", "recreate": "recreated"}[forecast.verb]
     parts = [f"{forecast.address} would be {verb}"]
     if count := forecast.grants_applying:
@@ -249,12 +249,13 @@ def _foretold(place: Address, verb: str) -> dict:
     return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
 
 
-def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: Forecast | None = None, *, dry_run: bool = False) -> dict:
-    return {"dry_run": dry_run, "changed": outcome.changed, "sentence": outcome.sentence, "revision": outcome.revision,
+def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None, *,
+                     dry_run: bool = False) -> dict:
+    return {"dry_run": dry_run, "changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision,
             "entity": entity_as_json(entity) if entity else None, "forecast": _forecast_as_json(forecast) if forecast else None}
 
 
-def _forecast_as_json(forecast: Forecast) -> dict:
+def _forecast_as_json(forecast: LifecycleForecast) -> dict:
     return {"generation": forecast.generation.name, "entities": forecast.entities, "planned_inside": forecast.planned_inside,
             "grants_removed": forecast.grants_removed, "grants_kept": forecast.grants_kept,
             "applying": [{"principal": name, "privileges": list(map(str, held))} for name, held in forecast.applying],

@@ -12,7 +12,14 @@ from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
 from authzconsole.rest.openapi.operations import described
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation
-from grants.lifecycle.namespace_deletion import DeletionForecast, Step, StepOutcome, Verdict, deletion_forecast, not_deletable
+from grants.lifecycle.namespace_deletion import (
+    DeletionForecast,
+    DeletionStep,
+    DeletionVerdict,
+    StepOutcome,
+    deletion_forecast,
+    undeletable_entities,
+)
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Forecasts"
@@ -42,7 +49,7 @@ class DeletionForecastSerializer(serializers.Serializer):
     namespace = serializers.CharField()
     user = serializers.CharField()
     generation = serializers.ChoiceField(list(GENERATIONS))
-    verdict = serializers.ChoiceField([str(verdict) for verdict in Verdict])
+    verdict = serializers.ChoiceField([str(verdict) for verdict in DeletionVerdict])
     sentence = serializers.CharField()
     source = SourceSerializer(help_text="Where it was read how such a deletion goes.")
     live = serializers.IntegerField(help_text="Live entities, the namespace itself among them.")
@@ -93,8 +100,8 @@ class DeletionForecasts(Endpoint):
         named = asked.get("generation")
         generation = GENERATIONS[named] if named else active_generation()
         forecast = deletion_forecast(asked["namespace"], asked["user"], generation)
-        page = page_of([Part(not_deletable(asked["namespace"], asked["user"], generation), ("kind", "key"))], str, asked=asked,
-                       of=list_identity("forecast", asked))
+        page = page_of([Part(undeletable_entities(asked["namespace"], asked["user"], generation), ("kind", "key"))], str,
+                       asked=asked, of=list_identity("forecast", asked))
         return Response(_forecast_as_json(forecast) | page)
 
 
@@ -110,6 +117,6 @@ def _forecast_as_json(forecast: DeletionForecast) -> dict:
                    for item in forecast.ghosts]}
 
 
-def _step_as_json(step: Step) -> dict:
+def _step_as_json(step: DeletionStep) -> dict:
     return {"kinds": dict(step.kinds), "live": step.live, "missing": step.missing, "gone": step.gone, "remains": step.remains,
             "outcome": str(step.outcome)}

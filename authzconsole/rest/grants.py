@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint, read_strictly
 from authzconsole.rest.framework.fields import (
@@ -28,12 +28,12 @@ from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.openapi.operations import described
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.changes.outcomes import ChangeOutcome, Item
+from grants.changes.outcomes import ChangeItem, ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
 from grants.journal import current_revision, lock_journal
 from grants.models import GroupGrant, User, UserGrant
-from grants.principal_names import principal_parts
+from grants.principal_names import parse_principal
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class Grants(Endpoint):
                "is planned by a grant on it, and named in the answer. `privileges` is never left out: that does not mean all.",
                sends=ChangeSetSerializer, sent=SENT, answers={200: ChangeSerializer}, example=CHANGED, errors=[409])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(Envelope)
         items = ChangeSet.read(sent)
         author = author_of(request, sent["reason"])
@@ -161,7 +161,7 @@ class Grants(Endpoint):
 class ChangeSet:
     """triples: by list, each with the index of the item that it comes from. errors: of the items that cannot be read."""
 
-    triples: dict[str, list[tuple[int, Item]]] = field(default_factory=lambda: {name: [] for name in LISTS})
+    triples: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
@@ -183,7 +183,7 @@ class ChangeSet:
         if error not in self.errors[-len(Privilege):]:
             self.errors.append(error)
 
-    def given(self, name: str) -> list[Item]:
+    def given(self, name: str) -> list[ChangeItem]:
         return [item for _, item in self.triples[name]]
 
     def made(self, change: Callable[..., T], **options) -> T:
@@ -218,7 +218,7 @@ class ChangeSet:
             self.fault(name, index, "; ".join(_words(refused)))
             return
         for privilege in read["privileges"]:
-            item = Item(read["principal"], read["entity"], Privilege[privilege])
+            item = ChangeItem(read["principal"], read["entity"], Privilege[privilege])
             if item in seen:
                 self.fault(name, index, f"{item} stands already at {seen[item]}: keep one of the two")
             else:
@@ -234,15 +234,15 @@ def _words(refused: serializers.ValidationError) -> Iterator[str]:
 def _held(request: Request, asked: dict) -> Iterator[tuple[str, object]]:
     """The tables to look into, users' first: ("user" or "group", rows). Raises Problem where others' are asked for."""
     if "principal" in asked:
-        yield from _held_by(request, *principal_parts(asked["principal"]), asked["through_groups"])
+        yield from _held_by(request, *parse_principal(asked["principal"]), asked["through_groups"])
         return
-    own = not request.user.may_see_all
+    own = not request.user.can_see_all
     yield "user", UserGrant.objects.filter(**{"user": request.user} if own else {})
     yield "group", GroupGrant.objects.filter(**{"group__user": request.user} if own else {})
 
 
 def _held_by(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, object]]:
-    own = request.user.may_see_all or (kind == "user" and name == request.user.username) or (
+    own = request.user.can_see_all or (kind == "user" and name == request.user.username) or (
         kind == "group" and request.user.groups.filter(name=name).exists())
     if not own:
         raise Problem(403, "your account may read its own grants and those of its groups only")
@@ -281,7 +281,7 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
 
 
 def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:
-    return {"dry_run": dry_run, "changed": outcome.changed, "revision": revision,
+    return {"dry_run": dry_run, "changed": outcome.has_changed, "revision": revision,
             "sentence": outcome.foretold if dry_run else outcome.sentence,
             "granted": [_item_as_json(item) for item in outcome.granted],
             "revoked": [_item_as_json(item) for item in outcome.revoked],
@@ -289,5 +289,5 @@ def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> 
             "principals": list(outcome.principals), "notices": list(outcome.notices)}
 
 
-def _item_as_json(item: Item) -> dict:
+def _item_as_json(item: ChangeItem) -> dict:
     return {"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege)}

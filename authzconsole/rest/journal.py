@@ -11,7 +11,7 @@ from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
 from authzconsole.rest.openapi.operations import described
 from grants.journal import ACTIONS, current_revision, first_break
-from grants.journal_queries import journal_lines, planned_for_its_values
+from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import JournalLine
 
 TAG = "Journal"
@@ -70,7 +70,7 @@ class Journal(Endpoint):
         rows = journal_lines(**where, entity=str(asked.get("entity", "")))
         for name, bound in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
             rows = rows.filter(**{bound: asked[name]}) if name in asked else rows
-        with planned_for_its_values():
+        with custom_query_plan():
             page = page_of([Part(rows, ("-place",))], _line_as_json, asked=asked, of=list_identity("journal", asked))
         return Response(page)
 

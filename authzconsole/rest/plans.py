@@ -12,7 +12,7 @@ from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import author_of, check_administers, check_oversees
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_oversees
 from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint, created
 from authzconsole.rest.framework.fields import (
@@ -50,7 +50,7 @@ from grants.plans.sources.origins import (
 )
 from grants.plans.staleness import line_summary, stale_line
 from grants.policies.catalogue import GENERATIONS
-from grants.principal_names import LONGEST_REASON_CHARACTERS
+from grants.principal_names import MAX_REASON_CHARACTERS
 
 TAG = "Plans"
 MOST_STRANDED = 50
@@ -171,7 +171,7 @@ class KeepSerializer(Shape):
 
 
 class ApplySerializer(Shape):
-    reason = Text(max_length=LONGEST_REASON_CHARACTERS, help_text="Why; it stands in the journal with every change.")
+    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="Why; it stands in the journal with every change.")
 
 
 class DiscardSerializer(Shape):
@@ -211,7 +211,7 @@ class Plans(Endpoint):
                sends=MakePlanSerializer, sent=CHANGES, answers={201: PlanSerializer}, example=PLAN, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(MakePlanEnvelope)
         items = ChangeSet.read({name: sent[name] for name in LISTS})
         with transaction.atomic():
@@ -226,7 +226,7 @@ class CopiedPlans(Endpoint):
                sends=CopySerializer, sent={"source": "user:mei.chen", "target": "group:contractors", "within": "namespace:sales"},
                answers={201: PlanSerializer}, example=PLAN | {"origin": "copy"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(CopySerializer)
         return plan_made(create_plan_from_copy(author=author_of(request), **{"within": None} | sent))
 
@@ -237,7 +237,7 @@ class ReadinessPlans(Endpoint):
                sends=CloseGapSerializer, sent=RECIPE, answers={201: PlanSerializer}, example=PLAN, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         return plan_made(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
 
 
@@ -249,7 +249,7 @@ class ImpactPlans(Endpoint):
                sends=KeepSerializer, sent={"run": 7, "namespace": "namespace:sales"}, answers={201: PlanSerializer},
                example=PLAN | {"origin": "policy-impact"}, errors=[404, 409, 410], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(KeepSerializer)
         run = AnalysisRun.objects.filter(pk=sent.pop("run")).first()
         if run is None:
@@ -309,7 +309,7 @@ class PlanApplication(Endpoint):
                sends=ApplySerializer, sent={"reason": "she takes over the namespace"}, answers={200: PlanSerializer},
                example=APPLIED, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administers(request)
+        check_administrator(request)
         plan = _seen(request, number)
         reason = self.body(ApplySerializer)["reason"]
         return Response(_plan_as_json(apply_plan(author=author_of(request, reason), plan_id=plan.pk)))
@@ -320,7 +320,7 @@ class PlanDiscard(Endpoint):
                sent={"reason": "not needed any more"}, answers={200: PlanSerializer}, example=PLAN | {"state": "discarded"},
                errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administers(request)
+        check_administrator(request)
         plan = _seen(request, number)
         reason = self.body(DiscardSerializer)["reason"]
         return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
@@ -332,7 +332,7 @@ class PlanInverse(Endpoint):
                answers={201: PlanSerializer}, example=PLAN | {"origin": "inverse", "inverse_of": 11},
                errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        check_administers(request)
+        check_administrator(request)
         plan = _seen(request, number)
         self.no_body()
         return plan_made(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
@@ -344,7 +344,7 @@ class PlanRenewal(Endpoint):
                answers={201: PlanSerializer}, example=PLAN | {"renewal_of": 11}, errors=[404, 409, 413, 415],
                parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        check_administers(request)
+        check_administrator(request)
         plan = _seen(request, number)
         self.no_body()
         return plan_made(renew_plan(author=author_of(request), plan_id=plan.pk))

@@ -5,7 +5,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import KindText, Shape, Word, reason_text
@@ -128,7 +128,7 @@ class ActiveGeneration(Endpoint):
                sends=ActivateSerializer, sent={"name": "proposed", "reason": "trial in spring"}, answers={200: ActiveSerializer},
                example={"name": "proposed"}, errors=[412, 428], parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(ActivateSerializer)
         with transaction.atomic():
             lock_journal()

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administers
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint, created
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -18,9 +18,9 @@ from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, descr
 from grants.errors import PrincipalError
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.principal_names import text_fault
+from grants.principal_names import storage_fault
 from grants.principals.services import (
-    LONGEST_EMAIL_CHARACTERS,
+    MAX_EMAIL_CHARACTERS,
     add_group,
     add_member,
     add_user,
@@ -83,7 +83,7 @@ class MemberQuery(Shape):
 
 class NewUserSerializer(Shape):
     name = NameText()
-    email = Text(required=False, allow_blank=True, default="", max_length=LONGEST_EMAIL_CHARACTERS)
+    email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS)
     active = Flag(required=False, default=True)
     role = Word(choices=Role.values, required=False, default=Role.ORDINARY.value)
     reason = reason_text()
@@ -92,7 +92,7 @@ class NewUserSerializer(Shape):
 class UserChangeSerializer(Shape):
     """What is left out stays as it is."""
 
-    email = Text(required=False, allow_blank=True, max_length=LONGEST_EMAIL_CHARACTERS)
+    email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
     active = Flag(required=False)
     role = Word(choices=Role.values, required=False)
     reason = reason_text()
@@ -122,7 +122,7 @@ class Users(Endpoint):
                answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
     def get(self, request: Request) -> Response:
         asked = self.asked
-        rows = User.objects.all() if request.user.may_see_all else User.objects.filter(pk=request.user.pk)
+        rows = User.objects.all() if request.user.can_see_all else User.objects.filter(pk=request.user.pk)
         where = {"username__icontains": asked.get("q"), "username": asked.get("name"), "is_active": asked.get("active"),
                  "role": asked.get("role")}
         rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
@@ -132,7 +132,7 @@ class Users(Endpoint):
                sends=NewUserSerializer, sent={"name": "alice", "email": "alice@example.com"}, answers={201: UserSerializer},
                example=ALICE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(NewUserSerializer)
         with transaction.atomic():
             lock_journal()
@@ -155,7 +155,7 @@ class OneUser(Endpoint):
                example=SOFIA | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, name: str) -> Response:
         _seen_user(request, name)
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(UserChangeSerializer)
         author = author_of(request, sent.pop("reason"))
         if not sent:
@@ -181,10 +181,10 @@ class Groups(Endpoint):
     @described("groups_create", TAG, "Add a group", "It is empty at first.", sends=NewGroupSerializer, sent={"name": "analysts"},
                answers={201: GroupSerializer}, example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         sent = self.body(NewGroupSerializer)
         outcome = add_group(author=author_of(request, sent["reason"]), name=sent["name"])
-        if not outcome.changed:
+        if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
         return created({"name": sent["name"]}, group_location(sent["name"]))
 
@@ -193,7 +193,7 @@ class OneGroup(Endpoint):
     @described("groups_retrieve", TAG, "Read a group", "An ordinary account reads its own groups only.",
                answers={200: GroupSerializer}, example={"name": "marketing-analytics"}, errors=[404], parameters=[GROUP_PATH])
     def get(self, request: Request, name: str) -> Response:
-        group = None if text_fault(name) else _seen_groups(request).filter(name=name).first()
+        group = None if storage_fault(name) else _seen_groups(request).filter(name=name).first()
         if group is None:
             raise Http404
         return Response(_group_as_json(group))
@@ -207,7 +207,7 @@ class Members(Endpoint):
                example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
         asked, rows = self.asked, User.groups.through.objects.select_related("user", "group")
-        if not request.user.may_see_all:
+        if not request.user.can_see_all:
             rows = rows.filter(user=request.user)
         where = {"group__name": asked.get("group"), "user__username": asked.get("user")}
         rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
@@ -218,14 +218,14 @@ class Members(Endpoint):
                sent={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
                answers={200: OutcomeSerializer}, example=ADDED)
     def post(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         return _membership(request, add_member, self.body(NewMemberSerializer))
 
     @described("members_remove", TAG, "Remove a member", "One who is not in the group stays out of it.", query=MemberQuery,
                answers={200: OutcomeSerializer},
                example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
-        check_administers(request)
+        check_administrator(request)
         return _membership(request, remove_member, self.asked)
 
 
@@ -247,7 +247,7 @@ def _membership(request: Request, change, sent: dict) -> Response:
         outcome = change(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
     except PrincipalError as error:
         raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
-    return Response({"changed": outcome.changed, "sentence": outcome.sentence, "revision": outcome.revision})
+    return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})
 
 
 def _change(author: Author, name: str, sent: dict) -> None:
@@ -260,20 +260,20 @@ def _change(author: Author, name: str, sent: dict) -> None:
 
 
 def _seen_user(request: Request, name: str) -> User:
-    if not (request.user.may_see_all or name == request.user.username):
+    if not (request.user.can_see_all or name == request.user.username):
         raise Http404
     return _user(name)
 
 
 def _user(name: str) -> User:
-    user = None if text_fault(name) else User.objects.filter(username=name).first()
+    user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
         raise Http404
     return user
 
 
 def _seen_groups(request: Request):
-    return Group.objects.all() if request.user.may_see_all else Group.objects.filter(user=request.user)
+    return Group.objects.all() if request.user.can_see_all else Group.objects.filter(user=request.user)
 
 
 def _user_etag(user: User) -> str:

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_named
-from authzconsole.rest.framework.callers import author_of, check_administers, check_oversees
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_oversees
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Flag, Shape, Text, Word, Worded, reason_text
@@ -83,7 +83,7 @@ class OneSchedule(Endpoint):
                answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404, 412],
                parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
     def put(self, request: Request, analysis: str) -> Response:
-        check_administers(request)
+        check_administrator(request)
         schedule = _schedule(analysis)
         sent = self.body(SwitchSerializer)
         check_match(request, _etag(schedule), is_required=False)

@@ -38,7 +38,7 @@ def navigation(request):
     """Return `nav_items`; an empty context for a visitor who is not signed in."""
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {}
-    items = [item for item in NAV_ITEMS if item.is_for_every_role or request.user.may_see_all]
+    items = [item for item in NAV_ITEMS if item.is_for_every_role or request.user.can_see_all]
     url_name = (request.resolver_match.url_name or "") if request.resolver_match else ""
     current = next((item for item in items if url_name.startswith(item.url_name_prefixes)), None)
     return {"nav_items": [{"title": item.title, "url": _url(item, request.user), "mark": item.mark, "is_current": item is current}
@@ -47,5 +47,5 @@ def navigation(request):
 
 def _url(item: NavItem, user) -> str:
     # ordinary accounts cannot see the instance itself
-    shows_instance = item.url_name == "explorer" and user.may_see_all
+    shows_instance = item.url_name == "explorer" and user.can_see_all
     return entity_url(instance_address()) if shows_instance else reverse(item.url_name)

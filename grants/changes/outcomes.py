@@ -9,7 +9,7 @@ from entities.vocabulary import Privilege
 NAMES_IN_A_SENTENCE = 5
 
 
-class Item(NamedTuple):
+class ChangeItem(NamedTuple):
     """One privilege of one principal (`user:NAME` or `group:NAME`) on one address."""
 
     principal: str
@@ -24,7 +24,7 @@ class Item(NamedTuple):
 class Outcome:
     """revision: the newest revision of the journal, whether or not anything changed."""
 
-    changed: bool
+    has_changed: bool
     sentence: str
     revision: int
 
@@ -39,15 +39,15 @@ class ChangeOutcome:
     """
 
     revision: int
-    granted: tuple[Item, ...] = ()
-    revoked: tuple[Item, ...] = ()
+    granted: tuple[ChangeItem, ...] = ()
+    revoked: tuple[ChangeItem, ...] = ()
     unchanged: tuple[str, ...] = ()
     planned: tuple[Address, ...] = ()
     principals: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return bool(self.granted or self.revoked)
 
     @property
@@ -61,7 +61,7 @@ class ChangeOutcome:
         return self._sentence("nothing would change", "would grant", "would revoke", "would stay as it is", (planned, planned))
 
     def _sentence(self, nothing: str, granted: str, revoked: str, unchanged: str, planned: tuple[str, str]) -> str:
-        if not self.changed:
+        if not self.has_changed:
             return nothing
         parts = [f"{granted} {len(self.granted):,}" if self.granted else "",
                  f"{revoked} {len(self.revoked):,}" if self.revoked else "",

@@ -16,7 +16,7 @@ from grants.models import GRANT_TABLES, GroupGrant, UserGrant
 def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
     """Insert grants of users or of groups: (principal, entity, permission, granted by, granted at, reason), keys and values.
 
-    One statement, and one for every `bulk.ROWS_AT_ONCE` entities.
+    One statement, and one for every `bulk.ROWS_PER_STATEMENT` entities.
     """
     model, principal_column = GRANT_TABLES[kind]
     columns = (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at", "reason",

@@ -13,15 +13,15 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.services import ensure_entities, instance_fault
 from entities.vocabulary import Privilege, privilege_by_name
-from grants.bulk_rows import as_stored, chunks
-from grants.changes.authority import administering
-from grants.changes.outcomes import ChangeOutcome, Item, Outcome
+from grants.bulk_rows import chunks, database_time
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import ChangeItem, ChangeOutcome, Outcome
 from grants.changes.rows import insert_grant_rows
 from grants.errors import ChangeRefused, GrantError, StaleBase
 from grants.journal import Author, Change, append_to_journal
 from grants.models import GRANT_TABLES, JournalHead, User, permission_ids
-from grants.principal_names import principal_written
-from grants.principal_rows import principals_named
+from grants.principal_names import format_principal
+from grants.principal_rows import principals_by_name
 
 Principal = str | User | Group
 Given = tuple[Principal, Address, Privilege]
@@ -30,7 +30,7 @@ Given = tuple[Principal, Address, Privilege]
 def grant_add(*, author: Author, principal: Principal, address: Address, privilege: Privilege) -> Outcome:
     """Grant one privilege; an address that is not registered is planned with it. Raises GrantError."""
     outcome = _one(change_grants, author=author, grant=[(principal, address, privilege)])
-    if not outcome.changed:
+    if not outcome.has_changed:
         return Outcome(False, outcome.unchanged[0], outcome.revision)
     (item,) = outcome.granted
     planned = "; the address was not registered, so it is planned now" if outcome.planned else ""
@@ -40,7 +40,7 @@ def grant_add(*, author: Author, principal: Principal, address: Address, privile
 def grant_remove(*, author: Author, principal: Principal, address: Address, privilege: Privilege) -> Outcome:
     """Revoke one privilege. Raises GrantError."""
     outcome = _one(change_grants, author=author, revoke=[(principal, address, privilege)])
-    if not outcome.changed:
+    if not outcome.has_changed:
         return Outcome(False, outcome.unchanged[0], outcome.revision)
     (item,) = outcome.revoked
     return Outcome(True, f"{item.privilege} on {item.address} was revoked from {item.principal}", outcome.revision)
@@ -48,21 +48,21 @@ def grant_remove(*, author: Author, principal: Principal, address: Address, priv
 
 def change_grants(*, author: Author, grant: Iterable[Given] = (), revoke: Iterable[Given] = (),
                   base_revision: int | None = None) -> ChangeOutcome:
-    """Revoke and grant, all or nothing. The number of statements does not grow with the items, up to `bulk.ROWS_AT_ONCE`.
+    """Revoke and grant, all or nothing. The number of statements does not grow with the items, up to `bulk.ROWS_PER_STATEMENT`.
 
     Raises StaleBase where `base_revision` is not the newest, ChangeRefused where an item is at fault.
     """
     grant, revoke = list(grant), list(revoke)
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
-        return change_write(head, author, grant=grant, revoke=revoke)
+        return write_changes(head, author, grant=grant, revoke=revoke)
 
 
-def change_write(head: JournalHead, author: Author, *, grant: Iterable[Given] = (), revoke: Iterable[Given] = (),
+def write_changes(head: JournalHead, author: Author, *, grant: Iterable[Given] = (), revoke: Iterable[Given] = (),
                  detail: str = "") -> ChangeOutcome:
-    """What `change_grants` does, inside a transaction that is `administering`; `detail` goes on the lines of the items."""
-    items, principals = items_checked({"grant": list(grant), "revoke": list(revoke)})
+    """What `change_grants` does, inside an `administrator_transaction`; `detail` goes on the lines of the items."""
+    items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)})
     entities = entities_at(item.address for part in items.values() for item in part)
     held = _held([*items["grant"], *items["revoke"]], principals, entities)
     revoked = [item for item in items["revoke"] if item in held]
@@ -90,9 +90,9 @@ def _one(change, **items) -> ChangeOutcome:
         raise GrantError(message) from None
 
 
-def items_checked(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[Item]], dict[str, User | Group]]:
+def validated_items(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
     """The items of each list, and their principals. Raises ChangeRefused with everything that is wrong."""
-    places: dict[Item, tuple[str, int]] = {}
+    places: dict[ChangeItem, tuple[str, int]] = {}
     errors = []
     for part, raws in given.items():
         for index, raw in enumerate(raws):
@@ -104,7 +104,7 @@ def items_checked(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[Item
             first = places.setdefault(item, (part, index))
             if first != (part, index):
                 errors.append((index, part, _twice(item, first)))
-    principals = principals_named({item.principal for item in places})
+    principals = principals_by_name({item.principal for item in places})
     errors += [(index, part, f"{item.principal} is not known here: add it first, or correct the name")
                for item, (part, index) in places.items() if item.principal not in principals]
     if errors:
@@ -113,21 +113,22 @@ def items_checked(given: Mapping[str, list[Given]]) -> tuple[dict[str, list[Item
     return {part: [item for item, place in places.items() if place[0] == part] for part in given}, principals
 
 
-def _item(raw: Given) -> Item:
+def _item(raw: Given) -> ChangeItem:
     principal, address, privilege = raw
     if isinstance(address, str):
         address = parse_address(address)
     if fault := instance_fault(address):
         raise GrantError(fault)
-    return Item(principal_written(principal), address, privilege_by_name(privilege))
+    return ChangeItem(format_principal(principal), address, privilege_by_name(privilege))
 
 
-def _twice(item: Item, first: tuple[str, int]) -> str:
+def _twice(item: ChangeItem, first: tuple[str, int]) -> str:
     part, index = first
     return f"{item} stands already at {part}[{index}]: keep one of the two"
 
 
-def _held(items: list[Item], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity]) -> dict[Item, int]:
+def _held(items: list[ChangeItem], principals: Mapping[str, User | Group],
+          entities: Mapping[Address, Entity]) -> dict[ChangeItem, int]:
     """The grant's primary key for each item that is held."""
     permissions, held = permission_ids(), {}
     for kind, (model, column) in GRANT_TABLES.items():
@@ -143,19 +144,19 @@ def _held(items: list[Item], principals: Mapping[str, User | Group], entities: M
     return held
 
 
-def _is(item: Item, kind: str) -> bool:
+def _is(item: ChangeItem, kind: str) -> bool:
     return item.principal.startswith(f"{kind}:")
 
 
-def _delete(items: list[Item], held: Mapping[Item, int]) -> None:
+def _delete(items: list[ChangeItem], held: Mapping[ChangeItem, int]) -> None:
     for kind, (model, _) in GRANT_TABLES.items():
         for chunk in chunks(held[item] for item in items if _is(item, kind)):
             model.objects.filter(pk__in=chunk).delete()
 
 
-def _insert(items: list[Item], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity],
+def _insert(items: list[ChangeItem], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity],
             author: Author) -> None:
-    permissions, at = permission_ids(), as_stored(timezone.now())
+    permissions, at = permission_ids(), database_time(timezone.now())
     for kind in GRANT_TABLES:
         insert_grant_rows(kind, [
             (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege], author.user_id, at,
@@ -163,7 +164,7 @@ def _insert(items: list[Item], principals: Mapping[str, User | Group], entities:
         ])
 
 
-def _become_principals(granted: list[Item], principals: Mapping[str, User | Group]) -> tuple[str, ...]:
+def _become_principals(granted: list[ChangeItem], principals: Mapping[str, User | Group]) -> tuple[str, ...]:
     """Accounts of the console only are principals from their first grant on."""
     named = {item.principal: principals[item.principal] for item in granted if _is(item, "user")}
     became = {name: user.pk for name, user in named.items() if not user.is_principal}
@@ -172,11 +173,11 @@ def _become_principals(granted: list[Item], principals: Mapping[str, User | Grou
     return tuple(became)
 
 
-def _change(action: str, item: Item, detail: str) -> Change:
+def _change(action: str, item: ChangeItem, detail: str) -> Change:
     return Change(action, item.principal, str(item.address), item.privilege.value, detail)
 
 
-def _unchanged(items: Mapping[str, list[Item]], held: Mapping[Item, int]) -> Iterable[str]:
+def _unchanged(items: Mapping[str, list[ChangeItem]], held: Mapping[ChangeItem, int]) -> Iterable[str]:
     for item in items["grant"]:
         if item in held:
             yield f"{item.principal} already holds {item.privilege} on {item.address}: nothing changed"
@@ -185,7 +186,8 @@ def _unchanged(items: Mapping[str, list[Item]], held: Mapping[Item, int]) -> Ite
             yield f"{item.principal} does not hold {item.privilege} on {item.address}: nothing changed"
 
 
-def _notices(granted: list[Item], entities: Mapping[Address, Entity], principals: Mapping[str, User | Group]) -> Iterable[str]:
+def _notices(granted: list[ChangeItem], entities: Mapping[Address, Entity],
+             principals: Mapping[str, User | Group]) -> Iterable[str]:
     """Of addresses that were registered before, and of principals: what stands between the grants and an effect."""
     for address in dict.fromkeys(item.address for item in granted):
         state = entities[address].state if address in entities else State.LIVE

@@ -22,7 +22,7 @@ VERBS = ("register", "delete", "recreate")
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class LifecycleForecast:
     """What `verb` on `address` would do in a generation.
 
     refusal: why it cannot be done; then the rest is empty. entities: how many change, by kind. planned_inside: planned
@@ -51,28 +51,28 @@ class Forecast:
         return sum(len(privileges) for _, privileges in self.applying)
 
 
-def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> Forecast:
+def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> LifecycleForecast:
     """The generation is the active one unless another is named. At most seven statements; only `applying` is loaded.
 
     Raises UnknownGeneration.
     """
     if verb not in VERBS:
         raise ValueError(f"`{verb}` is not one of {', '.join(VERBS)}")
-    rules, entity = generation_of(generation), entity_at(address)
+    rules, entity = resolve_generation(generation), entity_at(address)
     refusal = _refusal(verb, address, entity)
     if refusal:
-        return Forecast(verb, address, rules, refusal)
+        return LifecycleForecast(verb, address, rules, refusal)
     return _of_delete(address, entity, rules) if verb == "delete" else _of_live(verb, address, entity, rules)
 
 
-def generation_of(generation: Generation | str | None) -> Generation:
+def resolve_generation(generation: Generation | str | None) -> Generation:
     """The generation given or named; the active one for None. Raises UnknownGeneration."""
     if isinstance(generation, Generation):
         return generation
     return active_generation() if generation is None else generation_by_name(generation)
 
 
-def live_in(entity: Entity) -> QuerySet[Entity]:
+def live_subtree(entity: Entity) -> QuerySet[Entity]:
     """What goes when it is deleted: itself and the live entities in it."""
     return subtree_of(entity).filter(state=State.LIVE)
 
@@ -82,21 +82,21 @@ def grants_on(entities: QuerySet[Entity]) -> list[QuerySet]:
     return [model.objects.filter(content_object__in=entities.values("pk")) for model in (UserGrant, GroupGrant)]
 
 
-def _of_delete(address: Address, entity: Entity, rules: Generation) -> Forecast:
+def _of_delete(address: Address, entity: Entity, rules: Generation) -> LifecycleForecast:
     if entity.state == State.PLANNED:
-        return Forecast("delete", address, rules, entities={address.kind: 1})
-    doomed = live_in(entity)
+        return LifecycleForecast("delete", address, rules, entities={address.kind: 1})
+    doomed = live_subtree(entity)
     found = dict(doomed.order_by().values_list("kind").annotate(Count("pk")))
     grants = sum(held.count() for held in grants_on(doomed))
     removed = grants if rules.deleting_removes_grants else 0
-    return Forecast("delete", address, rules, entities={kind: found[kind] for kind in KINDS if kind in found},
+    return LifecycleForecast("delete", address, rules, entities={kind: found[kind] for kind in KINDS if kind in found},
                     planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
                     grants_removed=removed, grants_kept=grants - removed)
 
 
-def _of_live(verb: str, address: Address, entity: Entity | None, rules: Generation) -> Forecast:
+def _of_live(verb: str, address: Address, entity: Entity | None, rules: Generation) -> LifecycleForecast:
     applying = _held_on(entity) if entity is not None else {}
-    return Forecast(verb, address, rules, entities={address.kind: 1},
+    return LifecycleForecast(verb, address, rules, entities={address.kind: 1},
                     applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
                     creator_receives=rules.creator_receives)
 

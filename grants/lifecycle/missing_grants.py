@@ -23,7 +23,7 @@ OPERATION = "delete"
 ENTITIES_AT_ONCE = 2_000
 
 
-def deleter_named(name: str) -> User:
+def active_user_named(name: str) -> User:
     """Raises PlanError where there is no active user of that name."""
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:
@@ -33,7 +33,7 @@ def deleter_named(name: str) -> User:
     return user
 
 
-def gap_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
+def missing_grants_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
     """The smallest set of grants that turns the denial into a permit, each once, read as it is asked for; none where nothing is
     missing that a grant could give. At most eight queries before the first. Raises PlanError where there are more than `most`."""
     short = check_summary(question, most=1)
@@ -46,7 +46,7 @@ def gap_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
     return _gap(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
 
 
-def deletion_gap(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
+def missing_grants_to_delete(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
     """The smallest set of grants that the user lacks, each once, read as it is asked for. Raises LifecycleError where that is
     no live namespace."""
     question = Question("user", user.username, OPERATION, namespace, generation.name)

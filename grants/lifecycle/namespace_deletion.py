@@ -15,22 +15,22 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
 from entities.vocabulary import KINDS, Privilege
-from grants.changes.outcomes import Item
+from grants.changes.outcomes import ChangeItem
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import NONE, FilterContext, requirement_condition
-from grants.lifecycle.forecast import generation_of
+from grants.lifecycle.forecast import resolve_generation
 from grants.models import GRANT_TABLES, privilege_of
 from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
 
-MOST_GHOSTS = 12
+MAX_GHOSTS = 12
 _NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
 # whose grants count in a decision
 _ANSWERED = {"user": Q(user__is_active=True, user__is_principal=True), "group": Q(group__isnull=False)}
 
 
-class Verdict(StrEnum):
+class DeletionVerdict(StrEnum):
     """complete: all of it goes, the namespace too. partial: what may not be deleted remains, and the namespace with it.
     inconsistent: some types go and others do not. stopped: begun, and stopped before anything went. refused: not begun.
     """
@@ -51,7 +51,7 @@ class StepOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeletionStep:
     """The live entities of one type, or of the few that go together. missing: of them, how many the person may not delete."""
 
     kinds: tuple[tuple[str, int], ...]
@@ -66,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Heirs:
+class GhostHolders:
     """Who holds a privilege on what would be gone: access at once for them, where an address is recreated.
 
     users: active ones. grants: of everybody, those of the inactive too.
@@ -81,24 +81,24 @@ class Heirs:
 @dataclass(frozen=True, slots=True)
 class DeletionForecast:
     """grants_removed, grants_kept: on what goes, one privilege of one principal each; which of them, the generation says.
-    heirs, heirs_users, heirs_groups: who hold the grants kept. ghosts: the first MOST_GHOSTS of them, by address.
+    heirs, heirs_users, heirs_groups: who hold the grants kept. ghosts: the first MAX_GHOSTS of them, by address.
     lacks_namespace: whether the namespace itself is among what the person may not delete.
     """
 
     namespace: Address
     user: str
     generation: Generation
-    verdict: Verdict
+    verdict: DeletionVerdict
     sentence: str
-    steps: tuple[Step, ...]
+    steps: tuple[DeletionStep, ...]
     namespace_goes: bool
     lacks_namespace: bool
     grants_removed: int = 0
     grants_kept: int = 0
-    heirs: tuple[Heirs, ...] = ()
+    heirs: tuple[GhostHolders, ...] = ()
     heirs_users: int = 0
     heirs_groups: int = 0
-    ghosts: tuple[Item, ...] = ()
+    ghosts: tuple[ChangeItem, ...] = ()
 
     @property
     def live(self) -> int:
@@ -119,7 +119,7 @@ class DeletionForecast:
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
     """user: a name. Raises LifecycleError where that is no live namespace, UnknownGeneration. At most thirteen statements."""
-    rules, entity, tables = generation_of(generation), live_namespace(namespace), grant_tables("user", user)
+    rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user)
     begins = tables is not None and _begins(entity, tables, rules)
     found = tuple(_steps(entity, tables or (), rules, begins))
     goes = begins and not any(step.remains for step in found)
@@ -146,9 +146,9 @@ def live_namespace(namespace: Address) -> Entity:
     return entity
 
 
-def not_deletable(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
+def undeletable_entities(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
     """The live entities in the namespace, itself among them, that this person may not delete; by address."""
-    rules, entity, tables = generation_of(generation), live_namespace(namespace), grant_tables("user", user) or ()
+    rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user) or ()
     lacking = Q(kind="namespace") & ~requirement_condition(rules.deletion.begins, FilterContext(tables, ["namespace"]))
     inside = ~Q(kind="namespace") & ~_permitted(entity, tables, rules)
     return sorted_by_address(subtree_of(entity).filter(lacking | inside, state=State.LIVE))
@@ -179,7 +179,7 @@ def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, be
         outcome = _outcome(live, permitted, reached, rules)
         reached = reached and outcome != StepOutcome.STOPS
         gone = permitted if outcome in (StepOutcome.GOES, StepOutcome.PARTLY) else 0
-        yield Step(present, live, live - permitted, gone, outcome)
+        yield DeletionStep(present, live, live - permitted, gone, outcome)
 
 
 def _outcome(live: int, permitted: int, reached: bool, rules: Generation) -> StepOutcome:
@@ -192,17 +192,18 @@ def _outcome(live: int, permitted: int, reached: bool, rules: Generation) -> Ste
     return StepOutcome.STOPS if rules.deletion.one_missing == OnUndeletable.STOPS else StepOutcome.PARTLY
 
 
-def _verdict(found: Sequence[Step], begins: bool, goes: bool, rules: Generation) -> Verdict:
+def _verdict(found: Sequence[DeletionStep], begins: bool, goes: bool, rules: Generation) -> DeletionVerdict:
     if not begins:
-        return Verdict.REFUSED
+        return DeletionVerdict.REFUSED
     if goes:
-        return Verdict.COMPLETE
+        return DeletionVerdict.COMPLETE
     if rules.deletion.one_missing == OnUndeletable.PASSED_OVER:
-        return Verdict.PARTIAL
-    return Verdict.INCONSISTENT if any(step.gone for step in found) else Verdict.STOPPED
+        return DeletionVerdict.PARTIAL
+    return DeletionVerdict.INCONSISTENT if any(step.gone for step in found) else DeletionVerdict.STOPPED
 
 
-def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, found: Sequence[Step], goes: bool) -> QuerySet:
+def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, found: Sequence[DeletionStep],
+          goes: bool) -> QuerySet:
     whole = [kind for step in found if step.outcome == StepOutcome.GOES for kind, _ in step.kinds]
     partly = [kind for step in found if step.outcome == StepOutcome.PARTLY for kind, _ in step.kinds]
     some = Q(kind__in=[*whole, "namespace"] if goes else whole)
@@ -211,22 +212,22 @@ def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, fou
     return subtree_of(entity).filter(some, state=State.LIVE).order_by()
 
 
-def _sentence(verdict: Verdict, who: str, namespace: Address, found: Sequence[Step], is_known: bool) -> str:
+def _sentence(verdict: DeletionVerdict, who: str, namespace: Address, found: Sequence[DeletionStep], is_known: bool) -> str:
     gone, live = sum(step.gone for step in found), sum(step.live for step in found)
     all_of_it = _many(live, "live entity", "live entities")
     match verdict:
-        case Verdict.REFUSED if not is_known:
+        case DeletionVerdict.REFUSED if not is_known:
             return f"Nothing goes: {who} is not a known, active principal."
-        case Verdict.REFUSED:
+        case DeletionVerdict.REFUSED:
             return f"Nothing goes: {who} lacks what the deletion of {namespace} begins with, ADMIN on the namespace itself."
-        case Verdict.COMPLETE:
+        case DeletionVerdict.COMPLETE:
             return f"All of it goes: {all_of_it} in {namespace}, and the namespace."
-        case Verdict.PARTIAL:
+        case DeletionVerdict.PARTIAL:
             return (f"{gone:,} of {all_of_it} in {namespace} go; each of the other {live - gone:,} "
                     f"is reported as an error, and the namespace stands.")
     stop = next(step for step in found if step.outcome == StepOutcome.STOPS)
     where = f"it stops at the {step_title(stop.kinds)}, of which {stop.missing:,} may not be deleted"
-    if verdict == Verdict.STOPPED:
+    if verdict == DeletionVerdict.STOPPED:
         return f"Nothing goes: {where}, and {namespace} stands as it is."
     return (f"An inconsistent state: {where}. {gone:,} of {all_of_it} in {namespace} are gone by "
             f"then, {live - gone:,} remain, and the namespace stands.")
@@ -242,11 +243,11 @@ def _many(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 
-def _heirs(gone: QuerySet[Entity]) -> tuple[Heirs, ...]:
+def _heirs(gone: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
     """Who holds what on these entities. Two statements."""
     counts = {kind: _by_privilege(kind, gone) for kind in GRANT_TABLES}
     return tuple(
-        Heirs(privilege, counts["user"][privilege][0], counts["group"][privilege][0],
+        GhostHolders(privilege, counts["user"][privilege][0], counts["group"][privilege][0],
               counts["user"][privilege][1] + counts["group"][privilege][1])
         for privilege in Privilege if any(counts[kind][privilege][1] for kind in counts))
 
@@ -262,16 +263,16 @@ def _principals(kind: str, gone: QuerySet[Entity]) -> int:
     return _grants_on(kind, gone).filter(_ANSWERED[kind]).values(GRANT_TABLES[kind][1]).distinct().count()
 
 
-def _first_grants(gone: QuerySet[Entity]) -> tuple[Item, ...]:
-    """The first MOST_GHOSTS by address, then by principal. Two statements."""
+def _first_grants(gone: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
+    """The first MAX_GHOSTS by address, then by principal. Two statements."""
     found = []
     for kind, name in _NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")
-        rows = _grants_on(kind, gone).order_by(*columns).values_list(*columns)[:MOST_GHOSTS]
-        found += [Item(f"{kind}:{principal}", Address(*place), privilege_of(permission))
+        rows = _grants_on(kind, gone).order_by(*columns).values_list(*columns)[:MAX_GHOSTS]
+        found += [ChangeItem(f"{kind}:{principal}", Address(*place), privilege_of(permission))
                   for *place, principal, permission in rows]
     found.sort(key=lambda item: (item.address.kind, item.address.key, item.principal, list(Privilege).index(item.privilege)))
-    return tuple(found[:MOST_GHOSTS])
+    return tuple(found[:MAX_GHOSTS])
 
 
 def _grants_on(kind: str, gone: QuerySet[Entity]) -> QuerySet:

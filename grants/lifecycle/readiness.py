@@ -29,7 +29,7 @@ class Readiness:
         return len(self.missing) + self.missing_more
 
 
-def readiness_of(namespace: Address, user: User, generation: Generation, *, most: int) -> Readiness:
+def namespace_readiness(namespace: Address, user: User, generation: Generation, *, most: int) -> Readiness:
     """What `user` holds and lacks of what deleting `namespace` requires in `generation`; of what lacks, about the first `most`
     are named. At most six queries."""
     question = Question("user", user.username, "delete", namespace, generation.name)

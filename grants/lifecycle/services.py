@@ -14,18 +14,18 @@ from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.services import delete_planned_entity, ensure_entities, set_entity_description, set_entity_state
 from entities.vocabulary import Privilege
-from grants.changes.authority import administering
+from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
-from grants.changes.services import change_write
+from grants.changes.services import write_changes
 from grants.errors import LifecycleError
-from grants.journal import LINES_AT_ONCE, Author, Change, append_to_journal
-from grants.lifecycle.forecast import Forecast, generation_of, grants_on, lifecycle_forecast, live_in
+from grants.journal import LINES_PER_BATCH, Author, Change, append_to_journal
+from grants.lifecycle.forecast import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree, resolve_generation
 from grants.models import JournalHead, User, UserGrant, privilege_of
 from grants.policies.policy import Generation
-from grants.principal_names import LONGEST_DESCRIPTION_CHARACTERS, kept_fault, principal_parts, principal_written
-from grants.principal_rows import principals_named
+from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, format_principal, parse_principal, storage_fault
+from grants.principal_rows import principals_by_name
 
-__all__ = ["Forecast", "delete_entity", "describe_entity", "lifecycle_forecast", "recreate_entity", "register_entity"]
+__all__ = ["LifecycleForecast", "delete_entity", "describe_entity", "lifecycle_forecast", "recreate_entity", "register_entity"]
 
 
 def register_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
@@ -50,13 +50,13 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
 
     A fixed number of statements besides those of the journal; nothing is loaded whole.
     """
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         forecast = lifecycle_forecast(address, "delete", generation)
         if forecast.refusal:
             raise LifecycleError(forecast.refusal)
         if (entity := entity_at(address)).state == State.PLANNED:
             return _forgotten(head, author, entity)
-        doomed = live_in(entity)
+        doomed = live_subtree(entity)
         removed = grants_on(doomed) if forecast.generation.deleting_removes_grants else []
         # read before anything is written: which entities these are follows from their state
         lines = chain(_delete_lines(doomed, address), *(_revoke_lines(grants, address) for grants in removed))
@@ -70,7 +70,7 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
 def describe_entity(*, author: Author, address: Address, description: str) -> Outcome:
     """Raises LifecycleError where the address is not registered."""
     _check_description(description)
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         entity = entity_at(address)
         if entity is None:
             raise LifecycleError(f"{address} is not registered: register it first")
@@ -90,8 +90,8 @@ def _forgotten(head: JournalHead, author: Author, entity: Entity) -> Outcome:
 def _live(verb: str, author: Author, address: Address, description: str, creator: str | User | None,
           generation: Generation | str | None) -> Outcome:
     _check_description(description)
-    with administering(author) as head:
-        rules, entity = generation_of(generation), entity_at(address)
+    with administrator_transaction(author) as head:
+        rules, entity = resolve_generation(generation), entity_at(address)
         if entity is not None and entity.is_live:
             return Outcome(False, f"{address} is live already: nothing changed", head.revision)
         forecast = lifecycle_forecast(address, verb, rules)
@@ -122,10 +122,10 @@ def _creator(creator: str | User | None) -> str:
     """The creator as it is written; empty where none is named."""
     if creator is None:
         return ""
-    principal = principal_written(creator)
-    if principal_parts(principal)[0] != "user":
+    principal = format_principal(creator)
+    if parse_principal(principal)[0] != "user":
         raise LifecycleError(f"{principal} cannot create an entity: name a user")
-    if principal not in principals_named([principal]):
+    if principal not in principals_by_name([principal]):
         raise LifecycleError(f"{principal} is not known here: add it first, or correct the name")
     return principal
 
@@ -134,12 +134,12 @@ def _received(head: JournalHead, author: Author, principal: str, address: Addres
     if not principal:
         return []
     items = [(principal, address, privilege) for privilege in rules.creator_receives]
-    outcome = change_write(head, author, grant=items, detail=f"received as its creator ({rules.name})")
+    outcome = write_changes(head, author, grant=items, detail=f"received as its creator ({rules.name})")
     return [item.privilege for item in outcome.granted]
 
 
 def _delete_lines(doomed: QuerySet[Entity], address: Address) -> Iterator[Change]:
-    for kind, key in doomed.values_list("kind", "key").iterator(chunk_size=LINES_AT_ONCE):
+    for kind, key in doomed.values_list("kind", "key").iterator(chunk_size=LINES_PER_BATCH):
         entity = f"{kind}:{key}"
         yield Change("delete", entity=entity, detail="" if entity == str(address) else f"with {address}")
 
@@ -148,12 +148,12 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
     kind, name = ("user", "user__username") if grants.model is UserGrant else ("group", "group__name")
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
     columns = (name, "permission_id", "content_object__kind", "content_object__key")
-    for holder, permission, *place in rows.values_list(*columns).iterator(chunk_size=LINES_AT_ONCE):
+    for holder, permission, *place in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
         yield Change("revoke", f"{kind}:{holder}", ":".join(place), privilege_of(permission).value,
                      f"went with the deletion of {address}")
 
 
-def _deleted(forecast: Forecast) -> str:
+def _deleted(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
     what = f"{forecast.address} was deleted" + (f" with {_many(inside, 'entity', 'entities')} in it" if inside else "")
     if forecast.grants_removed:
@@ -163,7 +163,7 @@ def _deleted(forecast: Forecast) -> str:
     return what
 
 
-def _made(forecast: Forecast, creator: str, received: list[Privilege]) -> str:
+def _made(forecast: LifecycleForecast, creator: str, received: list[Privilege]) -> str:
     parts = [f"{forecast.address} is live now"]
     if forecast.applying:
         parts.append(f"{_many(forecast.grants_applying, 'grant', 'grants')} on it from before will apply")
@@ -183,5 +183,5 @@ def _description_line(address: Address, description: str) -> Change:
 
 
 def _check_description(description: str) -> None:
-    if fault := kept_fault(description, LONGEST_DESCRIPTION_CHARACTERS):
+    if fault := storage_fault(description, MAX_DESCRIPTION_CHARACTERS):
         raise LifecycleError(f"the description cannot be kept: {fault}")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from django.db import transaction
 from django.utils import timezone
 
-from grants.changes.authority import administering
-from grants.changes.outcomes import Item
-from grants.changes.services import change_write
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import ChangeItem
+from grants.changes.services import write_changes
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
@@ -27,7 +27,7 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: say why, it stands in the journal with every change")
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         plan = _proposed(plan_id)
         if (line := stale_line(plan)) is not None:
             raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
@@ -42,7 +42,7 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
 
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
     """Raises PlanError where it is not a proposal."""
-    with administering(author):
+    with administrator_transaction(author):
         plan = _proposed(plan_id)
         _decided(plan, PlanState.DISCARDED, author)
     return plan
@@ -94,7 +94,7 @@ def _changed(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
         given = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}
         items = {verb.value: [_item(row) for row in rows_of_verb] for verb, rows_of_verb in given.items()}
         try:
-            outcome = change_write(head, author, **items, detail=str(plan))
+            outcome = write_changes(head, author, **items, detail=str(plan))
         except ChangeRefused as refused:
             (index, verb, message), *_ = refused.errors
             raise PlanError(f"item {given[verb][index].position:,} of {plan} cannot be done: {message}") from None
@@ -122,8 +122,8 @@ def _mark(rows: list[PlanItem]) -> None:
             PlanItem.objects.filter(pk__in=pks).update(is_noop=is_noop)
 
 
-def _item(row: PlanItem) -> Item:
-    return Item(row.principal, row.address, row.privilege)
+def _item(row: PlanItem) -> ChangeItem:
+    return ChangeItem(row.principal, row.address, row.privilege)
 
 
 def _opposites(plan: Plan) -> Iterator[PlanChange]:

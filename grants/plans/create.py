@@ -10,13 +10,13 @@ from entities.address import Address
 from entities.services import instance_fault
 from entities.vocabulary import Privilege
 from grants.bulk_rows import insert_rows
-from grants.changes.authority import check_administers
+from grants.changes.authority import check_administrator
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
 from grants.plans.effect import effect_counts, mark_noop_items, mark_stranding_items
-from grants.principal_names import principal_parts
-from grants.principal_rows import principals_named
+from grants.principal_names import parse_principal
+from grants.principal_rows import principals_by_name
 
 MAX_PLAN_ITEMS = 100_000
 ITEMS_AT_ONCE = 900
@@ -52,7 +52,7 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
 
     Statements grow with the items by a few for every `ITEMS_AT_ONCE`.
     """
-    check_administers(author)
+    check_administrator(author)
     with transaction.atomic():
         plan = Plan.objects.create(
             title=draft.title[:LONGEST_TITLE_CHARACTERS], origin=draft.origin, recipe=draft.recipe, breadth=draft.breadth,
@@ -82,7 +82,7 @@ def _items_write(plan: Plan, changes: Iterable[PlanChange]) -> int:
 
 def _check_principals(new: set[str], known: set[str]) -> None:
     """Adds to `known`. Raises PlanError naming the first that there is not."""
-    if unknown := sorted(new - principals_named(new).keys()):
+    if unknown := sorted(new - principals_by_name(new).keys()):
         raise PlanError(f"{unknown[0]} is not known here: add it first, or correct the name")
     known |= new
 
@@ -93,7 +93,7 @@ def _rows(plan: Plan, batch: list[PlanChange], before: int) -> Iterator[tuple]:
         if fault := instance_fault(address):
             raise PlanError(fault)
         namespace = address.namespace
-        yield (plan.pk, position, str(verb), *principal_parts(principal), address.kind, address.key,
+        yield (plan.pk, position, str(verb), *parse_principal(principal), address.kind, address.key,
                namespace.key if namespace else "", permissions[privilege], False, None)
 
 

@@ -62,7 +62,7 @@ def _same(model: type[UserGrant | GroupGrant], **who) -> QuerySet:
 
 def mark_stranding_items(plan: Plan) -> None:
     """Note on each revocation that strands its entity how many administer it afterwards. One query, and a statement for every
-    `bulk.ROWS_AT_ONCE` entities."""
+    `bulk.ROWS_PER_STATEMENT` entities."""
     revoked = changing_items(plan).filter(verb=PlanVerb.REVOKE, permission_id=permission_ids()[Privilege.ADMIN])
     by_kind: dict[tuple[int, str], list[str]] = {}
     for admins, kind, key in _stranded_rows(plan):

@@ -15,14 +15,14 @@ from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
-from grants.principals.principal_lists import counted_to
+from grants.principals.principal_lists import capped_count_subquery
 
-MOST_LOOKED_AT = 2_000
-MOST_STRANDED = 50
+MAX_ADMIN_GRANTS_READ = 2_000
+MAX_STRANDED_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
+class StrandedEntity:
     """admins: how many active users would administer the entity: 0 or 1. heir: the name of that one."""
 
     entity: Entity
@@ -31,15 +31,15 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class AdministratorLoss:
     """none, one: entities left without an administrator, and with a single one. rows: the first of them, none before one.
 
-    is_cut: there are more than MOST_LOOKED_AT grants of ADMIN that leaving would take away, and only so many were looked at.
+    is_cut: there are more than MAX_ADMIN_GRANTS_READ grants of ADMIN that leaving would take away; only so many were read.
     """
 
     none: int
     one: int
-    rows: list[LeftBehind]
+    rows: list[StrandedEntity]
     is_cut: bool
 
 
@@ -54,14 +54,14 @@ class _Gone:
     of: Group | None = None
 
 
-def leaving_of(gone: User | Group) -> Leaving:
+def loss_if_removed(gone: User | Group) -> AdministratorLoss:
     """What it would strand if the user left, or the group were removed. At most eight queries."""
-    administered = list(_administered(gone)[: MOST_LOOKED_AT + 1])
+    administered = list(_administered(gone)[: MAX_ADMIN_GRANTS_READ + 1])
     whole = _Gone(held=gone) if isinstance(gone, Group) else _Gone(own=gone, member=gone)
-    return _left(_admins_remaining(whole, set(administered[:MOST_LOOKED_AT])), len(administered) > MOST_LOOKED_AT)
+    return _left(_admins_remaining(whole, set(administered[:MAX_ADMIN_GRANTS_READ])), len(administered) > MAX_ADMIN_GRANTS_READ)
 
 
-def revoking_of(holder: User | Group, entity: Entity) -> Leaving:
+def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
     """What revoking ADMIN on one entity from who holds it there would strand: that entity or nothing. At most ten queries."""
     is_group = isinstance(holder, Group)
     held = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
@@ -72,18 +72,18 @@ def revoking_of(holder: User | Group, entity: Entity) -> Leaving:
     return _left(_fewer(_admins_remaining(gone, {entity.pk}), losers))
 
 
-def member_leaving_of(user: User, group: Group) -> Leaving:
+def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     """What it would strand if the user were no longer in the group. At most ten queries."""
     if group.pk not in _groups_gone(user):
         return _left({})
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
     administered = list(GroupGrant.objects.filter(group=group, **live).order_by().values_list(
-        "content_object_id", flat=True)[: MOST_LOOKED_AT + 1])
-    remaining = _admins_remaining(_Gone(member=user, of=group), set(administered[:MOST_LOOKED_AT]))
-    return _left(_fewer(remaining, _if_counted(user)), len(administered) > MOST_LOOKED_AT)
+        "content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1])
+    remaining = _admins_remaining(_Gone(member=user, of=group), set(administered[:MAX_ADMIN_GRANTS_READ]))
+    return _left(_fewer(remaining, _if_counted(user)), len(administered) > MAX_ADMIN_GRANTS_READ)
 
 
-def admins_of(entity: Entity) -> int:
+def capped_admin_count(entity: Entity) -> int:
     """How many active users hold ADMIN on it, whatever its state: 0, 1 or, for all beyond, 2. At most three queries."""
     return min(2, len(_admins_remaining(_Gone(), {entity.pk})[entity.pk]))
 
@@ -97,16 +97,16 @@ def _fewer(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[in
     return {pk: admins for pk, admins in remaining.items() if len(admins) < 2 and losers - admins}
 
 
-def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> Leaving:
+def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> AdministratorLoss:
     if not remaining:
-        return Leaving(0, 0, [], is_cut)
+        return AdministratorLoss(0, 0, [], is_cut)
     none = [pk for pk, admins in remaining.items() if not admins]
     heirs = {pk: next(iter(admins)) for pk, admins in remaining.items() if len(admins) == 1}
-    rows = _first(none, MOST_STRANDED)
-    alone = _first(heirs, MOST_STRANDED - len(rows))
+    rows = _first(none, MAX_STRANDED_ROWS)
+    alone = _first(heirs, MAX_STRANDED_ROWS - len(rows))
     names = dict(User.objects.filter(pk__in={heirs[row.pk] for row in alone}).values_list("pk", "username"))
-    return Leaving(len(none), len(heirs), [LeftBehind(row, 0) for row in rows] + [
-        LeftBehind(row, 1, names[heirs[row.pk]]) for row in alone], is_cut)
+    return AdministratorLoss(len(none), len(heirs), [StrandedEntity(row, 0) for row in rows] + [
+        StrandedEntity(row, 1, names[heirs[row.pk]]) for row in alone], is_cut)
 
 
 def _administered(gone: User | Group) -> QuerySet:
@@ -126,7 +126,7 @@ def _groups_gone(gone: User | Group) -> list[int]:
     if isinstance(gone, Group):
         return [gone.pk] if _active_memberships().filter(group=gone).exists() else []
     others = _active_memberships().filter(group=OuterRef("pk")).exclude(user=gone.pk)
-    mine = Group.objects.filter(pk__in=gone.groups.order_by().values("pk")).annotate(others=counted_to(others, 1))
+    mine = Group.objects.filter(pk__in=gone.groups.order_by().values("pk")).annotate(others=capped_count_subquery(others, 1))
     return list(mine.filter(others__lt=2).order_by().values_list("pk", flat=True))
 
 

@@ -10,14 +10,14 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
-from grants.changes.authority import administering
+from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, Role, User
-from grants.principal_names import control_fault, name_fault, text_fault
+from grants.principal_names import control_character_fault, name_fault, storage_fault
 
-LONGEST_EMAIL_CHARACTERS = 254
+MAX_EMAIL_CHARACTERS = 254
 PASSWORD_BYTES = 12
 
 
@@ -127,7 +127,7 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 @contextmanager
 def _recording(author: Author):
     """Yields `record(change or None, sentence) -> Outcome`, which writes the journal line."""
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         yield lambda change, sentence: _recorded(head, author, change, sentence)
 
 
@@ -150,19 +150,19 @@ def _become_principal(record, user: User) -> Outcome:
 
 def _keep_an_administrator(user: User) -> None:
     others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
-    if user.may_administer and not others.exists():
+    if user.can_administer and not others.exists():
         raise PrincipalError(f"{user} is the only active administrator of this console: make another one first")
 
 
 def _user(name: str) -> User:
-    user = None if text_fault(name) else User.objects.filter(username=name).first()
+    user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
         raise PrincipalError(f"user:{clip(name)} is not known here: add it first, or correct the name", field="user")
     return user
 
 
 def _group(name: str) -> Group:
-    group = None if text_fault(name) else Group.objects.filter(name=name).first()
+    group = None if storage_fault(name) else Group.objects.filter(name=name).first()
     if group is None:
         raise PrincipalError(f"group:{clip(name)} is not known here: add it first, or correct the name", field="group")
     return group
@@ -174,9 +174,9 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def _check_email(email: str) -> None:
-    if len(email) > LONGEST_EMAIL_CHARACTERS:
-        raise PrincipalError(f"the email has {len(email):,} characters; {LONGEST_EMAIL_CHARACTERS} are allowed")
-    if fault := control_fault("the email", email):
+    if len(email) > MAX_EMAIL_CHARACTERS:
+        raise PrincipalError(f"the email has {len(email):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
+    if fault := control_character_fault("the email", email):
         raise PrincipalError(fault)
 
 

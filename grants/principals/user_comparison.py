@@ -12,37 +12,38 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.models import GroupGrant, User, UserGrant
 
-MOST_APART = 2_000
+MAX_DIFFERENCES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToldApart:
-    """entities: by address. are_more: grants beyond MOST_APART tell them apart, and the entities of those are not among them."""
+class DifferingEntities:
+    """entities: by address. are_more: grants beyond MAX_DIFFERENCES tell them apart; their entities are left out."""
 
     entities: QuerySet[Entity]
     are_more: bool
 
 
-def groups_compared(one: User, other: User) -> tuple[list[Group], list[Group], list[Group]]:
+def compare_groups(one: User, other: User) -> tuple[list[Group], list[Group], list[Group]]:
     """The groups of both, of the first only, of the second only; by name. Two queries."""
     first, second = ({group.pk: group for group in user.groups.order_by("name")} for user in (one, other))
     return ([group for pk, group in first.items() if pk in second], [group for pk, group in first.items() if pk not in second],
             [group for pk, group in second.items() if pk not in first])
 
 
-def entities_told_apart(one: User, other: User, *, only_one: list[Group], only_other: list[Group],
-                        both: list[Group]) -> ToldApart:
-    """The entities on which they do not hold the same privileges. The groups are those of `groups_compared`. One query.
+def differing_entities(one: User, other: User, *, only_one: list[Group], only_other: list[Group],
+                        both: list[Group]) -> DifferingEntities:
+    """The entities on which they do not hold the same privileges. The groups are those of `compare_groups`. One query.
 
-    Of very many differences MOST_APART are taken: who holds nearly everything is not told apart row by row.
+    Of very many differences MAX_DIFFERENCES are taken: who holds nearly everything is not told apart row by row.
     """
     apart = [
         *_not_held(one, only_one, other, [*only_other, *both]),
         *_not_held(other, only_other, one, [*only_one, *both]),
     ]
     # looked up once: to count them, to show a page of them and to see whether there are more
-    ids = list(apart[0].union(*apart[1:], all=True)[: MOST_APART + 1])
-    return ToldApart(sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MOST_APART]))), len(ids) > MOST_APART)
+    ids = list(apart[0].union(*apart[1:], all=True)[: MAX_DIFFERENCES + 1])
+    first = sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MAX_DIFFERENCES])))
+    return DifferingEntities(first, len(ids) > MAX_DIFFERENCES)
 
 
 def _not_held(user: User, groups: list[Group], other: User, others_groups: list[Group]) -> list[QuerySet]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from entities.address import ancestor_kinds, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KINDS
-from grants.bulk_rows import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
+from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
 from grants.journal import Change
 from grants.tenant.reading import Document
 from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
@@ -43,7 +43,7 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
         container = container.parent
 
 
-def write_places(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
+def write_entities(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
     """Register and change entities as the document says. Returns the primary key of each of its addresses."""
     states = states_of(document)
     by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(ancestor_kinds(kind)))}
@@ -80,7 +80,7 @@ def _stored(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
 
 
 def _insert(new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport) -> list[Change]:
-    at = now_as_stored()
+    at = database_now()
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
     insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
     for address in new:
@@ -95,7 +95,7 @@ def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> 
 
 
 def _update(stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport) -> list[Change]:
-    changes, rows, at = [], [], now_as_stored()
+    changes, rows, at = [], [], database_now()
     for address, (pk, state, description) in stored.items():
         if (line := document.entities.get(address)) is None:
             continue
@@ -120,7 +120,7 @@ def _come_to_life(stored: dict[str, tuple[int, str, str]], states: dict[str, str
                   report: ImportReport) -> list[Change]:
     living = {address: pk for address, (pk, state, _) in stored.items()
               if address not in document.entities and _comes_to_life(state, states[address])}
-    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), now_as_stored(), pk) for pk in living.values()])
+    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), database_now(), pk) for pk in living.values()])
     for address in living:
         report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
     return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in living]

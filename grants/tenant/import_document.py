@@ -10,12 +10,12 @@ from itertools import chain, starmap
 from django.db import transaction
 
 from entities.models import Entity
-from grants.bulk_rows import chunks, now_as_stored, refresh_statistics
-from grants.changes.authority import administering
+from grants.bulk_rows import chunks, database_now, refresh_statistics
+from grants.changes.authority import administrator_transaction
 from grants.changes.rows import insert_grant_rows
 from grants.journal import Author, Change, append_to_journal
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
-from grants.tenant.entities import write_places
+from grants.tenant.entities import write_entities
 from grants.tenant.lines import GrantLine
 from grants.tenant.principals import lost_administrators, unknown_principals, write_groups, write_members, write_users
 from grants.tenant.reading import Document, read_document
@@ -31,7 +31,7 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     Raises BadTenantDocument, with nothing written, where any line is bad; NotAdministrator.
     """
     document = read_document(stream)
-    with administering(author) as head:
+    with administrator_transaction(author) as head:
         document.faults.refuse_with(chain(unknown_principals(document), lost_administrators(document)))
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
@@ -50,7 +50,7 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
 
 
 def _write(document: Document, report: ImportReport, record: Callable, author: Author) -> None:
-    entities = write_places(document, report, record)
+    entities = write_entities(document, report, record)
     principals = {
         "user": write_users(document, report, record),
         "group": write_groups(document, report, record),
@@ -68,7 +68,7 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
     held = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
     wanted = _wanted(kind, chunk, principals, entities, report)
     added = {row: grant for row, grant in wanted.items() if row not in held}
-    at = now_as_stored()
+    at = database_now()
     insert_grant_rows(kind, [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
     record(list(starmap(_change, added.values())))
     for _, privilege in added.values():

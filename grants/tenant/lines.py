@@ -13,9 +13,9 @@ from entities.models import State
 from entities.services import instance_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import PrincipalError
-from grants.principal_names import name_fault, principal_parts, text_fault
+from grants.principal_names import name_fault, parse_principal, storage_fault
 
-LONGEST_EMAIL_CHARACTERS = 254
+MAX_EMAIL_CHARACTERS = 254
 STATES = tuple(State.values)
 
 _ABSENT = object()
@@ -73,7 +73,7 @@ class Members:
             return self._wrong(field, "it is missing") if default is _ABSENT else default
         if not isinstance(value, str):
             return self._wrong(field, f"it must be text, not {_sort_of(value)}")
-        if reason := text_fault(value):
+        if reason := storage_fault(value):
             return self._wrong(field, reason)
         return value
 
@@ -99,8 +99,8 @@ class Members:
         value = self.text(field, default=None)
         if value is None:
             return None
-        if len(value) > LONGEST_EMAIL_CHARACTERS:
-            return self._wrong(field, f"it has {len(value):,} characters; {LONGEST_EMAIL_CHARACTERS} are allowed")
+        if len(value) > MAX_EMAIL_CHARACTERS:
+            return self._wrong(field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
         return value if value.isprintable() else self._wrong(field, "it holds a character that cannot be printed")
 
     def names(self, field: str) -> tuple[str, ...] | None:
@@ -134,7 +134,7 @@ class Members:
         if value is None:
             return None
         try:
-            kind, name = principal_parts(value)
+            kind, name = parse_principal(value)
         except PrincipalError as error:
             return self._wrong(field, str(error))
         return intern(kind), intern(name)
@@ -156,7 +156,7 @@ class Members:
         self.fault(field, reason)
 
 
-def line_from_json(number: int, body: object, fault) -> Line | None:
+def parse_line(number: int, body: object, fault) -> Line | None:
     """Read one line's JSON. None where its type or what identifies it is at fault; `fault` is told of everything wrong."""
     if not isinstance(body, dict):
         return fault("", f"it must be a JSON object, not {_sort_of(body)}")

@@ -11,7 +11,7 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
-from grants.bulk_rows import chunks, insert_rows, now_as_stored, reserve_ids, update_rows
+from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
 from grants.journal import Change
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
@@ -91,7 +91,7 @@ def write_users(document: Document, report: ImportReport, record: Callable) -> d
 
 
 def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[Change]:
-    at = now_as_stored()
+    at = database_now()
     ids.update(zip((line.name for line in new), reserve_ids(User, len(new)), strict=True))
     insert_rows(User, USER_COLUMNS, [
         (ids[line.name], line.name, make_password(None), "", "", line.email or "", line.active is not False, False, False,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from grants.tenant.faults import Faults
-from grants.tenant.lines import EntityLine, GrantLine, GroupLine, Line, UserLine, line_from_json
+from grants.tenant.lines import EntityLine, GrantLine, GroupLine, Line, UserLine, parse_line
 
 # the members of one group stand on one line: 400,000 names of 20 characters fit
 LONGEST_LINE_BYTES = 8 * 1024 * 1024
@@ -54,7 +54,7 @@ def read_document(stream) -> Document:
             continue
         document.lines += 1
         fault = partial(document.faults.add, number)
-        line = line_from_json(number, body, fault) if (body := json_of_line(raw, fault)) is not UNREADABLE else None
+        line = parse_line(number, body, fault) if (body := parse_line_json(raw, fault)) is not UNREADABLE else None
         if line is not None:
             document.add(line, fault)
     return document
@@ -99,7 +99,7 @@ UNREADABLE = object()
 _decode = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant).decode
 
 
-def json_of_line(raw: bytes | None, fault) -> object:
+def parse_line_json(raw: bytes | None, fault) -> object:
     """What the line says; UNREADABLE where that is not JSON, of which `fault` is told."""
     if raw is None:
         fault("", f"it is longer than {LONGEST_LINE_BYTES // 1024 // 1024} MB")

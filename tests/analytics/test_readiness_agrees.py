@@ -9,7 +9,7 @@ from analytics.runs.computation import compute_report
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.evaluation.engine import check
-from grants.lifecycle.readiness import readiness_of
+from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
@@ -83,7 +83,7 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
                 row = rows.get((namespace.key, name))
                 assert allowed == (row is not None and row[2]), (namespace, name)
                 if row is not None:
-                    at_once = readiness_of(namespace, user, generation, most=len(tenant.entities))
+                    at_once = namespace_readiness(namespace, user, generation, most=len(tenant.entities))
                     missing = sorted((str(address) for address, _ in at_once.missing), key=str.encode)
                     assert (at_once.required, at_once.held, at_once.ready, missing) == row, (namespace, name)
 

@@ -53,7 +53,7 @@ def test_making_and_revoking_stand_in_the_journal(ada):
     author = Author("ada", reason="ticket 7", user_id=ada.pk)
     token = create(author=author).token
     outcome = revoke_token(author=author, number=token.pk)
-    assert outcome.changed and not revoke_token(author=author, number=token.pk).changed
+    assert outcome.has_changed and not revoke_token(author=author, number=token.pk).has_changed
     added, revoked = JournalLine.objects.order_by("-revision")[:2][::-1]
     assert (added.action, added.principal, added.actor, added.reason) == ("token-add", "user:ada", "ada", "ticket 7")
     assert added.detail.startswith(f"`ci` (number {token.pk}) for decide, until 20")

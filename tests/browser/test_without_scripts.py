@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from entities.address import MAX_KEY_LENGTH
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
-from grants.principal_names import LONGEST_NAME_CHARACTERS
+from grants.principal_names import MAX_NAME_CHARACTERS
 from grants.principals.services import add_user
 from tests.support.authors import at
 from tests.support.cast import SETUP, house
@@ -201,7 +201,7 @@ def test_no_page_is_wider_than_its_window(width, page_of):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
     house()
-    namespace, person, other = "N" * 100, "p" * LONGEST_NAME_CHARACTERS, "q" * LONGEST_NAME_CHARACTERS
+    namespace, person, other = "N" * 100, "p" * MAX_NAME_CHARACTERS, "q" * MAX_NAME_CHARACTERS
     dataset = f"dataset:{namespace}.{'d' * (MAX_KEY_LENGTH - 101)}"
     ensure_entities(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
     for name in (person, other):

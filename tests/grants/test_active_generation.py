@@ -21,9 +21,9 @@ def test_the_setting_decides_until_a_generation_is_activated(settings):
 
 def test_activating_is_journaled_once():
     outcome = activate_generation(author=COMMAND, name="core")
-    assert (outcome.changed, outcome.sentence) == (True, "`core` is the active generation now; it was `final`")
+    assert (outcome.has_changed, outcome.sentence) == (True, "`core` is the active generation now; it was `final`")
     again = activate_generation(author=COMMAND, name="core")
-    assert (again.changed, again.sentence) == (False, "`core` is the active generation already: nothing changed")
+    assert (again.has_changed, again.sentence) == (False, "`core` is the active generation already: nothing changed")
     activate_generation(author=COMMAND, name="final")
     assert [line[-1] for line in lines_after(0)] == ["from final to core", "from core to final"]
     assert ActiveGeneration.objects.count() == 1

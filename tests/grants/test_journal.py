@@ -11,7 +11,7 @@ from django.db import connection, connections, transaction
 from entities.vocabulary import Privilege
 from grants import journal
 from grants.changes.services import grant_add, grant_remove
-from grants.journal import LINES_AT_ONCE, Change, append_to_journal, current_revision, first_break, lock_journal
+from grants.journal import LINES_PER_BATCH, Change, append_to_journal, current_revision, first_break, lock_journal
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
 from tests.support.authors import COMMAND, administrator, at, held
@@ -53,8 +53,8 @@ def test_the_journal_of_real_changes_holds():
 
 
 def test_revisions_have_no_gaps_over_batches(five):
-    append(*["x"] * (LINES_AT_ONCE + 3))
-    total = LINES_AT_ONCE + 8
+    append(*["x"] * (LINES_PER_BATCH + 3))
+    total = LINES_PER_BATCH + 8
     assert list(JournalLine.objects.values_list("revision", flat=True)) == list(range(1, total + 1))
     assert current_revision() == total and first_break() is None
 
@@ -213,7 +213,7 @@ def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_chang
         outcomes.append(grant_add(author=COMMAND, principal="user:alice", address=at("dataset:a.b"), privilege=Privilege.READ))
 
     assert in_threads(job, job, job) == []
-    assert sorted(outcome.changed for outcome in outcomes) == [False, False, True]
+    assert sorted(outcome.has_changed for outcome in outcomes) == [False, False, True]
     assert len(held()) == 1 and first_break() is None
 
 

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from entities.models import Entity
-from grants.changes.authority import administering
+from grants.changes.authority import administrator_transaction
 from grants.journal import Author
 from grants.models import Role, User
 from grants.principals.services import add_user
@@ -40,7 +40,7 @@ def static_collect() -> None:
 def administrator_create() -> tuple[str, str] | None:
     """The name and password of the first administrator; None where an active one exists."""
     author = Author("bootstrap", reason="the first start")
-    with administering(author):
+    with administrator_transaction(author):
         if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
             return None
         # an account that is there keeps its role: a tenant's own `admin` does not become the console's

@@ -34,13 +34,13 @@ class Authentication(BaseAuthentication):
         return REALM
 
 
-def check_administers(request: Request) -> None:
-    if not request.user.may_administer:
+def check_administrator(request: Request) -> None:
+    if not request.user.can_administer:
         raise Problem(403, NO_WRITES)
 
 
 def check_oversees(request: Request) -> None:
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         raise Problem(403, "only administrators and auditors of this console may read this")
 
 
@@ -50,7 +50,7 @@ def author_of(request: Request, reason: str = "") -> Author:
 
 def seen_entities(request: Request):
     """All of them, or those that `list` or `get` shows to an ordinary account."""
-    if request.user.may_see_all:
+    if request.user.can_see_all:
         return Entity.objects.all()
     return Entity.objects.filter(visibility_condition(request.user, active_generation()))
 

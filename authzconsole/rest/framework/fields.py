@@ -6,7 +6,7 @@ from rest_framework import serializers
 from entities.address import AddressError, parse_address
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
-from grants.principal_names import LONGEST_NAME_CHARACTERS, LONGEST_REASON_CHARACTERS, name_fault, principal_parts, text_fault
+from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal, storage_fault
 
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_ADDRESS_CHARACTERS = 600
@@ -44,7 +44,7 @@ class Text(Worded, serializers.CharField):
     def to_internal_value(self, data):
         if not isinstance(data, str):
             raise serializers.ValidationError("this must be a string")
-        if fault := text_fault(data):
+        if fault := storage_fault(data):
             raise serializers.ValidationError(fault)
         return data
 
@@ -104,7 +104,7 @@ class PrincipalText(Text):
     def to_internal_value(self, data):
         text = super().to_internal_value(data)
         try:
-            principal_parts(text)
+            parse_principal(text)
         except PrincipalError as error:
             raise serializers.ValidationError(str(error)) from None
         return text
@@ -114,7 +114,7 @@ class NameText(Text):
     """What a user or a group may be called."""
 
     def __init__(self, **options):
-        super().__init__(max_length=LONGEST_NAME_CHARACTERS, **options)
+        super().__init__(max_length=MAX_NAME_CHARACTERS, **options)
 
     def to_internal_value(self, data):
         name = super().to_internal_value(data)
@@ -165,5 +165,5 @@ def privilege_words(**options) -> Several:
 
 
 def reason_text() -> Text:
-    return Text(required=False, allow_blank=True, default="", max_length=LONGEST_REASON_CHARACTERS,
+    return Text(required=False, allow_blank=True, default="", max_length=MAX_REASON_CHARACTERS,
                 help_text="Why; it stands in the journal.")

@@ -22,7 +22,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.principal_lists import counted_to
+from grants.principals.principal_lists import capped_count_subquery
 from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
 
 ROWS_A_PAGE = 25
@@ -35,12 +35,12 @@ URLS = {"change": "account-change", "password": "account-password", "leaving": "
 def account_list(request: HttpRequest) -> HttpResponse:
     find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", Role.values)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    page = paginate_names(request, rows.annotate(total_tokens=counted_to(good_tokens().filter(owner=OuterRef("pk")))), "username",
-                         most_rows=ROWS_A_PAGE)
+    total_tokens = capped_count_subquery(good_tokens().filter(owner=OuterRef("pk")))
+    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", most_rows=ROWS_A_PAGE)
     fresh = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {
-        "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.may_administer,
+        "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.can_administer,
         "rows": [{"user": user, "principal": principal_link(user), "url": principal_url("account", str(user))}
                  for user in page.rows],
         "roles": [("", "All", url_with(request, role=None, **fresh)),
@@ -72,7 +72,7 @@ def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[s
         "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
         "can_sign_in": user.has_usable_password(),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
-        "can_change": request.user.may_administer, "is_self": user.pk == request.user.pk, "most_tokens": MAX_TOKENS,
+        "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "most_tokens": MAX_TOKENS,
         "tokens": [shown_token(token, user) for token in tokens[:MAX_TOKENS]], "tokens_are_cut": len(tokens) > MAX_TOKENS,
         "token_form": token_form({"owner": user.username}),
     }, status=status)
@@ -114,7 +114,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
         outcome = CHANGES[name](request_author(request, sent.get("reason", "").strip()), user.username, sent)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", email=sent if name == "email" else None, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(principal_url("account", principal))
 
 

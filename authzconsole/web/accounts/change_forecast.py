@@ -11,8 +11,8 @@ from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.sessions import MAX_SESSIONS_READ, sessions_counted
 from authzconsole.web.shared.stranding_warning import StrandingWarning, stranding_warning
 from grants.models import Role, User
-from grants.principals.administrator_loss import leaving_of
-from grants.principals.principal_lists import MOST_COUNTED, count_to
+from grants.principals.administrator_loss import loss_if_removed
+from grants.principals.principal_lists import MAX_COUNTED, capped_count
 
 OPENS = {
     Role.ADMINISTRATOR: "It may change everything in this console.",
@@ -60,7 +60,7 @@ def _of_activity(user: User, *, active: bool) -> AccountForecast:
     lines = [f"{user} cannot sign in any more and is denied everything.", held, *_sessions_end(user), *tokens,
              *_administrators_left(user)]
     return AccountForecast(f"Deactivate {user}", "Deactivate account", lines, sent,
-                           stranding_warning(leaving_of(user), principal=str(user)), is_danger=True)
+                           stranding_warning(loss_if_removed(user), principal=str(user)), is_danger=True)
 
 
 def _of_role(user: User, role: Role) -> AccountForecast:
@@ -93,12 +93,12 @@ def password_forecast(user: User) -> AccountForecast:
 
 
 def _held(user: User) -> str:
-    grants, groups = count_to(user.grants), count_to(user.groups)
+    grants, groups = capped_count(user.grants), capped_count(user.groups)
     return f"{_counted(grants, 'grant of its own', 'grants of its own')} and {_counted(groups, 'membership', 'memberships')}"
 
 
 def _counted(total: int, one: str, many: str) -> str:
-    return f"over {MOST_COUNTED:,} {many}" if total > MOST_COUNTED else f"{total:,} {one if total == 1 else many}"
+    return f"over {MAX_COUNTED:,} {many}" if total > MAX_COUNTED else f"{total:,} {one if total == 1 else many}"
 
 
 def _sessions_end(user: User) -> list[str]:
@@ -108,13 +108,13 @@ def _sessions_end(user: User) -> list[str]:
 
 
 def _tokens(rows: QuerySet[ApiToken], one: str, many: str) -> list[str]:
-    total = count_to(rows)
+    total = capped_count(rows)
     return [f"{_counted(total, f'API token {one}', f'API tokens {many}')}."] if total else []
 
 
 def _administrators_left(user: User) -> list[str]:
     """Of the console, which has nothing to do with who holds ADMIN."""
-    if not user.may_administer:
+    if not user.can_administer:
         return []
     left = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).count()
     if not left:

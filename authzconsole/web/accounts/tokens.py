@@ -70,7 +70,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
         "page": page, "rows": [shown_token(token, token.owner) for token in page.rows], "state": state, "states": list(STATES),
-        "find": find, "url": request.path, "can_change": request.user.may_administer,
+        "find": find, "url": request.path, "can_change": request.user.can_administer,
     })
 
 
@@ -117,5 +117,5 @@ def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     except GrantError as error:
         return render_page(request, "accounts/token_end.html", {"shown": shown_token(token, token.owner), "fault": f"{error}."},
                            status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("tokens"))

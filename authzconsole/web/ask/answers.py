@@ -86,7 +86,7 @@ def answers_of(decisions: Sequence[Decision], user: User, seen: Callable[[], Vis
     seen: what the user sees in the target. At most six queries beyond it, and none but of a rule over all live entities for an
     account that does not see everything; what every generation looks at in the same place is looked at once.
     """
-    if not user.may_see_all:
+    if not user.can_see_all:
         looked_at: dict[tuple, MissingEntities | None] = {}
 
         def told(attempt: Attempt) -> MissingEntities | None:
@@ -115,21 +115,21 @@ def _node(attempt: Attempt, user: User) -> Node:
     before, where, after = attempt.words.partition(str(attempt.where)) if attempt.where else (attempt.words, "", "")
     return Node(
         attempt.met, JOINTS.get(attempt.requirement, ""), before,
-        address_link_to(attempt.where, linked=user.may_see_all) if where else None, after,
+        address_link_to(attempt.where, linked=user.can_see_all) if where else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
-        [address_link_to(address, linked=user.may_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
+        [address_link_to(address, linked=user.can_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
         max(0, len(gaps) - MOST_GAPS_OF_A_NODE) + attempt.missing_more, [_node(part, user) for part in attempt.parts],
     )
 
 
 def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
-    place = None if held.entity == attempt.where else address_link_to(held.entity, linked=user.may_see_all)
-    url = principal_url("person", held.principal) if user.may_see_all else ""
+    place = None if held.entity == attempt.where else address_link_to(held.entity, linked=user.can_see_all)
+    url = principal_url("person", held.principal) if user.can_see_all else ""
     return Evidence(str(held.privilege), place, held.principal, url)
 
 
 def missing_grant_of(gap: MissingGrant, principal: str, user: User) -> MissingGrantRow:
     address, privilege = gap
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
-    url = f"{address_url('grant', address)}?{query}" if user.may_administer else ""
-    return MissingGrantRow(address, address_link_to(address, linked=user.may_see_all), str(privilege), url)
+    url = f"{address_url('grant', address)}?{query}" if user.can_administer else ""
+    return MissingGrantRow(address, address_link_to(address, linked=user.can_see_all), str(privilege), url)

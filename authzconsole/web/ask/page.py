@@ -36,7 +36,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     return render_page(request, "ask/_ask.html" if is_part else "ask/page.html", {
         "ask": section or _unanswered(request, generation, fault, operation_fault),
         "is_part": is_part, "asked": text, "entity": entity,
-        "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.may_administer,
+        "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.can_administer,
         "operations": KINDS[entity.kind].operations if entity else _all_operations(),
         "offered": [(row, _about(request, row)) for row in found.rows] if found else [],
         "generations": list(GENERATIONS), "url": reverse("ask"),
@@ -47,7 +47,7 @@ def _unanswered(request: HttpRequest, generation: Generation, entity_fault: str,
     """The form alone, as it was filled in."""
     given = question_input(request)
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
-    return {"subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
+    return {"subject": given["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": given["operation"],
             "privileges": list(Privilege), "generation": chosen, "active": generation.name,
             "fault": entity_fault or operation_fault, "faulty": "entity" if entity_fault else operation_fault and "operation"}
 
@@ -65,8 +65,8 @@ def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[En
     except AddressError as error:
         return None, f"{error}."
     entity = entity_at(address)
-    if entity is None or not (request.user.may_see_all or can_see(request.user, entity, generation)):
-        return None, f"{address} is not registered{'' if request.user.may_see_all else ', or you do not see it'}."
+    if entity is None or not (request.user.can_see_all or can_see(request.user, entity, generation)):
+        return None, f"{address} is not registered{'' if request.user.can_see_all else ', or you do not see it'}."
     return entity, ""
 
 

@@ -23,7 +23,7 @@ from grants.plans.create import MAX_PLAN_ITEMS
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 from grants.policies.question import Question, QuestionError, context_members, question_from_json
-from grants.principal_names import principal_parts
+from grants.principal_names import parse_principal
 
 FIELDS = ("subject", "operation", "generation", "artifact", "artifact_is_new", "dataset_type", "owner")
 
@@ -84,7 +84,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     whole: for a page that is nothing else, with the answers of all generations in full.
     """
     given = question_input(request)
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         given["subject"] = f"user:{request.user.username}"
     chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
     asked = Asked(request, entity, generation, given, chosen)
@@ -95,7 +95,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     answer, permitted = found.get("answer"), sum(glance.allowed for glance in found.get("each", ()))
     return {
         "answer": None, "each": [], "elsewhere": [], "beside": [], "nobody": None, "fault": "", "faulty": "", **found,
-        "subject": given["subject"], "subject_is_fixed": not request.user.may_see_all, "operation": given["operation"],
+        "subject": given["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": given["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
         "members": _members(chosen, entity.kind, given), "others": list(_others(request)),
@@ -161,7 +161,7 @@ def _open_url(asked: Asked, generation: str = "") -> str:
 def _others(request: HttpRequest) -> Iterable[tuple[str, str]]:
     """What the URL says of the other parts of the page: asking leaves them as they are. Only administrators choose entities."""
     for name, values in request.GET.lists():
-        if name not in FIELDS and (name != "address" or request.user.may_administer):
+        if name not in FIELDS and (name != "address" or request.user.can_administer):
             yield from ((name, value) for value in values)
 
 
@@ -187,7 +187,7 @@ def question_input(request: HttpRequest) -> dict[str, str]:
 
 def question_from_input(address: Address, given: dict, generation: Generation) -> Question:
     """Raises QuestionError or PrincipalError naming the field at fault."""
-    type_, name = principal_parts(with_default_type(given["subject"]))
+    type_, name = parse_principal(with_default_type(given["subject"]))
     context = {member: given[member] for member in FIELDS[2:] if given.get(member)}
     if "artifact_is_new" in context:
         context["artifact_is_new"] = True

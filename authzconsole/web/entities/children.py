@@ -33,7 +33,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     counts = totals_inside(request, entity, generation)
     totals = [(*of, total) for of, total in counts.items()]
     rows, seen = children_of(entity), FULL_VISIBILITY
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         seen = list_visibility_inside(request, entity, generation)
         # kinds of which nothing is shown are not looked through for the first row that is
         rows = rows.filter(kind__in={kind for kind, _ in counts})
@@ -52,7 +52,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 
 def totals_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
     """How many this account sees directly in an entity, by kind and state. At most four queries."""
-    if request.user.may_see_all:
+    if request.user.can_see_all:
         return cached_count(f"children-{entity.pk}", lambda: _totals(entity))
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     seen = list_visibility_inside(request, entity, generation)
@@ -93,7 +93,7 @@ def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
 
 def _rows(request, entities: list[Entity]) -> list[dict]:
     ids = [entity.pk for entity in entities]
-    if request.user.may_see_all:
+    if request.user.can_see_all:
         principals = holder_counts("id", ids)
         return [{"address_link": address_link_to(e), "entity": e,
                  "principals": sum(principals.get(e.pk, {}).values())} for e in entities]

@@ -16,7 +16,7 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.holders import Holder, holders_of
 from grants.policies.policy import Generation
-from grants.principals.administrator_loss import admins_of
+from grants.principals.administrator_loss import capped_admin_count
 
 ROWS_A_PAGE = 20
 ORDERS = ("latest",)
@@ -26,15 +26,15 @@ FEW = 10
 
 def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     """admins: of a live entity, how many active users administer it: 0, 1 or, for all beyond, 2."""
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         return {"own": _own(request.user, entity)}
     find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
     page = paginate_sequence(request, holders, most_rows=ROWS_A_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
-    rows = [_row(holder, entity, through, request.user.may_administer) for holder in page.rows]
+    rows = [_row(holder, entity, through, request.user.can_administer) for holder in page.rows]
     return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
-            "admins": admins_of(entity) if entity.is_live else None,
+            "admins": capped_admin_count(entity) if entity.is_live else None,
             "is_filtered": bool(find) or page.total > FEW,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}

@@ -18,9 +18,9 @@ from entities.vocabulary import KINDS, child_kinds
 from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
 from grants.journal import lock_journal
-from grants.lifecycle.forecast import Forecast, lifecycle_forecast
+from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
-from grants.principals.administrator_loss import admins_of
+from grants.principals.administrator_loss import capped_admin_count
 
 MOST_HOLDERS = 12
 FORETOLD_ANEW = "What it would do was changed since this page was opened: nothing was done. Look at what will happen now."
@@ -43,7 +43,7 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
         return _forecast_page(request, verb, place, given, fault=str(error), status=400)
     if outcome is None:
         return _forecast_page(request, verb, place, given, fault=FORETOLD_ANEW, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(entity_url(place))
 
 
@@ -58,7 +58,7 @@ def _done(request: HttpRequest, verb: str, place: Address, given: dict) -> Outco
         return _do(request, verb, place, given)
 
 
-def _seal(forecast: Forecast) -> str:
+def _seal(forecast: LifecycleForecast) -> str:
     return seal(forecast.generation.name, forecast.entities, forecast.planned_inside, forecast.grants_removed,
                 forecast.grants_kept, forecast.applying, forecast.creator_receives)
 
@@ -89,15 +89,15 @@ def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: st
     }, status=status)
 
 
-def _admins(verb: str, place: Address, forecast: Forecast) -> int | None:
+def _admins(verb: str, place: Address, forecast: LifecycleForecast) -> int | None:
     """How many active users would administer what comes to life, 2 for all beyond; None where nothing comes to life."""
     if verb == "delete" or forecast.refusal:
         return None
     entity = entity_at(place)
-    return admins_of(entity) if entity is not None else 0
+    return capped_admin_count(entity) if entity is not None else 0
 
 
-def _applying(forecast: Forecast) -> list[tuple]:
+def _applying(forecast: LifecycleForecast) -> list[tuple]:
     return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MOST_HOLDERS]]
 
 
@@ -159,7 +159,7 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
         return _describe_page(request, entity, given, fault=str(error), status=400)
     if outcome is None:
         return _describe_page(request, entity_at(place), given, is_described_anew=True, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(entity_url(place))
 
 

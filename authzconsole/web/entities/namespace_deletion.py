@@ -15,8 +15,14 @@ from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.errors import GrantError
-from grants.lifecycle.missing_grants import deletion_gap
-from grants.lifecycle.namespace_deletion import DeletionForecast, Step, StepOutcome, deletion_forecast, not_deletable
+from grants.lifecycle.missing_grants import missing_grants_to_delete
+from grants.lifecycle.namespace_deletion import (
+    DeletionForecast,
+    DeletionStep,
+    StepOutcome,
+    deletion_forecast,
+    undeletable_entities,
+)
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
@@ -36,7 +42,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
         "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
         "generation": generation,
         "generations": list(GENERATIONS), "url": address_url("forecast", entity), "back": f"{entity_url(entity)}#readiness",
-        "can_change": request.user.may_administer,
+        "can_change": request.user.can_administer,
     }
     try:
         context |= _foretold(request, entity, name, generation) if name else {}
@@ -48,7 +54,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
 
 def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = paginate_entities(request, not_deletable(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
+    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {
@@ -57,7 +63,7 @@ def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Gener
         "heirs": forecast.heirs, "ghosts": _shown_ghosts(forecast),
         "ghosts_more": max(0, forecast.grants_kept - len(forecast.ghosts)),
         PART: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
-        "receivers": _receivers(user) if user and next(deletion_gap(entity.address, user, generation), None) else [],
+        "receivers": _receivers(user) if user and next(missing_grants_to_delete(entity.address, user, generation), None) else [],
     }
 
 
@@ -82,7 +88,7 @@ def _shown_ghosts(forecast: DeletionForecast) -> list[tuple]:
     return [(principal_link_from_text(item.principal), address_link_to(item.address), item.privilege) for item in forecast.ghosts]
 
 
-def _shown_step(step: Step) -> dict:
+def _shown_step(step: DeletionStep) -> dict:
     kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
     words = {
         StepOutcome.GOES: "all go", StepOutcome.NOT_REACHED: "not reached",

@@ -31,7 +31,7 @@ Section = Callable[[HttpRequest, Entity, Generation], dict | None]
 
 def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     section = children_section(request, entity, generation)
-    if section is not None and request.user.may_administer:
+    if section is not None and request.user.can_administer:
         section["choosing"] = choosing(request, section["page"])
     return section
 
@@ -60,7 +60,7 @@ class Hint:
 @require_safe
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
     asked = address_or_404(address)
-    if request.user.may_see_all and entity_at(asked) is None:
+    if request.user.can_see_all and entity_at(asked) is None:
         return _unregistered(request, asked)
     generation = active_generation()
     entity = entity_or_404(request, address)
@@ -75,22 +75,22 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:
-    return {"entity": entity, "url": entity_url(entity), "can_change": request.user.may_administer,
+    return {"entity": entity, "url": entity_url(entity), "can_change": request.user.can_administer,
             "grant_url": address_url("grant", entity), part: SECTIONS[part](request, entity, generation)}
 
 
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
-    verbs = _verbs(entity, context) if request.user.may_administer and entity.kind != "instance" else []
+    verbs = _verbs(entity, context) if request.user.can_administer and entity.kind != "instance" else []
     return context | {
         "entity": entity, "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
         "title_address_link": address_link_to(entity, linked=False), "grant_url": address_url("grant", entity),
         "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
-        "hint": _hint(entity) if request.user.may_see_all else _own_hint(entity),
-        "can_change": request.user.may_administer, "generation": generation,
+        "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
+        "can_change": request.user.can_administer, "generation": generation,
         "many_url": _many_url(request, entity),
-        "new_kinds": child_kinds(entity.kind) if request.user.may_administer and entity.is_live else [],
+        "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
     }
 
 
@@ -103,7 +103,7 @@ def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
 
 def _many_url(request: HttpRequest, entity: Entity) -> str:
     """Where a plan for all that lies in it is made; empty where this account may not, or nothing can live in it."""
-    if not (request.user.may_administer and entity.is_live and child_kinds(entity.kind)):
+    if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
 
@@ -131,6 +131,6 @@ def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
     """Who sees everything is told that the address is free, and how to begin with it."""
     return render_page(request, "entities/unregistered.html", {
         "address_link": address_link_to(address, linked=False), "address": address, "kind": KINDS[address.kind],
-        "can_change": request.user.may_administer and address.kind != "instance",
+        "can_change": request.user.can_administer and address.kind != "instance",
         "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
     }, status=404)

@@ -182,12 +182,12 @@ class Tree:
 
     def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
         total = self.narrowing.count(totals, kind)
-        is_counted = self.narrowing.is_whole or not self.narrowing.leads_on(kind) or not self.request.user.may_see_all
+        is_counted = self.narrowing.is_whole or not self.narrowing.leads_on(kind) or not self.request.user.can_see_all
         return total if is_counted or not total else self._rows(container, kind).count()
 
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:
-        rows = self.narrowing.rows(children_of(container), kind, sees_all=self.request.user.may_see_all)
-        if self.request.user.may_see_all:
+        rows = self.narrowing.rows(children_of(container), kind, sees_all=self.request.user.can_see_all)
+        if self.request.user.can_see_all:
             return rows
         seen = list_visibility_inside(self.request, container, self.generation)
         total = sum(total for (of, _), total in self._totals(container).items() if of == kind)

@@ -12,7 +12,7 @@ MAX_LINES = 8
 
 
 def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         return None
     return history_of(entity=str(entity))
 

@@ -23,7 +23,7 @@ from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
-from grants.journal import LINES_AT_ONCE, current_revision, first_break
+from grants.journal import LINES_PER_BATCH, current_revision, first_break
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 
@@ -156,8 +156,8 @@ def _downloads(asked: JournalQuery) -> list[tuple[str, str]]:
 
 
 def _batches(rows: QuerySet[JournalLine]) -> Iterator[pa.RecordBatch]:
-    schema, lines = arrow_schema(LINES), rows.iterator(chunk_size=LINES_AT_ONCE)
-    while some := list(islice(lines, LINES_AT_ONCE)):
+    schema, lines = arrow_schema(LINES), rows.iterator(chunk_size=LINES_PER_BATCH)
+    while some := list(islice(lines, LINES_PER_BATCH)):
         yield pa.RecordBatch.from_pylist([_exported(line) for line in some], schema)
 
 

@@ -21,7 +21,7 @@ from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
-from grants.journal import changes_after
+from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
 ROWS_A_PAGE = 25
@@ -31,12 +31,12 @@ DEFAULT_COLORING = "readiness"
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
-    sees_all, part = request.user.may_see_all, requested_section(request)
+    sees_all, part = request.user.can_see_all, requested_section(request)
     entities = size_of_tenant()
     run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
-    context = {"namespaces": section, "generation": generation, "can_change": request.user.may_administer,
+    context = {"namespaces": section, "generation": generation, "can_change": request.user.can_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
     if part == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
@@ -53,7 +53,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
     """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
-    sees_all, find = request.user.may_see_all, text_parameter(request, "find", max_characters=200)
+    sees_all, find = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
     seen = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
     shown = seen.all_rows
     # of namespaces there are few beside what is granted in them
@@ -71,7 +71,7 @@ def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, coun
     ids = [entity.pk for entity in entities]
     reports, fault = quoted_summaries(run, [entity.key for entity in entities])
     inside, principals = (kind_counts_inside(ids, shown), holder_counts("namespace", ids)) if counts else ({}, {})
-    changes = changes_after(run.revision) if run else 0
+    changes = decision_changes_after(run.revision) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
         {"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
          "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}

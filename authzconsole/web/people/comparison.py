@@ -13,10 +13,10 @@ from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from grants.models import User
-from grants.principal_names import text_fault
-from grants.principals.administrator_loss import MOST_LOOKED_AT, leaving_of
-from grants.principals.principal_lists import MOST_COUNTED, count_to
-from grants.principals.user_comparison import MOST_APART, entities_told_apart, groups_compared
+from grants.principal_names import storage_fault
+from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
+from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
 
 ROWS_A_PAGE = 20
 MAX_NAMED = 20
@@ -27,9 +27,10 @@ FIELDS = ("one", "other")
 @auditor_required
 def compare_users(request: HttpRequest) -> HttpResponse:
     given = {name: name_from_input(name_parameter(request, name), "user") for name in FIELDS}
-    context = {"given": given, "url": request.path, "most": MOST_COUNTED, "can_change": request.user.may_administer}
+    context = {"given": given, "url": request.path, "most": MAX_COUNTED, "can_change": request.user.can_administer}
     if all(given.values()):
-        users = {name: None if text_fault(text) else User.objects.filter(username=text).first() for name, text in given.items()}
+        users = {name: None if storage_fault(text) else User.objects.filter(username=text).first()
+                 for name, text in given.items()}
         unknown = [given[name] for name, user in users.items() if user is None]
         fault = {"fault": f"user:{unknown[0]} is not known here: correct the name."} if unknown else {}
         context |= fault or _compared(request, **users)
@@ -38,14 +39,14 @@ def compare_users(request: HttpRequest) -> HttpResponse:
 
 
 def _compared(request: HttpRequest, one: User, other: User) -> dict:
-    both, only_one, only_other = groups_compared(one, other)
-    apart = entities_told_apart(one, other, only_one=only_one, only_other=only_other, both=both)
-    page = paginate_entities(request, apart.entities, most_rows=ROWS_A_PAGE, total_rows=count_to(apart.entities))
+    both, only_one, only_other = compare_groups(one, other)
+    apart = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
+    page = paginate_entities(request, apart.entities, most_rows=ROWS_A_PAGE, total_rows=capped_count(apart.entities))
     ids = [entity.pk for entity in page.rows]
     held = [held_privileges(user, ids) for user in (one, other)]
     return {
         "people": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
-        "most_apart": MOST_APART if apart.are_more else 0,
+        "most_apart": MAX_DIFFERENCES if apart.are_more else 0,
         "rows": [{"address_link": address_link_to(entity), "entity": entity,
                   "cells": [privilege_cells(of[entity.pk], entity.state) for of in held]}
                  for entity in page.rows],
@@ -58,13 +59,13 @@ def _compared(request: HttpRequest, one: User, other: User) -> dict:
 @auditor_required
 def off_board(request: HttpRequest, principal: str) -> HttpResponse:
     gone = principal_or_404(principal)
-    found = leaving_of(gone)
+    found = loss_if_removed(gone)
     return render_page(request, "people/leaving.html", {
-        "principal": principal_link(gone), "leaving": found, "looked_at": MOST_LOOKED_AT, "most": MOST_COUNTED,
+        "principal": principal_link(gone), "leaving": found, "looked_at": MAX_ADMIN_GRANTS_READ, "most": MAX_COUNTED,
         "back": principal_url("person", principal), "is_user": isinstance(gone, User),
         "rows": [{"address_link": address_link_to(row.entity), "admins": row.admins,
                   "heir": principal_link_from_text(f"user:{row.heir}") if row.heir else None} for row in found.rows],
-        "more": found.none + found.one - len(found.rows), "can_change": request.user.may_administer,
+        "more": found.none + found.one - len(found.rows), "can_change": request.user.can_administer,
         **(_of_user(gone) if isinstance(gone, User) else _of_group(gone)),
     })
 
@@ -76,5 +77,5 @@ def _of_user(user: User) -> dict:
 def _of_group(group: Group) -> dict:
     """Who would lose what it holds, unless they hold it otherwise too."""
     members = group.user_set.filter(is_active=True, is_principal=True)
-    return {"grants": count_to(group.grants), "total_members": count_to(members),
+    return {"grants": capped_count(group.grants), "total_members": capped_count(members),
             "members": [principal_link(user) for user in members.order_by("username")[:MAX_NAMED]]}

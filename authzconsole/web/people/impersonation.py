@@ -37,7 +37,7 @@ class SeeAsMiddleware:
 
 def _look(request: HttpRequest, name: str) -> None:
     seen = User.objects.filter(username=name).first()
-    if seen is None or not request.user.is_authenticated or not request.user.may_see_all:
+    if seen is None or not request.user.is_authenticated or not request.user.can_see_all:
         del request.session[KEY]
     elif request.method in SAFE_METHODS:
         request.looker, request.user = request.user, seen

@@ -11,7 +11,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from authzconsole.web.shared.stranding_warning import membership_removal_warning
 from grants.errors import GrantError
 from grants.models import GroupGrant
-from grants.principals.principal_lists import MOST_COUNTED, count_to
+from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.services import add_member, remove_member
 
 VERBS = {"add": add_member, "remove": remove_member}
@@ -32,7 +32,7 @@ def change_membership(request: HttpRequest) -> HttpResponse:
                               group=name_from_input(given["group"], "group"))
     except GrantError as error:
         return _form(request, verb, given, fault=f"{error}.", status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(_page_url(given))
 
 
@@ -45,9 +45,9 @@ def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", stat
     user, group = (name_from_input(given[name], name) for name in ("user", "group"))
     template = "people/_member_form.html" if requested_section(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
-        **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MOST_COUNTED,
+        **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MAX_COUNTED,
         "member": principal_link_from_text(f"user:{user}"), "joined": principal_link_from_text(f"group:{group}"),
-        "grants": count_to(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
+        "grants": capped_count(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
         "stranding": membership_removal_warning(user, group) if verb == "remove" else None,
         "title": "Put into a group" if verb == "add" else "Take out of the group",
     }, status=status)

@@ -13,7 +13,7 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import Role, User
-from grants.principals.principal_lists import groups_counted, users_counted
+from grants.principals.principal_lists import groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user
 
 ROWS_A_PAGE = 25
@@ -26,12 +26,12 @@ ACTIVITY = {"active": True, "inactive": False}
 def principal_list(request: HttpRequest) -> HttpResponse:
     of = choice_parameter(request, "type", TYPES) or "user"
     find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
-    rows = _users(find, activity) if of == "user" else groups_counted(Group.objects.filter(name__icontains=find))
+    rows = _users(find, activity) if of == "user" else groups_with_counts(Group.objects.filter(name__icontains=find))
     page = paginate_names(request, rows, "username" if of == "user" else "name", most_rows=ROWS_A_PAGE)
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
         "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": of, "find": find,
-        "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.may_administer,
+        "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.can_administer,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
 
@@ -39,7 +39,7 @@ def principal_list(request: HttpRequest) -> HttpResponse:
 def _users(find: str, activity: str):
     """An account of the console only is no principal, and stands in the room of the accounts."""
     rows = User.objects.filter(username__icontains=find, is_principal=True)
-    return users_counted(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
+    return users_with_counts(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -54,7 +54,7 @@ def add_principal(request: HttpRequest) -> HttpResponse:
         outcome = _added(request_author(request, given["reason"].strip()), given)
     except GrantError as error:
         return _form(request, given | {"fault": f"{error}."}, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     if given["type"] == "account":
         return see_other(principal_url("account", f"user:{given['name']}"))
     return see_other(principal_url("person", f"{'group' if given['type'] == 'group' else 'user'}:{given['name']}"))

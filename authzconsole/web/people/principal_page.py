@@ -22,9 +22,9 @@ from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import GRANT_TABLES, Role, User
 from grants.policies.policy import Generation
-from grants.principal_names import principal_parts
-from grants.principal_rows import principals_named
-from grants.principals.principal_lists import MOST_COUNTED, count_to, entities_held
+from grants.principal_names import parse_principal
+from grants.principal_rows import principals_by_name
+from grants.principals.principal_lists import MAX_COUNTED, capped_count, held_entities
 
 ROWS_A_PAGE = 20
 MAX_GROUPS = 200
@@ -54,10 +54,10 @@ class PrincipalPage:
 
 def principal_or_404(text: str) -> User | Group:
     try:
-        principal_parts(text)
+        parse_principal(text)
     except PrincipalError as error:
         raise Http404(str(error)) from None
-    found = principals_named([text]).get(text)
+    found = principals_by_name([text]).get(text)
     if found is None:
         raise Http404("there is no such person or group")
     return found
@@ -68,7 +68,7 @@ def principal_or_404(text: str) -> User | Group:
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     found = principal_or_404(principal)
     url = principal_url("person", principal)
-    return _page(request, PrincipalPage(found, url, active_generation(), request.user.may_administer))
+    return _page(request, PrincipalPage(found, url, active_generation(), request.user.can_administer))
 
 
 @require_safe
@@ -79,7 +79,7 @@ def my_access(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, asked: PrincipalPage) -> HttpResponse:
     part = requested_section(request)
     context = {"asked": asked, "url": asked.url, "principal": principal_link(asked.principal), "can_change": asked.can_change,
-               "generation": asked.generation, "most": MOST_COUNTED}
+               "generation": asked.generation, "most": MAX_COUNTED}
     if part in SECTIONS:
         section = SECTIONS[part](request, asked)
         if section is None:
@@ -114,7 +114,7 @@ def _members(request: HttpRequest, asked: PrincipalPage) -> dict | None:
         return None
     rows, find = asked.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
     page = paginate_names(request, rows.filter(username__icontains=find), "username", most_rows=ROWS_A_PAGE, prefix="member-")
-    return {"page": page, "rows": [principal_link(user) for user in page.rows], "find": find, "total": count_to(rows)}
+    return {"page": page, "rows": [principal_link(user) for user in page.rows], "find": find, "total": capped_count(rows)}
 
 
 def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
@@ -123,8 +123,8 @@ def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
     name, find = request.GET.get("through", "").replace("\0", ""), text_parameter(request, "holds", max_characters=200)
     through = groups.filter(name=name).first() if name else None
     holder = through or asked.principal
-    rows = entities_held(holder)
-    total = count_to(rows)
+    rows = held_entities(holder)
+    total = capped_count(rows)
     if find:
         rows = rows.filter(key__icontains=find)
     page = paginate_entities(request, sorted_by_address(rows), most_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")

@@ -22,7 +22,7 @@ from grants.models import User
 from grants.policies.explain import Decision
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from grants.principals.principal_lists import grants_inside
+from grants.principals.principal_lists import grant_counts_inside
 
 ROWS_A_PAGE = 20
 # what lies in a container and contains again
@@ -86,7 +86,7 @@ def _rows(request, principal: User | Group, generation: Generation, container: E
     if not entities:
         return []
     held, kind = held_privileges(principal, [entity.pk for entity in entities]), CONTAINED.get(container.kind)
-    inside = grants_inside(principal, kind, [e.pk for e in entities if e.kind == kind]) if kind else {}
+    inside = grant_counts_inside(principal, kind, [e.pk for e in entities if e.kind == kind]) if kind else {}
     asked = [_asked(principal, entity, operation, generation) for entity in entities for operation in VISIBILITY_OPERATIONS]
     decisions = iter(check_many(asked))
     return [{

@@ -15,7 +15,7 @@ from grants.plans.sources.file import create_plan_from_file
 
 # a page with more than this in a field is slow to write in, and to send back
 MAX_KEPT_BYTES = 256 * 1024
-LONGEST_NAME_CHARACTERS = 200
+MAX_NAME_CHARACTERS = 200
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
@@ -42,7 +42,7 @@ def _sent(request: HttpRequest) -> tuple[bytes, str]:
         return request.POST.get("text", "").encode(errors="surrogatepass"), ""
     if upload.size > MAX_FILE_BYTES:
         raise PlanError(file_too_large_message(upload.size))
-    return upload.read(), upload.name[:LONGEST_NAME_CHARACTERS]
+    return upload.read(), upload.name[:MAX_NAME_CHARACTERS]
 
 
 def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:

@@ -65,7 +65,7 @@ def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: in
     page = paginate_sequence(request, Rows(rows), most_rows=PLANS_A_PAGE, name="page")
     return render_page(request, "plans/list.html", {
         "page": page, "rows": [_listed(plan) for plan in page.rows], "state": state, "states": PlanState.values, "given": given,
-        "fault": fault, "can_change": request.user.may_administer,
+        "fault": fault, "can_change": request.user.can_administer,
     }, status=status)
 
 
@@ -132,7 +132,7 @@ def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: st
     strands = found.effect["stranded_none"] + found.effect["stranded_one"]
     return render_page(request, "plans/page.html", {
         **_listed(found), "figures": list(_figures(found, strands)), "fault": fault, "reason": reason,
-        "can_change": request.user.may_administer,
+        "can_change": request.user.can_administer,
         "stale": f"What this plan depends on was changed since: {line_summary(line)}." if line else "",
         "can_renew": found.origin in RENEWALS, "changes": found.effect["grants"] + found.effect["revokes"], "strands": strands,
         "stranded": [{"address_link": address_link_to(row.address), "admins": row.admins}

@@ -17,7 +17,7 @@ from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import activate_generation, active_generation
 from grants.errors import GrantError
-from grants.journal import changes_after, lock_journal
+from grants.journal import decision_changes_after, lock_journal
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
 from grants.policies.question import Question
@@ -56,7 +56,7 @@ def policies_page(request: HttpRequest) -> HttpResponse:
         "kinds": [_chip(request, "kind", "", "All", not kind),
                   *(_chip(request, "kind", one.name, one.plural, one.name == kind) for one in KINDS.values() if one.operations)],
         "only_url": url_with(request, only=None if only_differences else "differences"), "url": reverse("policies"),
-        "can_activate": [one for one in (chosen, other) if one and one != active] if request.user.may_administer else [],
+        "can_activate": [one for one in (chosen, other) if one and one != active] if request.user.can_administer else [],
     })
 
 
@@ -104,7 +104,7 @@ def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
     if outcome is None:
         fault = "Another generation was made active meanwhile: nothing was changed. Look at what is compared now."
         return _change_page(request, GENERATIONS[name], reason=reason, fault=fault, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("policies"))
 
 
@@ -124,7 +124,7 @@ def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", faul
     return render_page(request, "policies/activate.html", {
         "active": active, "to": to, "reason": reason, "fault": fault, "run": run, "differences": differences,
         "is_active": active == to, "is_done": run is not None and run.state == RunState.DONE,
-        "changes_since": changes_after(run.revision) if run else 0,
+        "changes_since": decision_changes_after(run.revision) if run else 0,
         "facts": [_facts(active), _facts(to)],
         "compare_url": f"{reverse('policies')}?generation={active.name}&with={to.name}&only=differences",
     }, status=status)

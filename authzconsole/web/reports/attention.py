@@ -13,7 +13,7 @@ from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.runs.selectors import latest_run
 from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from entities.models import State
-from grants.journal import changes_after
+from grants.journal import decision_changes_after
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
 from grants.policies.policy import Generation
 
@@ -55,7 +55,8 @@ def attention(generation: Generation, readiness: AnalysisRun | None, *, is_large
 
 def _dated(matters: list[AttentionItem]) -> list[AttentionItem]:
     """With the changes that came after each run. At most a query for each of four analyses."""
-    changes = {revision: changes_after(revision) for revision in {matter.source.revision for matter in matters if matter.source}}
+    revisions = {matter.source.revision for matter in matters if matter.source}
+    changes = {revision: decision_changes_after(revision) for revision in revisions}
     return [replace(matter, changes=changes[matter.source.revision]) if matter.source else matter for matter in matters]
 
 

@@ -11,8 +11,8 @@ from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from entities.models import Entity
-from grants.journal import changes_after
-from grants.lifecycle.readiness import Readiness, readiness_of
+from grants.journal import decision_changes_after
+from grants.lifecycle.readiness import Readiness, namespace_readiness
 from grants.models import User
 from grants.policies.policy import Generation
 
@@ -21,7 +21,7 @@ ANALYSIS = "delete-readiness"
 
 def readiness_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
-    if entity.kind != "namespace" or not entity.is_live or not request.user.may_see_all:
+    if entity.kind != "namespace" or not entity.is_live or not request.user.can_see_all:
         return None
     name = name_from_input(name_parameter(request, "deleter"), "user")
     user = User.objects.filter(username=name).first() if name else None
@@ -29,7 +29,7 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
     return {
         "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
         "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
-        "namespace": entity.key, "latest": latest, "can_start": request.user.may_administer,
+        "namespace": entity.key, "latest": latest, "can_start": request.user.can_administer,
         "nearest": None if user or latest is None else _nearest_now(entity, latest, generation),
     }
 
@@ -40,11 +40,11 @@ def _nearest_now(entity: Entity, latest: dict, generation: Generation) -> Readin
     summary = latest["summary"] or {}
     is_open = bool(latest["changes_since"]) and not summary.get("users_ready") and summary.get("nearest_user")
     user = User.objects.filter(username=summary["nearest_user"], is_active=True).first() if is_open else None
-    return None if user is None else readiness_of(entity.address, user, generation, most=0)
+    return None if user is None else namespace_readiness(entity.address, user, generation, most=0)
 
 
 def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
-    readiness = readiness_of(entity.address, user, generation, most=MOST_GAPS)
+    readiness = namespace_readiness(entity.address, user, generation, most=MOST_GAPS)
     principal = f"user:{user.username}"
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
@@ -70,4 +70,4 @@ def latest_of(namespace: str, generation: Generation) -> dict | None:
         return None
     summaries, fault = quoted_summaries(run, [namespace])
     return {"run": run, "summary": summaries.get(namespace), "fault": fault,
-            "changes_since": changes_after(run.revision)}
+            "changes_since": decision_changes_after(run.revision)}

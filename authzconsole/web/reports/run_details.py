@@ -9,7 +9,7 @@ from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
-from grants.journal import changes_after
+from grants.journal import decision_changes_after
 
 
 def run_or_404(pk: int) -> AnalysisRun:
@@ -38,7 +38,7 @@ def shown_run(run: AnalysisRun) -> dict:
         "waiting_reason": run_waiting_reason(run), "silent_words": _silent_words(run),
         "value": _value(run, at), "max": 100 * len(stages),
         "stages": [(label, "past" if i < at else "present" if i == at else "next") for i, label in enumerate(RunStage.labels)],
-        "changes_since": changes_after(run.revision) if run.revision is not None else 0,
+        "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
         "changes_words": changes_words(run), "changes": run.summary.get("changes"), "tables": _further_tables(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_over,
     }

@@ -41,7 +41,7 @@ def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: in
         "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
         "chosen_analysis": given["analysis"],
-        "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.may_administer,
+        "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.can_administer,
         "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in all_schedules()],
     }, status=status)
 
@@ -74,10 +74,10 @@ def start_run(request: HttpRequest) -> HttpResponse:
 @auditor_required
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
-    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.may_administer,
-               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.may_administer,
-               "can_keep": request.user.may_administer and run.analysis == IMPACT and run.state == RunState.DONE,
-               "can_take_back": request.user.may_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
+    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.can_administer,
+               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
+               "can_keep": request.user.can_administer and run.analysis == IMPACT and run.state == RunState.DONE,
+               "can_take_back": request.user.can_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
     part = requested_section(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)

@@ -43,7 +43,7 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
             options={name: given[name] for name in OPTIONS})
     except (AnalysisError, GrantError) as error:
         return _page(request, found, given, fault=str(error), status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("analyses"))
 
 

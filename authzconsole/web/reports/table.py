@@ -110,7 +110,7 @@ def _first_found(run: AnalysisRun, table: str, order: str, *written: object) -> 
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
     urls = cell_urls(run, table, row)
-    is_grantable = (run.analysis, table.name) == STRANDED and request.user.may_administer
+    is_grantable = (run.analysis, table.name) == STRANDED and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
     return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}
 

@@ -19,7 +19,7 @@ def breadcrumbs_of(entity: Entity, user, generation: Generation) -> list[dict]:
 
 def visible_addresses(rows: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
     """Of these registered addresses those at which this account may look. At most one query."""
-    if user.may_see_all:
+    if user.can_see_all:
         return set(rows)
     seen = visibility_condition(user, generation, kinds={address.kind for address in rows}, row_by_row=True)
     return {row.address for row in Entity.objects.filter(seen, pk__in=[row.pk for row in rows.values()])}

@@ -112,7 +112,7 @@ def search_visible_entities(user: User, text: str, most: int = MAX_RESULTS, *, o
     """What the text finds of what the user sees; of one kind where that is given. At most ten queries; five where no more match
     than are looked at."""
     wanted = parse_search(text, only)
-    if user.may_see_all:
+    if user.can_see_all:
         rows, is_all = _looked_at(wanted, [])
         return _best(rows, wanted, most, is_all)
     seen = visibility_of(user, active_generation())

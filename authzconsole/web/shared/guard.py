@@ -28,7 +28,7 @@ def address_or_404(text: str) -> Address:
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
     """The registered entity of that address. Raises Http404 where there is none, or none that this account may see."""
     entity = entity_at(address_or_404(text))
-    if entity is None or not (request.user.may_see_all or can_see(request.user, entity, active_generation())):
+    if entity is None or not (request.user.can_see_all or can_see(request.user, entity, active_generation())):
         raise Http404("there is no such entity")
     return entity
 
@@ -36,9 +36,9 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
 def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
     """An address that this account may change, registered or not. Raises Http404 or PermissionDenied."""
     address = address_or_404(text)
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         entity_or_404(request, text)
-    if not request.user.may_administer:
+    if not request.user.can_administer:
         raise PermissionDenied(NO_WRITES)
     return address
 
@@ -48,7 +48,7 @@ def administrator_required(view):
     @wraps(view)
     def guarded(request, *args, **kwargs):
         _see_all_or_404(request)
-        if not request.user.may_administer:
+        if not request.user.can_administer:
             raise PermissionDenied(NO_WRITES)
         return view(request, *args, **kwargs)
 
@@ -66,7 +66,7 @@ def auditor_required(view):
 
 
 def _see_all_or_404(request: HttpRequest) -> None:
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         raise Http404("there is no such page")
 
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from authzconsole.web.shared.paging import url_with
 from grants.models import User
-from grants.principal_names import PRINCIPAL_TYPES, principal_parts, text_fault
+from grants.principal_names import PRINCIPAL_TYPES, parse_principal, storage_fault
 
 MOST_NEAREST = 3
 MOST_LOOKED_AT = 500
@@ -50,7 +50,7 @@ def name_from_input(text: str, type_: str) -> str:
 
 def _exactly_or_without(text: str, usual: str, type_: str) -> str:
     """A name may hold what is otherwise a slip, and the one who has the name without it is somebody else."""
-    if text == usual or text_fault(text):
+    if text == usual or storage_fault(text):
         return usual
     return text if _is_called(type_, text) else usual
 
@@ -65,9 +65,9 @@ def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal
 
     Raises PrincipalError where the text names no principal at all.
     """
-    if not request.user.may_see_all:
+    if not request.user.can_see_all:
         return None
-    type_, name = principal_parts(with_default_type(subject))
+    type_, name = parse_principal(with_default_type(subject))
     if _is_called(type_, name):
         return None
     return UnknownPrincipal(type_, name, [(found, url_with(request, subject=found)) for found in _nearest(name)])

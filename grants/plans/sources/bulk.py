@@ -17,8 +17,8 @@ from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids, privilege_of
 from grants.plans.create import PlanChange, PlanDraft, create_plan
-from grants.principal_names import principal_parts, principal_written
-from grants.principal_rows import principals_named
+from grants.principal_names import format_principal, parse_principal
+from grants.principal_rows import principals_by_name
 
 SUBTREE, SELECTION = "subtree", "selection"
 MAX_PRINCIPALS = 100
@@ -50,7 +50,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
     """Each of the given ones once. Raises PlanError, PrincipalError, VocabularyError."""
     if verb not in PlanVerb.values:
         raise PlanError("neither granting nor revoking is chosen: choose one of the two")
-    principals = tuple(dict.fromkeys(map(principal_written, principals)))
+    principals = tuple(dict.fromkeys(map(format_principal, principals)))
     if not principals:
         raise PlanError("no principal is named: write user:NAME or group:NAME")
     if len(principals) > MAX_PRINCIPALS:
@@ -127,7 +127,7 @@ def _plan_of_rows(author: Author, change: BulkChange, rows: QuerySet[Entity], re
 
 def _check_known(change: BulkChange) -> None:
     # first: of somebody unknown nothing is held, which would look like something to do, or like nothing
-    if unknown := sorted(set(change.principals) - principals_named(change.principals).keys()):
+    if unknown := sorted(set(change.principals) - principals_by_name(change.principals).keys()):
         raise PlanError(f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not known here: add first, or correct the "
                         f"name")
 
@@ -173,7 +173,7 @@ def _changes(change: BulkChange, rows: QuerySet[Entity]) -> Iterator[PlanChange]
 
 
 def _to_grant(principal: str, privileges: Iterable[Privilege], rows: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
-    kind, name = principal_parts(principal)
+    kind, name = parse_principal(principal)
     grants = GRANT_TABLES[kind][0].objects.filter(**{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk"))
     held = {f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege])) for privilege in privileges}
     found = sorted_by_address(rows.annotate(**held).exclude(**dict.fromkeys(held, True)))
@@ -183,7 +183,7 @@ def _to_grant(principal: str, privileges: Iterable[Privilege], rows: QuerySet[En
 
 
 def _to_revoke(principal: str, privileges: Iterable[Privilege], rows: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
-    kind, name = principal_parts(principal)
+    kind, name = parse_principal(principal)
     # from what is held: much less than what there is
     grants = GRANT_TABLES[kind][0].objects.filter(
         **{NAME_COLUMNS[kind]: name}, permission_id__in=[permission_ids()[privilege] for privilege in privileges],

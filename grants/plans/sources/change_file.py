@@ -13,13 +13,13 @@ from operator import attrgetter
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege, clip
-from grants.changes.outcomes import Item
+from grants.changes.outcomes import ChangeItem
 from grants.errors import GrantError, PlanError
 from grants.models import PlanVerb
-from grants.principal_rows import principals_named
+from grants.principal_rows import principals_by_name
 from grants.tenant.faults import Fault, Faults
 from grants.tenant.lines import Members
-from grants.tenant.reading import UNREADABLE, json_of_line
+from grants.tenant.reading import UNREADABLE, parse_line_json
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 COLUMNS = ("verb", "principal", "entity", "privilege")
@@ -53,7 +53,7 @@ class BadChangeFile(GrantError):
 class ChangeFile:
     """What a file says. changes: each once, with its verb and its line. twice: lines that say what an earlier one says."""
 
-    changes: dict[Item, tuple[str, int]] = field(default_factory=dict)
+    changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
     twice: list[int] = field(default_factory=list)
 
     @property
@@ -71,7 +71,7 @@ class ChangeFile:
 def read_change_file(raw: bytes) -> ChangeFile:
     """Raises BadChangeFile with everything that is wrong with its lines, PlanError where it is too long or says nothing.
 
-    Two statements for every `bulk.ROWS_AT_ONCE` principals. Memory grows with the file, which has at most MAX_FILE_BYTES.
+    Two statements for every `bulk.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most MAX_FILE_BYTES.
     """
     if len(raw) > MAX_FILE_BYTES:
         raise PlanError(file_too_large_message(len(raw)))
@@ -131,7 +131,7 @@ def _json_lines(text: str, faults: Faults) -> Iterator[tuple[int, dict, FaultOf]
         if not line.strip():
             continue
         fault = partial(faults.add, number)
-        body = json_of_line(line.encode(), fault)
+        body = parse_line_json(line.encode(), fault)
         if isinstance(body, dict):
             yield number, body, fault
         elif body is not UNREADABLE:
@@ -190,7 +190,7 @@ def _add(found: ChangeFile, number: int, body: dict, fault: FaultOf) -> None:
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
     if None in (verb, principal, address, privilege):
         return
-    item = Item(":".join(principal), parse_address(address), Privilege[privilege])
+    item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege])
     before, line = found.changes.setdefault(item, (verb, number))
     if before != verb:
         fault("verb", f"it says {verb}, and line {line:,} says {before}, of the same principal, entity and privilege: keep one "
@@ -201,6 +201,6 @@ def _add(found: ChangeFile, number: int, body: dict, fault: FaultOf) -> None:
 
 def _unknown(found: ChangeFile) -> list[Fault]:
     """A fault for each first line that names somebody whom the console does not know."""
-    known = principals_named({item.principal for item in found.changes}).keys()
+    known = principals_by_name({item.principal for item in found.changes}).keys()
     return [Fault(line, "principal", f"{clip(item.principal)} is not known here: add it first, or correct the name")
             for item, (_, line) in found.changes.items() if item.principal not in known]

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Iterator
 from django.db.models import Exists, OuterRef
 
 from entities.address import Address
-from grants.changes.outcomes import Item
-from grants.changes.services import Given, items_checked
+from grants.changes.outcomes import ChangeItem
+from grants.changes.services import Given, validated_items
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.lifecycle.forecast import generation_of
-from grants.lifecycle.missing_grants import deleter_named, deletion_gap, gap_of
+from grants.lifecycle.forecast import resolve_generation
+from grants.lifecycle.missing_grants import active_user_named, missing_grants_of, missing_grants_to_delete
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanVerb, privilege_of
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, create_plan, grant_changes
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from grants.principal_names import principal_parts, principal_written
-from grants.principal_rows import principals_named
+from grants.principal_names import format_principal, parse_principal
+from grants.principal_rows import principals_by_name
 
 CHANGE_SET, COPY, READINESS, INVERSE = "change-set", "copy", "readiness", "inverse"
 
@@ -28,7 +28,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[Given] = (), rev
     base_revision: what the caller chose them by; now unless it is given.
     """
     now = current_revision()
-    items, _ = items_checked({"grant": list(grant), "revoke": list(revoke)})
+    items, _ = validated_items({"grant": list(grant), "revoke": list(revoke)})
     changes = [(verb, *item) for verb, of_verb in items.items() for item in of_verb]
     return create_plan(author=author, draft=PlanDraft(
         title=title or _changes_title(items), origin=CHANGE_SET, changes=changes,
@@ -40,8 +40,8 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
                  renewal_of: Plan | None = None) -> Plan:
     """Grant `target` what `source` itself holds and the target itself does not. within: only a namespace, or an application,
     and what lies in it. Raises PlanError."""
-    source, target = principal_written(source), principal_written(target)
-    revision, known = current_revision(), principals_named([source, target])
+    source, target = format_principal(source), format_principal(target)
+    revision, known = current_revision(), principals_by_name([source, target])
     for name in (source, target):
         if name not in known:
             raise PlanError(f"{name} is not known here: add it first, or correct the name")
@@ -59,15 +59,15 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
                       principal: str = "", renewal_of: Plan | None = None) -> Plan:
     """The smallest set of grants after which `user` can delete `namespace`. principal: who receives them: the user, unless a
     group of the user is named. Raises PlanError, LifecycleError, UnknownGeneration."""
-    revision, rules = current_revision(), generation_of(generation)
-    deleter = deleter_named(user)
-    receiver = principal_written(principal) if principal else f"user:{user}"
+    revision, rules = current_revision(), resolve_generation(generation)
+    deleter = active_user_named(user)
+    receiver = format_principal(principal) if principal else f"user:{user}"
     _check_receiver(receiver, deleter)
     through = "" if receiver == str(deleter) else f" through {receiver}"
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {deleter} delete {namespace}{through} ({rules.name})", origin=READINESS, base_revision=revision,
         breadth=PlanBreadth.NAMESPACES, watches=[str(deleter)], renewal_of=renewal_of,
-        changes=grant_changes(receiver, deletion_gap(namespace, deleter, rules)),
+        changes=grant_changes(receiver, missing_grants_to_delete(namespace, deleter, rules)),
         recipe={"namespace": str(namespace), "user": user, "generation": rules.name, "principal": receiver},
         nothing=f"nothing is missing: {deleter} can delete {namespace} already (generation `{rules.name}`)"))
 
@@ -78,12 +78,12 @@ def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
     revision = current_revision()
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})", origin=CHANGE_SET,
-        base_revision=revision, changes=grant_changes(question.principal, gap_of(question, most=MAX_PLAN_ITEMS)),
+        base_revision=revision, changes=grant_changes(question.principal, missing_grants_of(question, most=MAX_PLAN_ITEMS)),
         nothing="nothing is missing that a grant could give"))
 
 
 def _check_receiver(receiver: str, deleter) -> None:
-    kind, name = principal_parts(receiver)
+    kind, name = parse_principal(receiver)
     if kind == "user" and receiver != str(deleter):
         raise PlanError(f"grants to {receiver} give {deleter} nothing: name {deleter}, or a group that it is in")
     if kind == "group" and not deleter.groups.filter(name=name).exists():
@@ -91,17 +91,17 @@ def _check_receiver(receiver: str, deleter) -> None:
                         f"group that it is in")
 
 
-def _changes_title(items: dict[str, list[Item]]) -> str:
+def _changes_title(items: dict[str, list[ChangeItem]]) -> str:
     counts = [f"{verb} {len(of_verb):,}" for verb, of_verb in items.items() if of_verb]
     return f"{' and '.join(counts).capitalize()} by hand"
 
 
 def _lacking(source: str, target: str, within: Address | None) -> Iterator[tuple[Address, object]]:
     """What the source itself holds and the target itself does not, by address."""
-    (model, _), name = GRANT_TABLES[principal_parts(source)[0]], principal_parts(source)[1]
+    (model, _), name = GRANT_TABLES[parse_principal(source)[0]], parse_principal(source)[1]
     rows = model.objects.filter(**{_name_column(source): name})
-    target_model = GRANT_TABLES[principal_parts(target)[0]][0]
-    held = target_model.objects.filter(**{_name_column(target): principal_parts(target)[1]},
+    target_model = GRANT_TABLES[parse_principal(target)[0]][0]
+    held = target_model.objects.filter(**{_name_column(target): parse_principal(target)[1]},
                                        content_object_id=OuterRef("content_object_id"), permission_id=OuterRef("permission_id"))
     rows = rows.filter(~Exists(held))
     if within is not None:
@@ -114,7 +114,7 @@ def _lacking(source: str, target: str, within: Address | None) -> Iterator[tuple
 
 
 def _name_column(principal: str) -> str:
-    return NAME_COLUMNS[principal_parts(principal)[0]]
+    return NAME_COLUMNS[parse_principal(principal)[0]]
 
 
 def plan_again(*, author: Author, plan: Plan) -> Plan:

@@ -36,7 +36,7 @@ def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
     assert not check(question).allowed
     author = administrator()
     outcome = grant_add(author=author, principal="user:alice", address=ORDERS, privilege=READ)
-    assert (outcome.changed, outcome.sentence) == (True, "user:alice was granted READ on dataset:sales.orders")
+    assert (outcome.has_changed, outcome.sentence) == (True, "user:alice was granted READ on dataset:sales.orders")
     assert check(question).allowed
     grant, line = UserGrant.objects.get(), JournalLine.objects.get()
     assert (grant.granted_by_id, grant.reason, grant.privilege) == (author.user_id, "quarterly close", READ)
@@ -56,7 +56,7 @@ def test_granting_what_is_held_changes_nothing_and_says_so(orders):
     grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ)
     before = everything()
     outcome = grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ)
-    assert (outcome.changed, outcome.sentence, outcome.revision) == (
+    assert (outcome.has_changed, outcome.sentence, outcome.revision) == (
         False, "user:alice already holds READ on dataset:sales.orders: nothing changed", 1)
     assert everything() == before
 
@@ -64,7 +64,7 @@ def test_granting_what_is_held_changes_nothing_and_says_so(orders):
 def test_what_is_held_through_a_group_can_be_granted_to_its_member_too(orders):
     Group.objects.get().user_set.add(User.objects.get(username="alice"))
     grant_add(author=COMMAND, principal="group:analysts", address=ORDERS, privilege=READ)
-    assert grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ).changed
+    assert grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ).has_changed
     assert (UserGrant.objects.count(), GroupGrant.objects.count()) == (1, 1)
 
 

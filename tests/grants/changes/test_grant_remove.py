@@ -27,7 +27,7 @@ def grants():
 def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
     before = held()
     outcome = grant_remove(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege.READ)
-    assert (outcome.changed, outcome.sentence) == (True, f"READ on dataset:sales.orders was revoked from {principal}")
+    assert (outcome.has_changed, outcome.sentence) == (True, f"READ on dataset:sales.orders was revoked from {principal}")
     assert before - held() == {(principal, "dataset:sales.orders", "READ")}
     assert lines_after(outcome.revision - 1) == [("revoke", principal, "dataset:sales.orders", "READ", "")]
 
@@ -36,7 +36,7 @@ def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
 def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing(address):
     before = everything()
     outcome = grant_remove(author=COMMAND, principal="user:alice", address=at(address), privilege=Privilege.WRITE)
-    assert (outcome.changed, outcome.sentence) == (False, f"user:alice does not hold WRITE on {address}: nothing changed")
+    assert (outcome.has_changed, outcome.sentence) == (False, f"user:alice does not hold WRITE on {address}: nothing changed")
     assert everything() == before
 
 

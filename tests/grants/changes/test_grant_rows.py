@@ -28,7 +28,7 @@ def test_grants_of_the_service_and_of_the_orm_are_filed_in_place(tenant):
     granted = change_grants(author=COMMAND, grant=[
         ("user:user 0", parse_address(address), Privilege.READ)
         for address in ("program:new.app.workflow.w", "dataset:new.d", "namespace:other", "kerberosprincipal:x@Y")])
-    assert granted.changed
+    assert granted.has_changed
     assert first_misplaced_grant() is None
     assert UserGrant.objects.get(content_object__key="new.app.workflow.w").application.key == "new.app"
 

@@ -6,7 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from entities.vocabulary import Privilege
-from grants.bulk_rows import ROWS_AT_ONCE
+from grants.bulk_rows import ROWS_PER_STATEMENT
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, StaleBase
 from grants.journal import current_revision, first_break
@@ -55,13 +55,13 @@ def test_the_same_change_again_changes_nothing():
     change_grants(author=COMMAND, **change)
     before = everything()
     outcome = change_grants(author=COMMAND, **change)
-    assert (outcome.changed, outcome.sentence, len(outcome.unchanged)) == (False, "nothing changed", 2)
+    assert (outcome.has_changed, outcome.sentence, len(outcome.unchanged)) == (False, "nothing changed", 2)
     assert everything() == before
 
 
 def test_an_empty_change_changes_nothing():
     before = everything()
-    assert not change_grants(author=COMMAND).changed
+    assert not change_grants(author=COMMAND).has_changed
     assert everything() == before
 
 
@@ -126,14 +126,14 @@ def test_as_many_statements_change_hundreds_of_items_as_a_few():
         return len(captured)
 
     few, many = names[:1], names[1:41]
-    assert len(items(many)) < ROWS_AT_ONCE
+    assert len(items(many)) < ROWS_PER_STATEMENT
     assert statements(grant=items(few)) == statements(grant=items(many)) <= 18
     assert statements(revoke=items(few)) == statements(revoke=items(many)) <= 14
     assert first_break() is None
 
 
 def test_more_items_than_one_statement_takes_are_all_changed():
-    places = [at(f"dataset:big.{n}") for n in range(ROWS_AT_ONCE + 5)]
+    places = [at(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
     items = [("user:alice", place, ADMIN) for place in places]
     assert len(change_grants(author=COMMAND, grant=items).granted) == len(items)
     assert UserGrant.objects.count() == len(items) + 1

@@ -11,7 +11,7 @@ from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import LifecycleError
 from grants.evaluation.engine import check
-from grants.journal import LINES_AT_ONCE, current_revision, first_break
+from grants.journal import LINES_PER_BATCH, current_revision, first_break
 from grants.lifecycle.services import delete_entity, lifecycle_forecast, recreate_entity
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
@@ -140,18 +140,18 @@ def test_the_number_of_statements_does_not_grow_with_what_is_deleted(sales, gene
         assert not Entity.objects.filter(namespace__key=namespace, state=State.LIVE).exists()
         return len(captured)
 
-    few, many = statements("few", 2), statements("many", LINES_AT_ONCE // 2)
+    few, many = statements("few", 2), statements("many", LINES_PER_BATCH // 2)
     # the journal's lines are written in batches
     assert many - few <= 2
     assert few <= 25
 
 
 def test_a_deletion_larger_than_a_batch_of_lines_names_every_entity_once(sales):
-    ensure_entities(states={at(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_AT_ONCE + 10)})
+    ensure_entities(states={at(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)})
     revision = current_revision()
     delete_entity(author=COMMAND, address=at("namespace:big"))
     deleted = [entity for _, _, entity, *_ in lines_after(revision)]
-    assert len(deleted) == len(set(deleted)) == LINES_AT_ONCE + 11
+    assert len(deleted) == len(set(deleted)) == LINES_PER_BATCH + 11
     assert first_break() is None
 
 

@@ -40,7 +40,7 @@ def test_the_table_covers_every_generation():
 def test_the_creator_receives_what_the_generation_gives(sales, generation):
     outcome = register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation=generation)
     received = CREATOR_RECEIVES[generation]
-    assert outcome.changed and states()["dataset:sales.orders"] == "live"
+    assert outcome.has_changed and states()["dataset:sales.orders"] == "live"
     assert held() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
     detail = f"received as its creator ({generation})"
     assert lines_after(0) == [("register", "", "dataset:sales.orders", "", ""),
@@ -95,7 +95,7 @@ def test_a_live_entity_stays_as_it_is_and_no_line_is_written(sales, change):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
     before = everything()
     outcome = change(author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core")
-    assert (outcome.changed, outcome.sentence) == (False, "dataset:sales.orders is live already: nothing changed")
+    assert (outcome.has_changed, outcome.sentence) == (False, "dataset:sales.orders is live already: nothing changed")
     assert everything() == before
 
 
@@ -149,7 +149,7 @@ def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
 
 
 def test_the_instance_itself_can_be_registered_and_no_other():
-    assert register_entity(author=COMMAND, address=at("instance:cdap")).changed
+    assert register_entity(author=COMMAND, address=at("instance:cdap")).has_changed
     with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
         register_entity(author=COMMAND, address=at("instance:other"))
     assert states() == {"instance:cdap": "live"}
@@ -162,8 +162,8 @@ def test_an_unknown_generation_is_refused(sales):
 
 def test_a_description_is_changed_once_and_journaled(sales):
     outcome = describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells")
-    assert outcome.changed and lines_after(0) == [("describe", "", "namespace:sales", "", "All that sells")]
-    assert not describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells").changed
+    assert outcome.has_changed and lines_after(0) == [("describe", "", "namespace:sales", "", "All that sells")]
+    assert not describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells").has_changed
     assert current_revision() == 1
 
 

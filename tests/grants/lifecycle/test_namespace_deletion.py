@@ -9,7 +9,7 @@ from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege
 from grants.errors import LifecycleError
 from grants.evaluation.engine import check
-from grants.lifecycle.namespace_deletion import StepOutcome, Verdict, deletion_forecast, not_deletable
+from grants.lifecycle.namespace_deletion import DeletionVerdict, StepOutcome, deletion_forecast, undeletable_entities
 from grants.lifecycle.services import delete_entity
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
@@ -66,7 +66,7 @@ def test_it_agrees_with_the_plain_reference(tenant, generation):
             forecast = deletion_forecast(namespace, user, generation)
             gone, begins = expected(tenant, namespace, user, generation)
             assert forecast.gone == len(gone) and forecast.namespace_goes == (namespace in gone), (namespace, user)
-            assert (forecast.verdict == Verdict.REFUSED) is (not begins)
+            assert (forecast.verdict == DeletionVerdict.REFUSED) is (not begins)
             of_gone = [grant for grant in tenant.grants if grant[1] in gone]
             removes = GENERATIONS[generation].deleting_removes_grants
             assert (forecast.grants_removed, forecast.grants_kept) == (len(of_gone), 0)[:: 1 if removes else -1]
@@ -76,7 +76,7 @@ def test_it_agrees_with_the_plain_reference(tenant, generation):
                 assert forecast.heirs_users + forecast.heirs_groups == len(heirs)
                 assert sum(row.grants for row in forecast.heirs) == len(of_gone)
                 assert len(forecast.ghosts) == min(12, len(of_gone)) and set(map(tuple, forecast.ghosts)) <= set(of_gone)
-            assert not_deletable(namespace, user, generation).count() == forecast.missing
+            assert undeletable_entities(namespace, user, generation).count() == forecast.missing
 
 
 def test_the_random_tenants_hold_every_verdict():
@@ -97,14 +97,14 @@ def test_all_of_it_goes_exactly_where_the_deletion_is_permitted(tenant, generati
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
             allowed = check(Question("user", user, "delete", namespace, generation)).allowed
-            assert (deletion_forecast(namespace, user, generation).verdict == Verdict.COMPLETE) is allowed
+            assert (deletion_forecast(namespace, user, generation).verdict == DeletionVerdict.COMPLETE) is allowed
 
 
 def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
             forecast = deletion_forecast(namespace, user, "final")
-            if forecast.verdict == Verdict.COMPLETE:
+            if forecast.verdict == DeletionVerdict.COMPLETE:
                 before = held()
                 delete_entity(author=COMMAND, address=namespace, generation="final")
                 assert entity_at(namespace).state == State.DELETED and held() == before
@@ -139,20 +139,20 @@ def outcomes(forecast):
 
 def test_in_final_one_missing_leaves_an_inconsistent_state(sales):
     forecast = deletion_forecast(sales, "ned", "final")
-    assert forecast.verdict == Verdict.INCONSISTENT and not forecast.namespace_goes
+    assert forecast.verdict == DeletionVerdict.INCONSISTENT and not forecast.namespace_goes
     assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.STOPS,
                                   "artifact": StepOutcome.NOT_REACHED}
     assert forecast.sentence == (
         "An inconsistent state: it stops at the datasets, of which 1 may not be deleted. 2 of 5 live entities in namespace:sales "
         "are gone by then, 3 remain, and the namespace stands.")
-    assert [str(entity) for entity in not_deletable(sales, "ned", "final")] == ["dataset:sales.customers"]
+    assert [str(entity) for entity in undeletable_entities(sales, "ned", "final")] == ["dataset:sales.customers"]
     assert {(row.privilege, row.users, row.groups, row.grants) for row in forecast.heirs} == {
         ("ADMIN", 1, 0, 2), ("EXECUTE", 0, 1, 1)}
 
 
 def test_in_core_one_missing_is_passed_over(sales):
     forecast = deletion_forecast(sales, "ned", "core")
-    assert forecast.verdict == Verdict.PARTIAL and (forecast.gone, forecast.remains) == (4, 2)
+    assert forecast.verdict == DeletionVerdict.PARTIAL and (forecast.gone, forecast.remains) == (4, 2)
     assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.PARTLY, "artifact": StepOutcome.GOES}
     assert forecast.sentence == ("4 of 5 live entities in namespace:sales go; each of the other 1 is reported as an error, "
                                  "and the namespace stands.")
@@ -160,7 +160,7 @@ def test_in_core_one_missing_is_passed_over(sales):
 
 def test_in_existing_admin_on_the_namespace_takes_everything(sales):
     forecast = deletion_forecast(sales, "ned", "existing")
-    assert forecast.verdict == Verdict.COMPLETE and forecast.grants_removed and not forecast.grants_kept
+    assert forecast.verdict == DeletionVerdict.COMPLETE and forecast.grants_removed and not forecast.grants_kept
 
 
 @pytest.mark.parametrize(("user", "words"), [("dee", "lacks what the deletion"), ("ina", "is not a known, active principal"),
@@ -168,7 +168,7 @@ def test_in_existing_admin_on_the_namespace_takes_everything(sales):
 def test_without_admin_on_the_namespace_nothing_goes(sales, user, words):
     for generation in GENERATIONS:
         forecast = deletion_forecast(sales, user, generation)
-        assert forecast.verdict == Verdict.REFUSED and forecast.gone == 0 and words in forecast.sentence
+        assert forecast.verdict == DeletionVerdict.REFUSED and forecast.gone == 0 and words in forecast.sentence
 
 
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "namespace:nowhere"])

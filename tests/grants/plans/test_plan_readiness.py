@@ -11,7 +11,7 @@ from entities.models import State
 from entities.services import ensure_entities
 from grants.errors import GrantError
 from grants.evaluation.engine import check
-from grants.lifecycle.missing_grants import deleter_named, deletion_gap
+from grants.lifecycle.missing_grants import active_user_named, missing_grants_to_delete
 from grants.models import User
 from grants.plans.apply import apply_plan
 from grants.plans.sources.origins import create_readiness_plan
@@ -33,7 +33,7 @@ def test_it_is_what_the_explanation_says_and_enough_and_minimal(seed, generation
         for user in [name for name, (active, principal) in tenant.users.items() if active and principal]:
             question = Question("user", user, "delete", namespace, generation)
             decision = check(question)
-            gap = list(deletion_gap(namespace, deleter_named(user), GENERATIONS[generation]))
+            gap = list(missing_grants_to_delete(namespace, active_user_named(user), GENERATIONS[generation]))
             assert sorted(gap, key=str) == sorted(decision.missing or (), key=str)
             if decision.allowed:
                 with pytest.raises(GrantError, match="can delete .* already"):

@@ -28,7 +28,7 @@ def test_a_new_user_is_a_principal_who_cannot_sign_in_yet():
     user = User.objects.get()
     assert (user.username, user.email, user.is_principal, user.role) == ("Zoë O'Hara", "zoe@example.com", True, "ordinary")
     assert not user.has_usable_password()
-    assert (outcome.changed, outcome.sentence) == (True, "user:Zoë O'Hara was added")
+    assert (outcome.has_changed, outcome.sentence) == (True, "user:Zoë O'Hara was added")
     assert lines_after(0) == [("user-add", "user:Zoë O'Hara", "", "", "")]
 
 
@@ -46,18 +46,18 @@ def test_adding_what_exists_changes_nothing(alice):
 
 
 def test_names_differ_by_case(alice):
-    assert add_user(author=COMMAND, name="Alice").changed
-    assert add_group(author=COMMAND, name="Analysts").changed
+    assert add_user(author=COMMAND, name="Alice").has_changed
+    assert add_group(author=COMMAND, name="Analysts").has_changed
 
 
 def test_a_user_and_a_group_may_share_a_name(alice):
-    assert add_group(author=COMMAND, name="alice").changed
+    assert add_group(author=COMMAND, name="alice").has_changed
     assert lines_after(0) == [("group-add", "group:alice", "", "", "")]
 
 
 def test_an_account_of_the_console_becomes_a_principal_when_added():
     User.objects.create(username="root", is_principal=False, role=Role.ADMINISTRATOR)
-    assert add_user(author=COMMAND, name="root").changed
+    assert add_user(author=COMMAND, name="root").has_changed
     assert lines_after(0) == [("principal-add", "user:root", "", "", "")]
     assert User.objects.get().role == Role.ADMINISTRATOR
 
@@ -98,14 +98,14 @@ def test_a_deactivated_user_is_denied_until_activated_again(alice):
         outcome = set_user_active(author=COMMAND, name="alice", active=active)
         assert lines_after(outcome.revision - 1) == [(action, "user:alice", "", "", "")]
         assert check(question).allowed is active
-        assert not set_user_active(author=COMMAND, name="alice", active=active).changed
+        assert not set_user_active(author=COMMAND, name="alice", active=active).has_changed
 
 
 def test_a_role_is_set_once_and_journaled(alice):
     outcome = set_user_role(author=COMMAND, name="alice", role="auditor")
     assert outcome.sentence == "user:alice has the role auditor now; it was ordinary"
     assert lines_after(0) == [("role-set", "user:alice", "", "", "from ordinary to auditor")]
-    assert not set_user_role(author=COMMAND, name="alice", role="auditor").changed
+    assert not set_user_role(author=COMMAND, name="alice", role="auditor").has_changed
     assert User.objects.get().role == Role.AUDITOR
 
 
@@ -126,18 +126,18 @@ def test_the_last_active_administrator_stays(change):
         change(author.name)
     assert everything() == before
     administrator()
-    assert change(author.name).changed
+    assert change(author.name).has_changed
 
 
 def test_members_join_and_leave_once(alice):
     joined = add_member(author=COMMAND, user="alice", group="analysts")
     assert joined.sentence == "user:alice is in group:analysts now"
     assert list(alice.groups.values_list("name", flat=True)) == ["analysts"]
-    assert not add_member(author=COMMAND, user="alice", group="analysts").changed
+    assert not add_member(author=COMMAND, user="alice", group="analysts").has_changed
     left = remove_member(author=COMMAND, user="alice", group="analysts")
     assert left.sentence == "user:alice is no longer in group:analysts"
     assert not alice.groups.exists()
-    assert not remove_member(author=COMMAND, user="alice", group="analysts").changed
+    assert not remove_member(author=COMMAND, user="alice", group="analysts").has_changed
     assert lines_after(0) == [("member-add", "user:alice", "", "", "group:analysts"),
                               ("member-remove", "user:alice", "", "", "group:analysts")]
 

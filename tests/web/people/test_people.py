@@ -231,8 +231,8 @@ def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
 def test_a_comparison_that_is_cut_says_so_and_one_that_is_not_does_not(browse, monkeypatch):
     client, url, words = browse("ada"), "/people/compare?one=ned&other=dee", "grants tell them apart"
     for most, is_cut in ((8, False), (7, True)):
-        monkeypatch.setattr("grants.principals.user_comparison.MOST_APART", most)
-        monkeypatch.setattr("authzconsole.web.people.comparison.MOST_APART", most)
+        monkeypatch.setattr("grants.principals.user_comparison.MAX_DIFFERENCES", most)
+        monkeypatch.setattr("authzconsole.web.people.comparison.MAX_DIFFERENCES", most)
         text = client.get(url).content.decode()
         assert (f"More than {most} {words}" in text, words in text) == (is_cut, is_cut)
 

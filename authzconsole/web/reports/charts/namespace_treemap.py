@@ -17,7 +17,7 @@ from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
 from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import StoredReport, namespace_summaries, namespace_url, stored_report, unreadable
 from entities.models import Entity, State
-from grants.journal import changes_after
+from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
 MAX_TILES = 60
@@ -59,7 +59,7 @@ def namespaces_picture(colour: TreemapColoring, generation: Generation, readines
     run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, generation=generation.name)
     picture = {"colour": colour, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
                # of readiness the head of the page says it
-               "changes_since": changes_after(run.revision) if run and run is not readiness else 0}
+               "changes_since": decision_changes_after(run.revision) if run and run is not readiness else 0}
     if not is_large:
         return picture | _counted(colour, run)
     try:
