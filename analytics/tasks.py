@@ -3,6 +3,7 @@
 The task names are stored in the schedule table and in queued messages, so they must not change.
 """
 
+import structlog
 from celery import shared_task
 from django.conf import settings
 
@@ -20,7 +21,8 @@ def execute_run(run_id):
     # imported here because it loads PySpark, which only the worker needs
     from analytics.runs import execution
 
-    execution.execute_run(run_id=run_id)
+    with structlog.contextvars.bound_contextvars(run_id=run_id):
+        execution.execute_run(run_id=run_id)
 
 
 @shared_task(name="analytics.runs_sweep", ignore_result=True)

@@ -1,11 +1,33 @@
 """The Celery application; tasks live in each package's `tasks.py` and only call a service."""
 
+import logging.config
 import os
 
-from celery import Celery
+import structlog
+from celery import Celery, Task
+from celery.signals import setup_logging, task_postrun, task_prerun
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 
 app = Celery("authzconsole")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def configure_logging(**kwargs: object) -> None:
+    """Log as the web process does. Because of this handler, Celery does not configure logging itself."""
+    from django.conf import settings
+
+    logging.config.dictConfig(settings.LOGGING)
+
+
+@task_prerun.connect
+def bind_task(task_id: str, task: Task, **kwargs: object) -> None:
+    """Add the name and the id of the task to every log line until it ends."""
+    structlog.contextvars.bind_contextvars(task=task.name, task_id=task_id)
+
+
+@task_postrun.connect
+def unbind_task(**kwargs: object) -> None:
+    structlog.contextvars.unbind_contextvars("task", "task_id")

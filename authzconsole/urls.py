@@ -106,3 +106,4 @@ urlpatterns = [
 ]
 
 handler404 = "authzconsole.web.error_pages.not_found"
+handler500 = "authzconsole.web.error_pages.server_error"

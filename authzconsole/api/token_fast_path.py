@@ -14,7 +14,7 @@ from django.middleware.security import SecurityMiddleware
 from django.urls import set_script_prefix
 
 from authzconsole.api.urls import VIEWS
-from authzconsole.common.request_id import RequestIdMiddleware
+from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_id
 
 
 class TokenFastPath:
@@ -33,6 +33,7 @@ class TokenFastPath:
         set_script_prefix("/")
         _connection_renew()
         response = answered(WSGIRequest(environ))
+        unbind_request_id()
         headers = [*response.items(), ("Content-Length", str(len(response.content)))]
         start_response(f"{response.status_code} {response.reason_phrase}", headers)
         return [response.content]

@@ -1,20 +1,39 @@
-"""Give every request an id, so that an error page, a log line and a journal line can be matched."""
-
 import re
+import time
 import uuid
+from collections.abc import Callable
+
+import structlog
+from django.core.signals import request_finished
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse
 
 _ACCEPTED = re.compile(r"[\x20-\x7e]{1,200}")
+logger = structlog.stdlib.get_logger("authzconsole.access")
 
 
 class RequestIdMiddleware:
-    """Gives each request an id, or keeps the caller's, and sends it back on every answer."""
+    """Give each request an id, or keep the caller's; add it to the answer and to every log line of the request.
 
-    def __init__(self, get_response):
+    It also logs one line for each answer. The log of the server cannot: it does not know the id.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
         self.get_response = get_response
 
-    def __call__(self, request):
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         request.id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
+        # stays until request_finished, because Django logs an error status after the last middleware
+        structlog.contextvars.bind_contextvars(request_id=request.id)
+        start = time.perf_counter()
         response = self.get_response(request)
+        logger.info("answered", method=request.method, path=request.path, status=response.status_code,
+                    milliseconds=round(1_000 * (time.perf_counter() - start), 1), client=request.META.get("REMOTE_ADDR"))
         response["X-Request-ID"] = request.id
         return response
+
+
+@receiver(request_finished)
+def unbind_request_id(**kwargs: object) -> None:
+    structlog.contextvars.unbind_contextvars("request_id")

@@ -20,6 +20,7 @@ def started(tmp_path, **environment):
 @pytest.mark.parametrize(("name", "value", "sentence"), [
     ("DEFAULT_GENERATION", "newest", "DEFAULT_GENERATION: `newest` is not a generation of rules"),
     ("REDIS_URL", "localhost:6379", "REDIS_URL must be written redis://"),
+    ("LOG_FORMAT", "xml", "LOG_FORMAT is 'xml'; it must be one of: text, json"),
     ("RUN_TIMEOUT_SECONDS", "0", "RUN_TIMEOUT_SECONDS is 0, and must be at least 1"),
     ("SPARK_CONF", "spark.executor.memory=4g", "SPARK_CONF is no JSON"),
     ("SPARK_CONF", '["spark.executor.memory"]', "SPARK_CONF must be one JSON object"),

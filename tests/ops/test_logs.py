@@ -1,0 +1,110 @@
+"""Every log line carries the id of its request, or the task and the run that it belongs to."""
+
+import io
+import json
+import logging
+import logging.config
+import re
+
+import pytest
+import structlog
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client, RequestFactory
+
+from analytics import tasks
+from authzconsole.api.token_fast_path import TokenFastPath
+from authzconsole.celery import bind_task, unbind_task
+from authzconsole.logs import logging_configuration
+
+
+@pytest.fixture
+def log_lines():
+    """Log as JSON into memory; the fixture returns the entries so far."""
+    configuration = logging_configuration("INFO", "json")
+    stream, before = io.StringIO(), logging.getLogger().handlers[:]
+    handler = logging.StreamHandler(stream)
+    formatter = configuration["formatters"]["structlog"]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]))
+    root = logging.getLogger()
+    level, root.level = root.level, logging.INFO
+    root.handlers = [handler]
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    root.handlers, root.level = before, level
+
+
+@pytest.mark.django_db
+def test_every_line_of_a_request_carries_the_id_that_the_error_page_shows(log_lines, monkeypatch):
+    def fail(*arguments, **options):
+        logging.getLogger("a.package").warning("about to fail")
+        raise RuntimeError("the disk is on fire")
+
+    monkeypatch.setattr("django.contrib.auth.views.LoginView.get_context_data", fail)
+    answer = Client(raise_request_exception=False).get("/sign-in")
+    assert answer.status_code == 500
+    shown = re.search(r"<code>(\w+)</code>", answer.content.decode())[1]
+    assert shown == answer["X-Request-ID"]
+    entries = log_lines()
+    assert [entry["event"] for entry in entries] == ["about to fail", "Internal Server Error: /sign-in", "answered"]
+    assert {entry["request_id"] for entry in entries} == {shown}
+    assert "the disk is on fire" in entries[1]["exception"]
+    assert (entries[2]["method"], entries[2]["path"], entries[2]["status"]) == ("GET", "/sign-in", 500)
+
+
+@pytest.mark.django_db
+def test_the_next_request_has_another_id(log_lines):
+    answers = [Client().get("/healthz") for _ in range(2)]
+    assert [entry["request_id"] for entry in log_lines()] == [answer["X-Request-ID"] for answer in answers]
+    assert answers[0]["X-Request-ID"] != answers[1]["X-Request-ID"]
+    assert "request_id" not in structlog.contextvars.get_contextvars()
+
+
+@pytest.mark.django_db
+def test_a_line_break_in_an_address_forges_no_log_line(log_lines):
+    answer = Client().get("/nothing%0a%0d[info] forged")
+    answered, not_found = log_lines()
+    assert "\n" not in not_found["event"] and answered["path"] == "/nothing\n\r[info] forged"
+    # Django logs an error status after the last middleware
+    assert answered["request_id"] == not_found["request_id"] == answer["X-Request-ID"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_token_fast_path_logs_with_the_id_too(log_lines):
+    headers = {"Authorization": "Bearer wrong", "X-Request-ID": "mine"}
+    environ = RequestFactory().post("/access/v1/evaluation", {}, "application/json", headers=headers).environ
+    list(TokenFastPath(None)(environ, lambda status, headers: None))
+    assert [(entry["event"], entry["status"], entry["request_id"]) for entry in log_lines()] == [("answered", 401, "mine")]
+    assert "request_id" not in structlog.contextvars.get_contextvars()
+
+
+def test_the_lines_of_a_task_carry_the_task_and_the_run(log_lines, monkeypatch):
+    monkeypatch.setattr("analytics.runs.execution.execute_run", lambda run_id: logging.getLogger("spark").info("working"))
+    bind_task("t-1", tasks.execute_run)
+    tasks.execute_run.run(7)
+    unbind_task()
+    logging.getLogger("spark").info("idle")
+    working, idle = log_lines()
+    assert (working["run_id"], working["task"], working["task_id"]) == (7, "analytics.run_execute", "t-1")
+    assert not {"run_id", "task", "task_id"} & set(idle)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_either_format_names_the_level_the_logger_and_the_context(log_format):
+    formatter = logging_configuration("INFO", log_format)["formatters"]["structlog"]
+    record = logging.LogRecord("celery.beat", logging.WARNING, "", 0, "late by %d s", (3,), None)
+    with structlog.contextvars.bound_contextvars(request_id="r 1\n2"):
+        line = structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]).format(record)
+    assert "\n" not in line
+    for part in ("late by 3 s", "warning", "celery.beat", "request_id", "r 1"):
+        assert part in line
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(ImproperlyConfigured, match="LOG_FORMAT is 'xml'; it must be one of: text, json"):
+        logging_configuration("INFO", "xml")
+
+
+def test_the_console_uses_this_configuration():
+    assert settings.LOGGING["formatters"]["structlog"]["()"] == "structlog.stdlib.ProcessorFormatter"
