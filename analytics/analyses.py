@@ -95,10 +95,10 @@ ANALYSES: dict[str, Analysis] = {
             question="Who could delete which namespace, and what stands in the way?",
             options=("generation", "namespace"),
             outputs=(
-                Output(READINESS, "analytics.spark.readiness:rows"),
-                Output(READINESS_NAMESPACES, "analytics.spark.readiness:namespaces"),
+                Output(READINESS, "analytics.spark.analyses.readiness:rows"),
+                Output(READINESS_NAMESPACES, "analytics.spark.analyses.readiness:namespaces"),
             ),
-            detail=Output(READINESS_DETAIL, "analytics.spark.readiness:detail"),
+            detail=Output(READINESS_DETAIL, "analytics.spark.analyses.readiness:detail"),
             detail_rows="missing",
             figures=MappingProxyType({
                 "namespaces": ("namespaces", "count(*)"),
@@ -114,10 +114,10 @@ ANALYSES: dict[str, Analysis] = {
             question="Who sees what: which live entities does listing show to whom?",
             options=("generation",),
             outputs=(
-                Output(VISIBILITY, "analytics.spark.visibility:rows"),
-                Output(VISIBILITY_NAMESPACES, "analytics.spark.visibility:namespaces"),
+                Output(VISIBILITY, "analytics.spark.analyses.visibility:rows"),
+                Output(VISIBILITY_NAMESPACES, "analytics.spark.analyses.visibility:namespaces"),
             ),
-            detail=Output(VISIBILITY_DETAIL, "analytics.spark.visibility:detail"),
+            detail=Output(VISIBILITY_DETAIL, "analytics.spark.analyses.visibility:detail"),
             detail_rows="visible",
             figures=MappingProxyType({
                 "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
@@ -131,10 +131,10 @@ ANALYSES: dict[str, Analysis] = {
             question="What would another generation of rules give to people, and what would it take from them?",
             options=("generation", "to_generation"),
             outputs=(
-                Output(IMPACT, "analytics.spark.policy_impact:rows"),
-                Output(IMPACT_OPERATIONS, "analytics.spark.policy_impact:operations"),
+                Output(IMPACT, "analytics.spark.analyses.policy_impact:rows"),
+                Output(IMPACT_OPERATIONS, "analytics.spark.analyses.policy_impact:operations"),
             ),
-            detail=Output(IMPACT_DETAIL, "analytics.spark.policy_impact:detail"),
+            detail=Output(IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail"),
             detail_rows="gained + lost",
             figures=MappingProxyType({
                 "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
@@ -150,8 +150,8 @@ ANALYSES: dict[str, Analysis] = {
             # the same by the rules of every generation
             options=("generation",),
             outputs=(
-                Output(GHOSTS, "analytics.spark.ghost_grants:rows"),
-                Output(GHOST_KINDS, "analytics.spark.ghost_grants:kinds"),
+                Output(GHOSTS, "analytics.spark.analyses.ghost_grants:rows"),
+                Output(GHOST_KINDS, "analytics.spark.analyses.ghost_grants:kinds"),
             ),
             figures=MappingProxyType({
                 "grants_on_planned_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT"),
@@ -166,8 +166,8 @@ ANALYSES: dict[str, Analysis] = {
             # the same by the rules of every generation
             options=("generation",),
             outputs=(
-                Output(STRANDED, "analytics.spark.stranded:rows"),
-                Output(STRANDED_KINDS, "analytics.spark.stranded:kinds"),
+                Output(STRANDED, "analytics.spark.analyses.stranded:rows"),
+                Output(STRANDED_KINDS, "analytics.spark.analyses.stranded:kinds"),
             ),
             figures=MappingProxyType({
                 "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),

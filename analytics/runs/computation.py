@@ -15,6 +15,7 @@ from analytics.models import RunStage
 from analytics.results.files import write_index
 from analytics.results.read import column_sum, figures
 from analytics.snapshots.snapshot import Snapshot, snapshot_in_use
+from analytics.spark.engine import released_broadcasts
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import snapshot_read, table_read, table_write
 from analytics.spark.session import SparkUnavailable, session_for_little, spark_session
@@ -90,6 +91,7 @@ def _write_output(output: Output, recipe: Recipe, folder: str) -> None:
     """Write one table and its index. Tables that are built later can read it from `recipe.earlier`."""
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
-    table_write(getattr(import_module(module), function)(recipe), output.table, uri)
+    with released_broadcasts():
+        table_write(getattr(import_module(module), function)(recipe), output.table, uri)
     write_index(output.table, folder)
     recipe.earlier[output.table.name] = table_read(recipe.tables.users.sparkSession, output.table, uri)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from analytics.arrow import arrow_schema
 from analytics.results import index
 from analytics.results.index import IndexedFile, indexed_file, write_file_index
-from analytics.spark.verdicts import BATCH_ROWS, BatchFunction
+from analytics.spark.batches import BATCH_ROWS, BatchFunction
 from analytics.tables import Table
 
 # Python workers of a cluster do not have the console's code

@@ -8,8 +8,8 @@ from django.core.management import call_command
 
 from analytics.runs import computation
 from analytics.snapshots.snapshot import snapshot_in_use
-from analytics.spark.changes import changed_pairs
-from analytics.spark.law import verdict_plan
+from analytics.spark.engine import ChangedPairs, evaluate_rules
+from analytics.spark.engine.rules import generation_rules
 from analytics.spark.schemas import snapshot_read
 from entities.address import parse_address
 from entities.models import State
@@ -72,7 +72,8 @@ def permitted(tenant, generation):
 def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_little):
     tenant = tenant_with_own_kinds(seed)
     with snapshot_in_use() as snapshot:
-        pairs = changed_pairs(snapshot_read(spark, snapshot.uri, is_little=is_little), verdict_plan(generation)).collect()
+        tables = snapshot_read(spark, snapshot.uri, is_little=is_little)
+        pairs = evaluate_rules(tables, generation_rules(generation), ChangedPairs()).collect()
     assert all(pair["after"] for pair in pairs)
     found = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
     assert len(found) == len(set(found))

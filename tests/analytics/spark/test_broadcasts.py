@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from analytics.spark import ghost_grants, stranded
+from analytics.spark.analyses import ghost_grants, stranded
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import schema_of, snapshot_read, table_write
 from analytics.tables import SNAPSHOT_TABLES

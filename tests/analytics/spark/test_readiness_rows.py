@@ -2,7 +2,8 @@
 
 import pytest
 
-from analytics.spark import readiness, units
+from analytics.spark.analyses import readiness
+from analytics.spark.engine import layout
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +116,7 @@ def test_the_detail_lists_each_missing_entity_by_its_address(tenant_of):
 
 
 def test_a_namespace_that_spans_several_blocks_is_counted_across_them(spark, tenant_of):
-    most = 2 * units.UNIT_ENTITIES + 70
+    most = 2 * layout.UNIT_ENTITIES + 70
     recipe = tenant_of(entities=[(1, "namespace", "huge", 1, "live")], users=USERS, groups=[(1, "all")], memberships=[(1, 1)],
                        admin=[("user", 2, 1), ("user", 1, most)])
     inside = spark.range(2, most + 1).selectExpr(

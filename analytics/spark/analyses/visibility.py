@@ -1,18 +1,18 @@
-"""Visibility: the live entities that listing shows, for every active user, as changes from no rule to the `list` rules."""
+"""Visibility: the live entities that `list` shows to every active user."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.changes import changed_pairs, changes_by_namespace
+from analytics.spark.engine import ChangeCounts, ChangedPairs, evaluate_rules
+from analytics.spark.engine.rules import visibility_rules
 from analytics.spark.in_order import InOrder
-from analytics.spark.law import visibility_plan
 from analytics.spark.recipe import Recipe
 from analytics.tables import VISIBILITY
 
 
 def rows(recipe: Recipe) -> InOrder:
-    """One row per user, kind and namespace of which the user sees anything."""
-    return changes_by_namespace(recipe.tables, visibility_plan(recipe.generation), VISIBILITY, gained="visible")
+    """tables.VISIBILITY: one row for each user, kind and namespace in which the user sees an entity."""
+    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), ChangeCounts(VISIBILITY, gained="visible"))
 
 
 def namespaces(recipe: Recipe) -> DataFrame:
@@ -22,4 +22,4 @@ def namespaces(recipe: Recipe) -> DataFrame:
 
 def detail(recipe: Recipe) -> DataFrame:
     """tables.VISIBILITY_DETAIL: each entity that each user sees; sum(visible) rows."""
-    return changed_pairs(recipe.tables, visibility_plan(recipe.generation)).select("user", "entity")
+    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), ChangedPairs()).select("user", "entity")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.spark.law import AdminNeeded, admin_needed, admin_needed_to_delete_namespace
+from analytics.spark.engine.rules import AdminNeeded, admin_needed, admin_needed_to_delete_namespace
 from entities.vocabulary import Privilege
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import (

@@ -1,0 +1,10 @@
+"""What functions on Arrow batches, which run in Python workers, have in common."""
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+# Rows in a batch that goes back to Spark.
+BATCH_ROWS = 100_000
+
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -1,0 +1,177 @@
+"""The entry of the engine: evaluate a rule set over a tenant, and return what is wanted of the changes.
+
+Outputs: `ChangeCounts` (how many entities, by user), `HolderCounts` (how many of the required entities of a namespace a user
+holds) and `ChangedPairs` (each user with each entity).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import overload
+
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.spark.batches import BatchFunction
+from analytics.spark.engine.compiled import LiveNamespaces
+from analytics.spark.engine.encode import Evaluation, collect_directory, encode
+from analytics.spark.engine.members import Shared
+from analytics.spark.engine.merge import Columns, count_stages, holder_stages
+from analytics.spark.engine.pack import PARTIAL_COUNTS, PARTIAL_HOLDERS
+from analytics.spark.engine.pairs import PAIRS, pair_stages
+from analytics.spark.engine.precompute import precompute_facts, small_tenant_rules
+from analytics.spark.engine.rules import RuleSet, is_met_without_grants
+from analytics.spark.engine.small_tenant import SENT_COLUMNS, Stages, evaluate_small_tenant
+from analytics.spark.in_order import InOrder
+from analytics.spark.schemas import Tables
+from analytics.tables import READINESS, Table
+
+# A part of a result has at least so many users: a group's counts are sent once to each part.
+PART_USERS = 256
+PARTS_PER_PARTITION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """How many live entities change their answer, where any does, by user, kind, operation and namespace.
+
+    table: its columns show some of user, kind, operation, namespace, gained and lost. A namespace is shown by its name: that of
+    the namespace itself for a namespace, empty for entities in none. gained: the name of that column in the table.
+    by_namespace: False adds up over all namespaces.
+    """
+
+    table: Table
+    by_namespace: bool = True
+    gained: str = "gained"
+
+
+@dataclass(frozen=True, slots=True)
+class HolderCounts:
+    """tables.READINESS: for each namespace and holder, how many of the required entities the user gains.
+
+    required_kinds: live entities of these kinds are required. marking_operation: a rule of this operation makes a user a holder,
+    and counts for nothing.
+    """
+
+    required_kinds: tuple[str, ...]
+    marking_operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPairs:
+    """user, entity, operation, after: each live entity with each operation whose answer changes for the user."""
+
+
+@overload
+def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangedPairs, *,
+                   namespaces: LiveNamespaces | None = None) -> DataFrame: ...
+
+
+@overload
+def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts, *,
+                   namespaces: LiveNamespaces | None = None) -> InOrder: ...
+
+
+def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | ChangedPairs, *,
+                   namespaces: LiveNamespaces | None = None) -> DataFrame | InOrder:
+    """Compare the answers before and after, of every rule, for every active user and live entity.
+
+    namespaces: evaluate these only; None for the whole tenant. Collects the directory at once, and everything else when the
+    result is read.
+    """
+    match output:
+        case ChangedPairs():
+            return _find_pairs(Evaluation(tables, rule_set, namespaces=namespaces))
+        case HolderCounts():
+            evaluation = Evaluation(tables, rule_set, merge_kinds=True, namespaces=namespaces,
+                                    required_kinds=output.required_kinds)
+            return _count_holders(evaluation, output)
+        case ChangeCounts():
+            return _count_changes(Evaluation(tables, rule_set, namespaces=namespaces), output)
+
+
+def _count_changes(evaluation: Evaluation, output: ChangeCounts) -> InOrder:
+    stages = partial(count_stages, evaluation.rules, _order(evaluation.rule_set), _columns(evaluation.rule_set, output),
+                     output.by_namespace)
+    if evaluation.tables.is_little:
+        return InOrder(output.table, *_small(evaluation, partial(stages, 1)))
+    shared = _share(evaluation)
+    parts = _part_count(evaluation, len(shared.value["user_ids"]))
+    pack, merge = stages(parts, shared)
+    packed = _encode(evaluation).mapInArrow(pack, PARTIAL_COUNTS)
+    return InOrder(output.table, packed.repartitionById(parts, "part"), merge)
+
+
+def _part_count(evaluation: Evaluation, users: int) -> int:
+    return max(1, min(evaluation.partitions * PARTS_PER_PARTITION, users // PART_USERS))
+
+
+def _count_holders(evaluation: Evaluation, output: HolderCounts) -> InOrder:
+    marking = frozenset(number for number, rule in enumerate(evaluation.rule_set.rules)
+                        if rule.operation == output.marking_operation)
+    stages = partial(holder_stages, evaluation.rules, marking)
+    if evaluation.tables.is_little:
+        return InOrder(READINESS, *_small(evaluation, partial(stages, 1)))
+    pack, merge = stages(evaluation.partitions, _share(evaluation))
+    packed = _encode(evaluation).mapInArrow(pack, PARTIAL_HOLDERS)
+    return InOrder(READINESS, packed.repartitionById(evaluation.partitions, "part"), merge)
+
+
+def _find_pairs(evaluation: Evaluation) -> DataFrame:
+    operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
+    stages = partial(pair_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set))
+    if evaluation.tables.is_little:
+        sent, evaluate = _small(evaluation, stages, with_names=True)
+        return sent.mapInArrow(evaluate, PAIRS)
+    [find] = stages(_share(evaluation))
+    return _encode(evaluation, with_names=True).mapInArrow(find, PAIRS)
+
+
+def _encode(evaluation: Evaluation, *, with_names: bool = False) -> DataFrame:
+    return encode(evaluation, precompute_facts(evaluation, _share), with_names=with_names)
+
+
+def _small(evaluation: Evaluation, stages: Stages, *, with_names: bool = False) -> tuple[DataFrame, BatchFunction]:
+    """(the tables of the tenant in one partition, the function that evaluates them)."""
+    sent = [getattr(evaluation.tables, name).select(F.lit(name).alias("table"), *columns)
+            for name, columns in SENT_COLUMNS.items()]
+    tables = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sent).coalesce(1)
+    return tables, evaluate_small_tenant(small_tenant_rules(evaluation), stages, with_names=with_names)
+
+
+def _order(rule_set: RuleSet) -> tuple[int, ...]:
+    """The position of each rule in the order of kinds and operations."""
+    rules = rule_set.rules
+    in_order = sorted(range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation))
+    return tuple(in_order.index(number) for number in range(len(rules)))
+
+
+def _columns(rule_set: RuleSet, output: ChangeCounts) -> Columns:
+    shown: dict[str, str | tuple[str, ...]] = {
+        "kind": tuple(rule.kind for rule in rule_set.rules), "operation": tuple(rule.operation for rule in rule_set.rules),
+        output.gained: "gained"}
+    return tuple((name, shown.get(name, name)) for name in output.table.column_names)
+
+
+# The broadcasts of the analysis that this process runs.
+_broadcasts: list[Broadcast] = []
+
+
+def _share(evaluation: Evaluation) -> Shared:
+    """Broadcast the directory of the evaluation; `released_broadcasts` ends the broadcast."""
+    spark = evaluation.tables.users.sparkSession
+    broadcast = spark.sparkContext.broadcast(collect_directory(evaluation).to_dict())
+    _broadcasts.append(broadcast)
+    return broadcast
+
+
+@contextmanager
+def released_broadcasts() -> Iterator[None]:
+    """Destroy the broadcasts of the block at its end; results of the engine cannot be read after that."""
+    try:
+        yield
+    finally:
+        while _broadcasts:
+            _broadcasts.pop().destroy()

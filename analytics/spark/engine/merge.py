@@ -1,0 +1,206 @@
+"""Merge partial counts into the rows of a table, sorted by the key of the table."""
+
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from analytics.spark.batches import BatchFunction
+from analytics.spark.engine.compiled import CompiledRules
+from analytics.spark.engine.count import divide
+from analytics.spark.engine.layout import ranges
+from analytics.spark.engine.members import Directory, Shared
+from analytics.spark.engine.pack import CellNumbers, UserParts, add_by_key, from_bytes, pack_counts, pack_holders
+from analytics.spark.engine.rows import Array
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+# Rows in a batch of a table.
+TABLE_ROWS = 1 << 20
+# Counts that are merged at once, after the counts of groups are expanded to their members.
+MERGED_COUNTS = 1_000_000
+# the columns of a table by name, each with what it shows: `user`, `namespace`, `gained`, `lost`, or a text by rule number
+Columns = tuple[tuple[str, str | tuple[str, ...]], ...]
+
+
+def count_stages(rules: CompiledRules, order: tuple[int, ...], columns: Columns, by_namespace: bool, parts: int,
+                 shared: Shared) -> tuple[BatchFunction, BatchFunction]:
+    """From tenant rows to PARTIAL_COUNTS, and from those to `columns`. The arguments are those of the two functions."""
+    return (pack_counts(rules, order, parts, shared, by_namespace=by_namespace),
+            merge_counts(order, parts, columns, shared, by_namespace=by_namespace))
+
+
+def holder_stages(rules: CompiledRules, marking_rules: frozenset[int], parts: int,
+                  shared: Shared) -> tuple[BatchFunction, BatchFunction]:
+    """From tenant rows to PARTIAL_HOLDERS, and from those to tables.READINESS."""
+    return pack_holders(rules, marking_rules, parts, shared), merge_holders(shared)
+
+
+def merge_counts(order: tuple[int, ...], parts: int, columns: Columns, shared: Shared, *, by_namespace: bool) -> BatchFunction:
+    """A function from PARTIAL_COUNTS of whole parts to `columns`: the sums that are not zero, by user, rule and namespace."""
+    rules = np.argsort(np.asarray(order, np.int64))
+
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        by_part: dict[int, list[dict]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                by_part.setdefault(row["part"], []).append(row)
+        if not by_part:
+            return
+        directory = Directory.load(shared)
+        cells = CellNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
+        for part in sorted(by_part):
+            merger = PartMerger(directory, UserParts(directory.user_count, parts), cells, part)
+            for sums in merger.merge(by_part.pop(part)):
+                yield from _table_rows(sums, directory, columns, rules, cells)
+
+    return merge
+
+
+class PartMerger:
+    """Merges the partial counts of one part of the users."""
+
+    def __init__(self, directory: Directory, parts: UserParts, cells: CellNumbers, part: int):
+        self._cells = cells.count
+        self._first, end = int(parts.bounds[part]), int(parts.bounds[part + 1])
+        self._users = end - self._first
+        place = directory.user_places[directory.member_users] - self._first
+        which = np.nonzero((place >= 0) & (place < self._users))[0]
+        which = which[np.argsort(place[which], kind="stable")]
+        # the memberships of the users of the part, by place within it
+        self._member_place, self._member_group = place[which], directory.member_groups[which]
+        self._group_count = directory.group_count
+
+    def merge(self, rows: list[dict]) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """(places of users, cells, gained, lost), by place and cell; in slices of users."""
+        own, groups, everyone = (_unpack(some) for some in (
+            [row for row in rows if row["users"]], [row for row in rows if row["groups"]],
+            [row for row in rows if not row["users"] and not row["groups"]]))
+        own, groups = _sorted_by_holder(own), _sorted_by_holder(groups)
+        bounds = np.searchsorted(groups[0], np.arange(self._group_count + 1))
+        sizes = np.diff(bounds)[self._member_group]
+        expanded = len(own[0]) + int(sizes.sum()) + len(everyone[0]) * self._users
+        step = -(-self._users // max(1, -(-expanded // MERGED_COUNTS)))
+        for first in range(0, self._users, step):
+            last = min(first + step, self._users)
+            found = [_slice(own, first, last), self._expand_groups(groups, bounds, sizes, first, last),
+                     _for_each(np.arange(first, last), everyone)]
+            place, cell, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
+            yield self._sum(place, cell, gained, lost)
+
+    def _expand_groups(self, groups: tuple[Array, ...], bounds: Array, sizes: Array, first: int, last: int) -> list[Array]:
+        """The counts of the groups, for each member among the users from `first` to `last`."""
+        begin, end = np.searchsorted(self._member_place, [first, last])
+        which = ranges(bounds[self._member_group[begin:end]], sizes[begin:end])
+        return [np.repeat(self._member_place[begin:end], sizes[begin:end]), *(column[which] for column in groups[1:])]
+
+    def _sum(self, place: Array, cell: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array, Array]:
+        key, gained, lost = add_by_key(place * self._cells + cell, gained, lost)
+        differs = (gained != 0) | (lost != 0)
+        if not differs.all():
+            key, gained, lost = key[differs], gained[differs], lost[differs]
+        place, cell = divide(key, self._cells)
+        return place + self._first, cell, gained, lost
+
+
+def _unpack(rows: list[dict]) -> tuple[Array, Array, Array, Array]:
+    """(holders, cells, gained, lost) of rows of one type of holder; zeros as the holders of everyone's counts."""
+    empty = np.empty(0, np.int64)
+    cells, gained, lost = (np.concatenate([empty, *(from_bytes(row[name]) for row in rows)])
+                           for name in ("cells", "gained", "lost"))
+    packed = [row["users"] or row["groups"] for row in rows]
+    holders = np.concatenate([empty, *map(from_bytes, packed)]) if all(packed) else np.zeros(len(cells), np.int64)
+    return holders, cells, gained, lost
+
+
+def _sorted_by_holder(counts: tuple[Array, ...]) -> tuple[Array, ...]:
+    holders = counts[0]
+    if not len(holders) or (holders[1:] >= holders[:-1]).all():
+        return counts
+    # numpy sorts small integer types by radix.
+    order = np.argsort(holders.astype(np.min_scalar_type(int(holders.max()))), kind="stable")
+    return tuple(column[order] for column in counts)
+
+
+def _slice(counts: tuple[Array, ...], first: int, last: int) -> list[Array]:
+    begin, end = np.searchsorted(counts[0], [first, last])
+    return [column[begin:end] for column in counts]
+
+
+def _for_each(users: Array, counts: tuple[Array, ...]) -> list[Array]:
+    return [np.repeat(users, len(counts[0])), *(np.tile(column, len(users)) for column in counts[1:])]
+
+
+def _table_rows(sums: tuple[Array, ...], directory: Directory, columns: Columns, rules: Array,
+                cells: CellNumbers) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(sums[0]), TABLE_ROWS):
+        place, cell, gained, lost = (column[first : first + TABLE_ROWS] for column in sums)
+        rule, rank = divide(cell, cells.namespaces)
+        values: dict[str, Callable[[], pa.Array]] = {
+            "user": lambda place=place: dictionary_array(place, directory.user_names),
+            "namespace": lambda rank=rank: dictionary_array(rank, directory.namespace_names),
+            "gained": lambda gained=gained: pa.array(gained), "lost": lambda lost=lost: pa.array(lost)}
+        yield pa.record_batch({name: dictionary_array(rules[rule], pa.array(shown)) if isinstance(shown, tuple)
+                               else values[shown]() for name, shown in columns})
+
+
+def dictionary_array(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
+    """The text of each number. The dictionary holds the texts that occur and no others."""
+    least = int(numbers.min())
+    occurs = np.zeros(int(numbers.max()) - least + 1, bool)
+    occurs[numbers - least] = True
+    index = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return pa.DictionaryArray.from_arrays(index[numbers - least], texts.take(pa.array(np.nonzero(occurs)[0] + least)))
+
+
+def merge_holders(shared: Shared) -> BatchFunction:
+    """A function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        by_rank: dict[int, list[dict]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                by_rank.setdefault(row["rank"], []).append(row)
+        if not by_rank:
+            return
+        directory = Directory.load(shared)
+        kept, size = [], 0
+        for rank in sorted(by_rank):
+            place, held = _holders_of(by_rank.pop(rank), directory)
+            kept.append((np.full(len(place), rank), place, held))
+            size += len(place)
+            if size > TABLE_ROWS:
+                yield _readiness_rows(kept, directory)
+                kept, size = [], 0
+        if kept:
+            yield _readiness_rows(kept, directory)
+
+    return merge
+
+
+def _holders_of(rows: list[dict], directory: Directory) -> tuple[Array, Array]:
+    """(places, held) of the holders in one namespace, by place; the counts of groups expanded to their members."""
+    members, bounds = directory.members_by_group
+    places, held = [], []
+    for row in rows:
+        counts = from_bytes(row["held"])
+        if row["users"]:
+            places.append(from_bytes(row["users"]).astype(np.int64))
+            held.append(counts)
+        else:
+            groups = from_bytes(row["groups"]).astype(np.int64)
+            sizes = bounds[groups + 1] - bounds[groups]
+            places.append(directory.user_places[members[ranges(bounds[groups], sizes)]])
+            held.append(np.repeat(counts, sizes))
+    place, sums, _ = add_by_key(np.concatenate(places), np.concatenate(held).astype(np.int64), np.zeros(1, np.int8))
+    return place, sums
+
+
+def _readiness_rows(kept: list[tuple[Array, Array, Array]], directory: Directory) -> pa.RecordBatch:
+    rank, place, held = (np.concatenate(column) for column in zip(*kept, strict=True))
+    required = directory.required[rank]
+    return pa.record_batch({
+        "namespace": dictionary_array(rank, directory.namespace_names),
+        "user": dictionary_array(place, directory.user_names), "required": required, "held": held,
+        "missing": required - held, "ready": required == held})
