@@ -18,12 +18,12 @@ from analytics.spark.engine.rows import EVERYONE, NONE, USER
 from analytics.spark.engine.rules import PRIVILEGES, RuleSet, missing_privilege_rules
 from analytics.spark.engine.small_tenant import AllLiveFacts, SmallTenantRules
 from analytics.spark.schemas import Tables
-from entities.address import containers
-from entities.vocabulary import CONTAINERS, KINDS
+from entities.address import ancestor_kinds
+from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.policies.grammar import HasOnAllLive
 
 # the instance is not evaluated as a family
-_FAMILY_CONTAINERS = CONTAINERS[1:]
+_FAMILY_CONTAINERS = CONTAINER_KINDS[1:]
 
 
 def precompute_facts(evaluation: Evaluation, share: Callable[[Evaluation], Shared]) -> DataFrame | None:
@@ -61,7 +61,7 @@ def _all_live_facts(rule_set: RuleSet) -> dict[int, HasOnAllLive]:
 
 def _missing(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> tuple[Evaluation, list[list[int]]] | None:
     """(the evaluation that counts what users are missing, by rule the facts it counts for); None where no kind is inside."""
-    inside = [kind for kind in KINDS if container in containers(kind)]
+    inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
     needed = [(kind, fact.privilege, number) for number, fact in facts.items()
               for kind in inside if fact.kind in (None, kind)]
     if not needed:

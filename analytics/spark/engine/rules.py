@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from analytics.spark.engine.compiled import MET, UNMET, CompiledFact, CompiledRule, CompiledRules, Requirement, fact_numbers
 from analytics.spark.engine.rows import NONE
-from entities.address import containers
-from entities.vocabulary import ANY, CONTAINERS, KINDS, Privilege
-from grants.policies.catalogue import generation_named
+from entities.address import ancestor_kinds
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from grants.policies.catalogue import generation_by_name
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -78,14 +78,14 @@ def visibility_rules(generation: str) -> RuleSet:
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
     """From nothing to what the generation permits."""
-    after = generation_named(generation)
+    after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
     return _rule_set((kind, operation, None, after.policy(kind, operation).requires) for kind, operation in included)
 
 
 def impact_rules(generation: str, to_generation: str) -> RuleSet:
     """From one generation to another, over the operations that have a rule in both."""
-    before, after = generation_named(generation), generation_named(to_generation)
+    before, after = generation_by_name(generation), generation_by_name(to_generation)
     rules = ((kind, operation, before.policy(kind, operation).requires, after.policy(kind, operation).requires)
              for kind, operation in _operations())
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
@@ -129,11 +129,11 @@ def _requirement(expression: Expression | HeldAnywhere | None, kind: str, number
             scope_of_kind = _scope(scope, kind)
             return UNMET if scope_of_kind is None else _fact(Has(privileges, scope_of_kind), numbers)
         case HasAtOrBelow():
-            return _fact(expression if kind in CONTAINERS else Has(ANY), numbers)
+            return _fact(expression if kind in CONTAINER_KINDS else Has(ANY), numbers)
         case HeldAnywhere():
             return _fact(expression, numbers)
         case HasOnAllLive():
-            return _fact(expression, numbers) if kind in CONTAINERS else MET
+            return _fact(expression, numbers) if kind in CONTAINER_KINDS else MET
         case Always() | Given():
             return MET
         case AllOf(parts):
@@ -160,7 +160,7 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
             return None
     if container == kind:
         return Scope.SELF
-    return Scope(container) if container in containers(kind) else None
+    return Scope(container) if container in ancestor_kinds(kind) else None
 
 
 def is_met_without_grants(rule_set: RuleSet) -> bool:
@@ -216,7 +216,7 @@ def admin_needed(expression: Expression | None) -> AdminNeeded:
 
 
 def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
-    return admin_needed(generation_named(generation).policy("namespace", "delete").requires)
+    return admin_needed(generation_by_name(generation).policy("namespace", "delete").requires)
 
 
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
@@ -229,7 +229,7 @@ def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, i
                 for kind in rule_set.kinds}
     numbers: dict[object, int] = {}
     return {kind: numbers.setdefault(rules_of[kind] if merge_kinds else kind, len(numbers))
-            for kind in sorted(rule_set.kinds, key=lambda kind: (kind not in CONTAINERS, repr(rules_of[kind])))}
+            for kind in sorted(rule_set.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(rules_of[kind])))}
 
 
 def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRules:
