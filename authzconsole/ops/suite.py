@@ -26,6 +26,8 @@ OF_A_REAL_CONSOLE = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATI
 class Pass:
     database: str
     marks: str = ""
+    paths: tuple[str, ...] = ()
+    processes: int = 0
 
     @property
     def report(self) -> Path:
@@ -38,7 +40,13 @@ class Pass:
 
 # Spark and the browser see the database through the same code: each runs on one, so that both passes take as long
 FULL = (Pass("sqlite", "spark or not browser"), Pass("postgresql", "not spark"))
-QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow"),)
+# the rules, the addresses, the changes of grants and one page of each area: a minute on two cores
+QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow", paths=(
+    "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
+    "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
+    "tests/web/test_areas.py", "tests/web/accounts/test_sign_in.py", "tests/web/policies", "tests/api/test_token_fast_path.py",
+    "tests/rest/test_grants.py", "tests/ops/test_architecture.py", "tests/ops/test_settings.py", "tests/ops/test_suite.py",
+), processes=2),)
 
 
 def ran_count(report: Path) -> int:
@@ -77,6 +85,9 @@ def execute(part: Pass, options: list[str]) -> bool:
     command = [VENV_PYTHON, "-m", "pytest", f"--junitxml={part.report}", *options]
     if part.marks:
         command += ["-m", part.marks]
+    if part.processes:
+        command += ["--numprocesses", str(part.processes), "--dist", "loadfile"]
+    command += part.paths
     with database_url(part.database) as url:
         code = command_run(command, cwd=ROOT, env=_environment(url))
     if code == 0 and ran_count(part.report) == 0:

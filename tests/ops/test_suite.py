@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 from _pytest.mark.expression import Expression
 
-from authzconsole.ops.suite import FULL, ran_count
+from authzconsole.ops.suite import FULL, QUICK, ROOT, ran_count
 
 MARKS = ("spark", "browser", "worker", "slow")
 
@@ -25,3 +25,9 @@ def test_no_report_means_that_none_ran(tmp_path):
 def test_no_test_stands_outside_of_every_pass(marked):
     is_marked = dict(zip(MARKS, marked, strict=True))
     assert any(Expression.compile(part.marks).evaluate(is_marked.__getitem__) for part in FULL)
+
+
+def test_the_quick_tests_exist():
+    assert QUICK[0].paths
+    for path in QUICK[0].paths:
+        assert (ROOT / path).exists(), path
