@@ -159,7 +159,7 @@ def first_page(who: str, user) -> bool:
         return [entity.key for entity in found.order_by("key")[:PAGE_ROWS]]
 
     def engine() -> list[str]:
-        return search_entities(question, after="", most_rows=PAGE_ROWS).ids
+        return search_entities(question, after="", max_rows=PAGE_ROWS).ids
 
     assert engine() == guardian() != []
     reference, subject = (Way(name, lambda once=once: [once() for _ in range(PAGES)], PAGES)

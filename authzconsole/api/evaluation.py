@@ -45,7 +45,7 @@ def _answers(caller: Caller, items: list[Question | QuestionError]):
             caller.check_may_ask(item)
     if caller.asks_about_all:
         return answer_questions(items)
-    return answer_questions(items, told_to=redact_all, states=caller.states_seen)
+    return answer_questions(items, redact=redact_all, states=caller.states_seen)
 
 
 def _items(body: dict) -> list:

@@ -21,7 +21,7 @@ def subject_search(caller: Caller, body: dict) -> dict:
     body = _with(body, "subject", id="")
     question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
-    found = EMPTY_PAGE if question.unknown else search_principals(question, after=page.after, most_rows=page.most_rows)
+    found = EMPTY_PAGE if question.unknown_reason else search_principals(question, after=page.after, max_rows=page.most_rows)
     return page.answered(found, [{"type": question.subject_type, "id": name} for name in found.ids])
 
 
@@ -31,8 +31,8 @@ def resource_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation, of_kind=True)
     caller.check_may_ask(question)
     page = _page(body, "resource", question)
-    found = EMPTY_PAGE if question.unknown else search_entities(
-        question, after=page.after, most_rows=page.most_rows, seen_only_in=None if caller.asks_about_all else caller.generation)
+    found = EMPTY_PAGE if question.unknown_reason else search_entities(
+        question, after=page.after, max_rows=page.most_rows, visible_in=None if caller.asks_about_all else caller.generation)
     return page.answered(found, [{"type": question.target.kind, "id": key} for key in found.ids])
 
 
@@ -42,8 +42,8 @@ def action_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation)
     caller.check_may_ask(question)
     page = _page(body, "action", question)
-    found = EMPTY_PAGE if question.unknown else search_operations(
-        _questions(body, question.target.kind, caller.generation), after=page.after, most_rows=page.most_rows)
+    found = EMPTY_PAGE if question.unknown_reason else search_operations(
+        _questions(body, question.target.kind, caller.generation), after=page.after, max_rows=page.most_rows)
     return page.answered(found, [{"name": operation} for operation in found.ids])
 
 

@@ -159,6 +159,6 @@ def _generation_as_json(generation: Generation, active: Generation) -> dict:
 
 def _policy_as_json(policy: Policy) -> dict:
     return {"kind": policy.kind, "operation": policy.operation,
-            "requires": requirement_as_json(policy.requires) if policy.is_rule else None,
-            "words": requirement_in_words(policy.requires) if policy.is_rule else "",
+            "requires": requirement_as_json(policy.requirement) if policy.has_rule else None,
+            "words": requirement_in_words(policy.requirement) if policy.has_rule else "",
             "source": policy.source.as_json(), "advice": policy.advice}

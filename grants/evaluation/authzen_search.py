@@ -38,34 +38,34 @@ class SearchPage:
 EMPTY_PAGE = SearchPage([], False, 0)
 
 
-def search_entities(question: Question, *, after: str, most_rows: int, seen_only_in: str | None = None) -> SearchPage:
+def search_entities(question: Question, *, after: str, max_rows: int, visible_in: str | None = None) -> SearchPage:
     """The keys after `after` of registered entities of `question.target.kind`, in any state, on which it is permitted.
 
-    seen_only_in: the generation in which the subject must also see what is found. Three queries, or up to nine where the
+    visible_in: the generation in which the subject must also see what is found. Three queries, or up to nine where the
     subject holds very much.
     """
-    requires = _requirement(question, seen_only_in)
+    requires = _requirement(question, visible_in)
     tables = requires and grant_tables(question.subject_type, question.subject)
     if not tables:
         return EMPTY_PAGE
-    search = _EntitySearch(requires, tables, question, after, most_rows)
+    search = _EntitySearch(requires, tables, question, after, max_rows)
     if hold_at_most(FEW_GRANTS, tables) and (found := search.collected(FEW_GRANTS)):
         return found
-    for most_entities, most_keys in zip(MAX_WALKED, MAX_COLLECTED, strict=True):
-        if found := search.walked(most_entities) or search.collected(most_keys):
+    for max_entities, max_keys in zip(MAX_WALKED, MAX_COLLECTED, strict=True):
+        if found := search.walked(max_entities) or search.collected(max_keys):
             return found
     return search.walked(None)
 
 
-def _requirement(question: Question, seen_only_in: str | None) -> Expression | None:
+def _requirement(question: Question, visible_in: str | None) -> Expression | None:
     policy = question.policy
-    if policy is None or policy.requires is None or seen_only_in is None:
-        return policy and policy.requires
-    generation = generation_by_name(seen_only_in)
+    if policy is None or policy.requirement is None or visible_in is None:
+        return policy and policy.requirement
+    generation = generation_by_name(visible_in)
     rules = [generation.policy(question.target.kind, operation) for operation in ("list", "get")]
-    shown = [rule.requires for rule in rules if rule is not None and rule.requires is not None]
+    shown = [rule.requirement for rule in rules if rule is not None and rule.requirement is not None]
     # who holds something on exactly that address knows of it already
-    return AllOf((policy.requires, AnyOf((*shown, has(*ANY)))))
+    return AllOf((policy.requirement, AnyOf((*shown, has(*ANY)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,61 +76,61 @@ class _EntitySearch:
     tables: tuple[GrantTable, ...]
     question: Question
     after: str
-    most_rows: int
+    max_rows: int
 
     @property
     def kind(self) -> str:
         return self.question.target.kind
 
-    def collected(self, most_keys: int) -> SearchPage | None:
-        """From the grants, where they lead to no more than `most_keys`."""
+    def collected(self, max_keys: int) -> SearchPage | None:
+        """From the grants, where they lead to no more than `max_keys`."""
         found = candidate_queries(self.requires, FilterContext(self.tables, [self.kind], self.question))
         if found is None:
             return None
         rows = found[0].union(*found[1:], all=True) if len(found) > 1 else found[0]
-        keys = list(rows[: most_keys + 1])
-        return None if len(keys) > most_keys else _cut(sorted(set(keys)), self.after, self.most_rows)
+        keys = list(rows[: max_keys + 1])
+        return None if len(keys) > max_keys else _cut(sorted(set(keys)), self.after, self.max_rows)
 
-    def walked(self, most_entities: int | None) -> SearchPage | None:
-        """Along the entities in order, where the page is full within the first `most_entities`."""
+    def walked(self, max_entities: int | None) -> SearchPage | None:
+        """Along the entities in order, where the page is full within the first `max_entities`."""
         rows = Entity.objects.filter(kind=self.kind, key__gt=self.after).order_by("key").values_list("key", flat=True)
-        end = None if most_entities is None else rows[most_entities : most_entities + 1].first()
+        end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
         listed = FilterContext(self.tables, [self.kind], self.question, row_by_row=True)
-        found = _first(rows.filter(requirement_condition(self.requires, listed)), self.after, self.most_rows)
+        found = _first(rows.filter(requirement_condition(self.requires, listed)), self.after, self.max_rows)
         return found if end is None or found.has_more else None
 
 
-def search_principals(question: Question, *, after: str, most_rows: int) -> SearchPage:
+def search_principals(question: Question, *, after: str, max_rows: int) -> SearchPage:
     """The names after `after`, as the database sorts them, of active principals of `question.subject_type` to whom it is
     permitted. At most three queries."""
     policy = question.policy
-    if policy is None or policy.requires is None:
+    if policy is None or policy.requirement is None:
         return EMPTY_PAGE
-    rows, name = permitted_principals(policy.requires, question)
-    if not most_rows:
+    rows, name = permitted_principals(policy.requirement, question)
+    if not max_rows:
         total = rows.count()
         return SearchPage([], total > 0, total)
-    return _first(rows.filter(**{f"{name}__gt": after}).order_by(name).values_list(name, flat=True), after, most_rows)
+    return _first(rows.filter(**{f"{name}__gt": after}).order_by(name).values_list(name, flat=True), after, max_rows)
 
 
-def search_operations(questions: list[Question], *, after: str, most_rows: int) -> SearchPage:
+def search_operations(questions: list[Question], *, after: str, max_rows: int) -> SearchPage:
     """Of which of these questions the operation is permitted, in their order, after the operation `after`. One query."""
     answers = zip(questions, gather_facts(questions), strict=True)
     permitted = {question.operation: is_permitted(question, facts) for question, facts in answers}
     operations = list(permitted)
     start = operations.index(after) + 1 if after in permitted else 0
     following = [operation for operation in operations[start:] if permitted[operation]]
-    return SearchPage(following[:most_rows], len(following) > most_rows, sum(permitted.values()))
+    return SearchPage(following[:max_rows], len(following) > max_rows, sum(permitted.values()))
 
 
-def _first(rows: QuerySet, after: str, most_rows: int) -> SearchPage:
-    ids = list(rows[: most_rows + 1])
-    has_more = len(ids) > most_rows
-    return SearchPage(ids[:most_rows], has_more, None if has_more or after else len(ids))
+def _first(rows: QuerySet, after: str, max_rows: int) -> SearchPage:
+    ids = list(rows[: max_rows + 1])
+    has_more = len(ids) > max_rows
+    return SearchPage(ids[:max_rows], has_more, None if has_more or after else len(ids))
 
 
-def _cut(ids: list[str], after: str, most_rows: int) -> SearchPage:
+def _cut(ids: list[str], after: str, max_rows: int) -> SearchPage:
     following = [key for key in ids if key > after]
-    return SearchPage(following[:most_rows], len(following) > most_rows, len(ids))
+    return SearchPage(following[:max_rows], len(following) > max_rows, len(ids))

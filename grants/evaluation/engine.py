@@ -45,11 +45,11 @@ def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
     return {address: found[address].state if address in found else NOT_REGISTERED for address in addresses}
 
 
-def answer_questions(items: Iterable[Question | QuestionError], *, told_to: Redaction | None = None,
+def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redaction | None = None,
             states: StateLookup = entity_states) -> Iterator[dict]:
     """Each item's answer as it goes over the wire, in order; what could not be read is denied with its error.
 
-    told_to: what of an explanation its reader is told. states: which states of targets; asked where something is explained.
+    redact: what of an explanation its reader is told. states: which states of targets; asked where something is explained.
     One query for every `QUESTIONS_AT_ONCE`, and one of `states`.
     """
     waiting = iter(items)
@@ -58,7 +58,7 @@ def answer_questions(items: Iterable[Question | QuestionError], *, told_to: Reda
         told = _told_states(batch, states)
         for item in batch:
             yield malformed_as_json(item) if isinstance(item, QuestionError) else answer_as_json(
-                item, next(facts), told_to, told.get(item.target, "") if told else "")
+                item, next(facts), redact, told.get(item.target, "") if told else "")
 
 
 def _told_states(batch: Sequence[Question | QuestionError], states: StateLookup) -> Mapping[Address, str]:

@@ -101,7 +101,7 @@ def kinds_by_requirements(generation: Generation, operations: Sequence[str],
     grouped: KindsByRequirements = {}
     for kind in KINDS if kinds is None else kinds:
         policies = [generation.policy(kind, operation) for operation in operations]
-        enough = frozenset(_plain(policy.requires, kind) for policy in policies if policy is not None and policy.is_rule)
+        enough = frozenset(_plain(policy.requirement, kind) for policy in policies if policy is not None and policy.has_rule)
         if enough:
             grouped.setdefault(enough, []).append(kind)
     return grouped
@@ -154,14 +154,14 @@ def requirement_condition(expression: Expression, listed: FilterContext) -> Q:
 
 
 def has_parameter(parameter, question: Question | None) -> bool:
-    return question is not None and question.gives(parameter)
+    return question is not None and question.has_parameter(parameter)
 
 
 def fixed_address(scope: Scope, question: Question | None) -> Address | None:
     """The address at a scope that is the same for every row: the instance, or what the question brings along."""
     if scope == Scope.INSTANCE:
         return instance_address()
-    return None if question is None else question.at(scope)
+    return None if question is None else question.address_at(scope)
 
 
 def on_address(place: Address) -> dict:

@@ -69,26 +69,26 @@ class QuestionFacts:
         self._ask, self._ledger, self._subject = ask, ledger, subject
         self.subject_is_known = subject in ledger.known
 
-    def held(self, place: Address) -> Mapping[Privilege, str]:
+    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
         text = self._ledger.held.get(self._ask.places[self._subject, place])
         if text is None:
             return NOTHING_HELD
         return _by_whom(text) if self._ledger.explained else self._ledger.privileges(text)
 
-    def is_held_at_or_below(self, place: Address) -> bool:
+    def has_grant_at_or_below(self, place: Address) -> bool:
         if place.kind in CONTAINER_KINDS:
             return self._ask.below[self._subject, place] in self._ledger.below
-        return bool(self.held(place))
+        return bool(self.privileges_on(place))
 
-    def at_or_below(self, place: Address) -> HeldGrant | None:
+    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
         if place.kind in CONTAINER_KINDS:
             text = self._ledger.below.get(self._ask.below[self._subject, place])
             return None if text is None else _example(text)
-        for privilege, principal in self.held(place).items():
+        for privilege, principal in self.privileges_on(place).items():
             return HeldGrant(principal, place, privilege)
         return None
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         number = self._ask.live[self._subject, place, privilege, kind or ""]
         total, addresses = self._ledger.totals.get(number, 0), self._ledger.lacks.get(number)
         if addresses is None:
@@ -114,12 +114,12 @@ def _enter(ask: _Ask, question: Question, explained: bool, ranging: bool) -> int
     if target is None:
         return -1
     subject = _number(ask.subjects, (question.subject_type, question.subject))
-    if policy is None or policy.requires is None:
+    if policy is None or policy.requirement is None:
         return subject
-    for leaf in leaves(policy.requires):
+    for leaf in leaves(policy.requirement):
         match leaf:
             case Has(_, scope):
-                place = question.at(scope)
+                place = question.address_at(scope)
                 if place is not None:
                     _number(ask.places, (subject, place))
             case HasAtOrBelow():

@@ -41,16 +41,16 @@ class SummaryFacts:
     def subject_is_known(self) -> bool:
         return self.facts.subject_is_known
 
-    def held(self, place: Address) -> Mapping[Privilege, str]:
-        return self.facts.held(place)
+    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
+        return self.facts.privileges_on(place)
 
-    def is_held_at_or_below(self, place: Address) -> bool:
-        return self.facts.is_held_at_or_below(place)
+    def has_grant_at_or_below(self, place: Address) -> bool:
+        return self.facts.has_grant_at_or_below(place)
 
-    def at_or_below(self, place: Address) -> HeldGrant | None:
-        return self.facts.at_or_below(place)
+    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
+        return self.facts.grant_at_or_below(place)
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         asked = place, privilege, kind
         if asked not in self._found:
             self._found[asked] = _lacking(self.question, place, privilege, kind, self.most)
@@ -79,7 +79,7 @@ def visible_missing_entities(question: Question, attempt: Attempt, seen: Visibil
     if held := [kind for kind in _by_kind(wanted.held) if kind in counts]:
         of_held = _by_kind(wanted.live.filter(seen.all_rows, *wanted.is_lacked, kind__in=held))
         counts = +Counter(counts | {kind: of_held[kind] for kind in held})
-    if counts.total() == len(attempt.missing) + attempt.missing_more:
+    if counts.total() == len(attempt.missing) + attempt.unlisted_count:
         return None
     return _listed(wanted.first(counts, most, seen.first_rows), counts, total=0)
 

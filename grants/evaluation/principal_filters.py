@@ -75,13 +75,13 @@ def _is_crowded(sought: _Sought) -> bool:
 def _condition(expression: Expression, sought: _Sought) -> Q:
     match expression:
         case Has(privileges, scope):
-            return _holds(sought, _on(sought.question.at(scope), privileges))
+            return _holds(sought, _on(sought.question.address_at(scope), privileges))
         case HasAtOrBelow():
             return _holds_at_or_below(sought)
         case HasOnAllLive(privilege, kind):
             return _holds_on_all_live(sought, privilege, kind)
         case _:
-            return combined_condition(expression, lambda part: _condition(part, sought), sought.question.gives)
+            return combined_condition(expression, lambda part: _condition(part, sought), sought.question.has_parameter)
 
 
 def _on(place: Address | None, privileges: tuple[Privilege, ...]) -> dict | None:

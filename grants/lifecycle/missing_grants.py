@@ -37,11 +37,11 @@ def missing_grants_of(question: Question, *, most: int) -> Iterator[MissingGrant
     """The smallest set of grants that turns the denial into a permit, each once, read as it is asked for; none where nothing is
     missing that a grant could give. At most eight queries before the first. Raises PlanError where there are more than `most`."""
     short = check_summary(question, most=1)
-    total = len(short.missing or ()) + short.missing_more
+    total = len(short.missing or ()) + short.unlisted_count
     if total > most:
         raise PlanError(f"{total:,} grants are missing, and a plan holds {most:,}: make one for everything in {question.target} "
                         f"of a few kinds at a time")
-    if not short.missing_more:
+    if not short.unlisted_count:
         return iter(short.missing or ())
     return _gap(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
 
@@ -55,7 +55,7 @@ def missing_grants_to_delete(namespace: Address, user: User, generation: Generat
 
 def _gap(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
     """entity: the question's target. tables: the grants that count."""
-    requires = question.policy.requires
+    requires = question.policy.requirement
     return _gaps(requires, question, entity, tables) if _is_listed(requires) else iter(_weighed(requires, question))
 
 
@@ -88,7 +88,7 @@ def _gaps(expression: Expression, question: Question, entity: Entity, tables: tu
             rows = live_entities_inside(entity, kind).exclude(held).values_list("kind", "key")
             for place in rows.iterator(chunk_size=ENTITIES_AT_ONCE):
                 yield Address(*place), privilege
-        case Given(parameter, then) if question.gives(parameter):
+        case Given(parameter, then) if question.has_parameter(parameter):
             yield from _gaps(then, question, entity, tables)
 
 

@@ -149,13 +149,14 @@ def live_namespace(namespace: Address) -> Entity:
 def undeletable_entities(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
     """The live entities in the namespace, itself among them, that this person may not delete; by address."""
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user) or ()
-    lacking = Q(kind="namespace") & ~requirement_condition(rules.deletion.begins, FilterContext(tables, ["namespace"]))
+    namespace_condition = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
+    lacking = Q(kind="namespace") & ~namespace_condition
     inside = ~Q(kind="namespace") & ~_permitted(entity, tables, rules)
     return sorted_by_address(subtree_of(entity).filter(lacking | inside, state=State.LIVE))
 
 
 def _begins(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
-    is_met = requirement_condition(rules.deletion.begins, FilterContext(tables, ["namespace"]))
+    is_met = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
     return Entity.objects.filter(is_met, pk=entity.pk).exists()
 
 
@@ -163,7 +164,7 @@ def _permitted(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation
     """The entities in the namespace that may be deleted once the deletion has begun."""
     by_requirement: dict = {}
     for kind in (kind for step in deletion_steps() for kind in step):
-        by_requirement.setdefault(rules.deletion.asked_of(kind), []).append(kind)
+        by_requirement.setdefault(rules.deletion.requirement_for(kind), []).append(kind)
     return reduce(or_, (Q(kind__in=kinds) & requirement_condition(requirement, FilterContext(tables, kinds, inside=entity))
                         for requirement, kinds in by_requirement.items()), NONE)
 
@@ -189,7 +190,7 @@ def _outcome(live: int, permitted: int, reached: bool, rules: Generation) -> Ste
         return StepOutcome.NOT_REACHED
     if live == permitted:
         return StepOutcome.GOES
-    return StepOutcome.STOPS if rules.deletion.one_missing == OnUndeletable.STOPS else StepOutcome.PARTLY
+    return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY
 
 
 def _verdict(found: Sequence[DeletionStep], begins: bool, goes: bool, rules: Generation) -> DeletionVerdict:
@@ -197,7 +198,7 @@ def _verdict(found: Sequence[DeletionStep], begins: bool, goes: bool, rules: Gen
         return DeletionVerdict.REFUSED
     if goes:
         return DeletionVerdict.COMPLETE
-    if rules.deletion.one_missing == OnUndeletable.PASSED_OVER:
+    if rules.deletion.on_undeletable == OnUndeletable.SKIP:
         return DeletionVerdict.PARTIAL
     return DeletionVerdict.INCONSISTENT if any(step.gone for step in found) else DeletionVerdict.STOPPED
 

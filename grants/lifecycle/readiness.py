@@ -33,7 +33,7 @@ def namespace_readiness(namespace: Address, user: User, generation: Generation, 
     """What `user` holds and lacks of what deleting `namespace` requires in `generation`; of what lacks, about the first `most`
     are named. At most six queries."""
     question = Question("user", user.username, "delete", namespace, generation.name)
-    facts, requires = summary_facts(question, most), question.policy.requires
+    facts, requires = summary_facts(question, most), question.policy.requirement
     required = _required(try_expression(requires, question, facts))
     missing, more = smallest_missing_with_count(requires, question, facts)
     return Readiness(required, required - len(missing) - more, missing, more)

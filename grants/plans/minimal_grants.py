@@ -50,7 +50,7 @@ class _Want:
     @property
     def below(self) -> Address | None:
         """The container in which any grant meets it; None where none does."""
-        shown = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requires))
+        shown = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
         return self.question.target if shown and self.question.target.kind in CONTAINER_KINDS else None
 
 
@@ -74,7 +74,7 @@ class _Granted:
         self.inside.subtract((gap[0], *gap[0].ancestors))
 
     def meets(self, want: _Want) -> bool:
-        return is_met(want.question.policy.requires, want.question, _WithGranted(want, self))
+        return is_met(want.question.policy.requirement, want.question, _WithGranted(want, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +85,20 @@ class _WithGranted:
     granted: _Granted
     subject_is_known: bool = True
 
-    def held(self, place: Address) -> Mapping[Privilege, str]:
+    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
         more = dict.fromkeys(self.granted.privileges.get(place, ()), self.want.question.principal)
-        return {**self.want.facts.held(place), **more}
+        return {**self.want.facts.privileges_on(place), **more}
 
-    def is_held_at_or_below(self, place: Address) -> bool:
-        return self.granted.inside[place] > 0 or self.want.facts.is_held_at_or_below(place)
+    def has_grant_at_or_below(self, place: Address) -> bool:
+        return self.granted.inside[place] > 0 or self.want.facts.has_grant_at_or_below(place)
 
-    def at_or_below(self, place: Address) -> HeldGrant | None:
+    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
         if self.granted.inside[place] > 0:
             return HeldGrant(self.want.question.principal, place, ANY[0])
-        return self.want.facts.at_or_below(place)
+        return self.want.facts.grant_at_or_below(place)
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        lacking = self.want.facts.lacking(place, privilege, kind)
+    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+        lacking = self.want.facts.missing_entities(place, privilege, kind)
         left = tuple(a for a in lacking.addresses if privilege not in self.granted.privileges.get(a, ()))
         return MissingEntities(not left, lacking.total, left)
 
@@ -132,7 +132,7 @@ def _families(answers: Iterable[tuple[Address, str]], generation: Generation) ->
     """One answer for each requirement of each entity, by namespace: grants in one meet nothing in another."""
     families: dict[Address | None, dict[tuple[Address, Expression], str]] = defaultdict(dict)
     for address, operation in answers:
-        requires = generation.policy(address.kind, operation).requires
+        requires = generation.policy(address.kind, operation).requirement
         families[address.namespace].setdefault((address, requires), operation)
     # what lies outside of all namespaces first: its grants are seen from within them
     return dict(sorted(families.items(), key=lambda family: (family[0] is not None, str(family[0]))))
@@ -154,13 +154,13 @@ def _wants(user: str, asked: dict, generation: Generation, most_gaps: int) -> It
 
 def _weighed(questions: list[Question], found: list[Facts]) -> Iterator[_Want]:
     for question, facts in zip(questions, found, strict=True):
-        ways = minimal_missing_sets(question.policy.requires, question, facts)
+        ways = minimal_missing_sets(question.policy.requirement, question, facts)
         if facts.subject_is_known and ways and ways != [frozenset()]:
             yield _Want(question, facts, ways)
 
 
 def _live_leaves(question: Question) -> list[HasOnAllLive]:
-    return [leaf for leaf in leaves(question.policy.requires) if isinstance(leaf, HasOnAllLive)]
+    return [leaf for leaf in leaves(question.policy.requirement) if isinstance(leaf, HasOnAllLive)]
 
 
 def _check_live(question: Question, most_gaps: int) -> None:

@@ -43,7 +43,7 @@ class MissingEntities:
     is_empty: bool
     total: int = 0
     addresses: tuple[Address, ...] = ()
-    more: int = 0
+    unlisted_count: int = 0
 
 
 class Facts(Protocol):
@@ -51,43 +51,43 @@ class Facts(Protocol):
 
     subject_is_known: bool
 
-    def held(self, place: Address) -> Mapping[Privilege, str]:
+    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
         """The privileges held on exactly `place`, each with a principal that holds it (empty where no reasons are asked)."""
 
-    def is_held_at_or_below(self, place: Address) -> bool:
+    def has_grant_at_or_below(self, place: Address) -> bool:
         """Whether there is a grant on `place` or on an address inside it."""
 
-    def at_or_below(self, place: Address) -> HeldGrant | None:
+    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
         """One of these grants, for a reason; None where there is none."""
 
-    def lacking(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
         """The live entities inside `place` (of one kind, or of all) on which `privilege` is not held."""
 
 
 def is_permitted(question: Question, facts: Facts) -> bool:
     """The verdict alone. `explain.decision` gives the same with its reasons."""
     policy = question.policy
-    if policy is None or policy.requires is None or not facts.subject_is_known:
+    if policy is None or policy.requirement is None or not facts.subject_is_known:
         return False
-    return is_met(policy.requires, question, facts)
+    return is_met(policy.requirement, question, facts)
 
 
 def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
     """Whether `expression` is met."""
     match expression:
         case Has(privileges, scope):
-            place = question.at(scope)
-            return place is not None and not facts.held(place).keys().isdisjoint(privileges)
+            place = question.address_at(scope)
+            return place is not None and not facts.privileges_on(place).keys().isdisjoint(privileges)
         case AllOf(parts):
             return all(is_met(part, question, facts) for part in parts)
         case AnyOf(parts):
             return any(is_met(part, question, facts) for part in parts)
         case HasAtOrBelow():
-            return facts.is_held_at_or_below(question.target)
+            return facts.has_grant_at_or_below(question.target)
         case HasOnAllLive(privilege, kind):
-            return facts.lacking(question.target, privilege, kind).is_empty
+            return facts.missing_entities(question.target, privilege, kind).is_empty
         case Given(parameter, then):
-            return not question.gives(parameter) or is_met(then, question, facts)
+            return not question.has_parameter(parameter) or is_met(then, question, facts)
         case Always():
             return True
         case _:

@@ -17,24 +17,24 @@ NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("
 class OnUndeletable(StrEnum):
     """What becomes of the rest where one entity of a type may not be deleted."""
 
-    STOPS = "stops"
-    PASSED_OVER = "passed over"
+    STOP = "stops"
+    SKIP = "passed over"
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceDeletion:
     """begins: what is asked of the namespace before anything goes. asks: of each live entity in it; asks_of: of some kinds
-    something else. one_missing: the deletion stops at the type of an entity that may not be deleted, or passes over it.
+    something else. on_undeletable: the deletion stops at the type of an entity that may not be deleted, or passes over it.
     """
 
-    begins: Expression
-    asks: Expression
-    one_missing: OnUndeletable
+    namespace_requirement: Expression
+    entity_requirement: Expression
+    on_undeletable: OnUndeletable
     source: Source
-    asks_of: Mapping[str, Expression] = field(default_factory=lambda: MappingProxyType({}))
+    requirement_by_kind: Mapping[str, Expression] = field(default_factory=lambda: MappingProxyType({}))
 
-    def asked_of(self, kind: str) -> Expression:
-        return self.asks_of.get(kind, self.asks)
+    def requirement_for(self, kind: str) -> Expression:
+        return self.requirement_by_kind.get(kind, self.entity_requirement)
 
 
 def deletion_steps() -> tuple[tuple[str, ...], ...]:

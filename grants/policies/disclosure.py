@@ -22,7 +22,7 @@ def redact(decision: Decision, seen: VisibleMissing) -> Decision:
     if attempts == decision.attempts:
         return decision
     sentence = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
-    return replace(decision, sentence=decision.sentence if decision.allowed else sentence, missing=None, missing_more=0,
+    return replace(decision, sentence=decision.sentence if decision.allowed else sentence, missing=None, unlisted_count=0,
                    attempts=attempts)
 
 
@@ -38,4 +38,4 @@ def _redact_attempt(attempt: Attempt, seen: VisibleMissing) -> Attempt:
         return replace(attempt, parts=parts)
     words = f"{attempt.wanted[0]} on all live entities in {attempt.where} that it concerns; some you may not see"
     return replace(attempt, words=words, missing=tuple((address, attempt.wanted[0]) for address in lacking.addresses),
-                   missing_more=lacking.more, total=0, parts=parts)
+                   unlisted_count=lacking.unlisted_count, total=0, parts=parts)

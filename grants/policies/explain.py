@@ -45,7 +45,7 @@ class Attempt:
     requirement: has, at or below, all live, always, all, any or given. wanted: privileges of which one is enough. where: the
     address looked at. grants: what met it. missing: what would meet it, one choice among equals. words: the wish in a line.
     total: of `all live`, the number of live entities looked at; kind: the only one that it looks at, None for every kind;
-    missing_more: how many that lack it are counted and not named.
+    unlisted_count: how many that lack it are counted and not named.
     """
 
     requirement: str
@@ -58,7 +58,7 @@ class Attempt:
     parts: tuple["Attempt", ...] = ()
     total: int = 0
     kind: str | None = None
-    missing_more: int = 0
+    unlisted_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Decision:
 
     reason: why there was nothing to weigh (an unknown subject, kind or operation, or no rule); empty otherwise.
     missing: the smallest set of grants that would turn a denial into a permit; None on a permit and where none would.
-    missing_more: how many further ones of that set are counted and not named.
+    unlisted_count: how many further ones of that set are counted and not named.
     state: of the target, where it is told and is not live: planned, deleted or not registered.
     """
 
@@ -78,7 +78,7 @@ class Decision:
     attempts: tuple[Attempt, ...] = ()
     source: Source | None = None
     missing: tuple[MissingGrant, ...] | None = None
-    missing_more: int = 0
+    unlisted_count: int = 0
     state: str = ""
 
     @property
@@ -92,13 +92,13 @@ def explain(question: Question, facts: Facts) -> Decision:
     policy = question.policy
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
-    tree = try_expression(policy.requires, question, facts)
+    tree = try_expression(policy.requirement, question, facts)
     answer = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
                       attempts=tree.parts if tree.requirement == "any" else (tree,))
     if tree.met:
         return answer
-    missing, more = smallest_missing_with_count(policy.requires, question, facts)
-    return replace(answer, missing=missing, missing_more=more)
+    missing, more = smallest_missing_with_count(policy.requirement, question, facts)
+    return replace(answer, missing=missing, unlisted_count=more)
 
 
 def with_state(answer: Decision, state: str) -> Decision:
@@ -109,12 +109,12 @@ def with_state(answer: Decision, state: str) -> Decision:
 
 def early_denial_reason(question: Question, facts: Facts) -> str:
     """Why the question is denied before any requirement is looked at; empty when there is one to look at."""
-    if question.unknown:
-        return question.unknown
+    if question.unknown_reason:
+        return question.unknown_reason
     if not facts.subject_is_known:
         return f"{question.principal} is not a known, active principal"
     policy = question.policy
-    if policy.requires is None:
+    if policy.requirement is None:
         kind = KINDS[question.target.kind].title
         reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {with_article(kind)}"
         return f"{reason}; {policy.advice}" if policy.advice else reason
@@ -125,9 +125,9 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
     """Try `expression` and keep what was found."""
     match expression:
         case Has(privileges, scope):
-            return _attempt_has(privileges, question.at(scope), facts)
+            return _attempt_has(privileges, question.address_at(scope), facts)
         case HasAtOrBelow():
-            found = facts.at_or_below(question.target)
+            found = facts.grant_at_or_below(question.target)
             return Attempt("at or below", found is not None, f"any privilege on {question.target} or anything inside it", ANY,
                            question.target, (found,) if found else (), () if found else ((question.target, ANY[0]),))
         case HasOnAllLive(privilege, kind):
@@ -141,7 +141,7 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
             tried = tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
             return Attempt("any", any(part.met for part in tried), "one of these", parts=tried)
         case Given(parameter, then):
-            if not question.gives(parameter):
+            if not question.has_parameter(parameter):
                 return Attempt("given", True, f"nothing, as the question names no {parameter}")
             return try_expression(then, question, facts)
         case _:
@@ -150,23 +150,23 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
 
 def is_applicable(expression: Expression, question: Question) -> bool:
     """Whether the question brings along what `expression` depends on."""
-    return not isinstance(expression, Given) or question.gives(expression.parameter)
+    return not isinstance(expression, Given) or question.has_parameter(expression.parameter)
 
 
 def _attempt_has(privileges: tuple[Privilege, ...], place: Address, facts: Facts) -> Attempt:
-    held = facts.held(place)
+    held = facts.privileges_on(place)
     found = tuple(HeldGrant(held[privilege], place, privilege) for privilege in privileges if privilege in held)
     return Attempt("has", bool(found), f"{privileges_in_words(privileges)} on {place}", privileges, place, found,
                    () if found else ((place, privileges[0]),))
 
 
 def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, facts: Facts) -> Attempt:
-    lacking = facts.lacking(place, privilege, kind)
+    lacking = facts.missing_entities(place, privilege, kind)
     entities = f"live {KINDS[kind].plural}" if kind else "live entities"
     words = f"{privilege} on all {lacking.total:,} {entities} in {place}" if lacking.total else (
         f"{privilege} on all {entities} in {place}, of which there are none")
     return Attempt("all live", lacking.is_empty, words, (privilege,), place, total=lacking.total, kind=kind,
-                   missing=tuple((address, privilege) for address in lacking.addresses), missing_more=lacking.more)
+                   missing=tuple((address, privilege) for address in lacking.addresses), unlisted_count=lacking.unlisted_count)
 
 
 def smallest_missing_grants(expression: Expression, question: Question, facts: Facts) -> tuple[MissingGrant, ...] | None:
@@ -194,20 +194,20 @@ def minimal_missing_sets(expression: Expression, question: Question,
     """
     match expression:
         case Has(privileges, scope):
-            place = question.at(scope)
-            if not facts.held(place).keys().isdisjoint(privileges):
+            place = question.address_at(scope)
+            if not facts.privileges_on(place).keys().isdisjoint(privileges):
                 return [frozenset()]
             # of instances there is one; nothing can be granted on another
             if place.kind == "instance" and place != instance_address():
                 return []
             return [frozenset([(place, privilege)]) for privilege in privileges]
         case HasAtOrBelow():
-            if facts.is_held_at_or_below(question.target):
+            if facts.has_grant_at_or_below(question.target):
                 return [frozenset()]
             return [frozenset([(question.target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
-            lacking = facts.lacking(question.target, privilege, kind)
-            unnamed = [UnlistedGrants(privilege, kind, lacking.more)] if lacking.more else []
+            lacking = facts.missing_entities(question.target, privilege, kind)
+            unnamed = [UnlistedGrants(privilege, kind, lacking.unlisted_count)] if lacking.unlisted_count else []
             return [frozenset([*((address, privilege) for address in lacking.addresses), *unnamed])]
         case AllOf(parts):
             combined = product(*(minimal_missing_sets(part, question, facts) for part in parts))
@@ -215,7 +215,7 @@ def minimal_missing_sets(expression: Expression, question: Question,
         case AnyOf(parts):
             return _minimal(choice for part in parts for choice in minimal_missing_sets(part, question, facts))
         case Given(parameter, then):
-            return minimal_missing_sets(then, question, facts) if question.gives(parameter) else [frozenset()]
+            return minimal_missing_sets(then, question, facts) if question.has_parameter(parameter) else [frozenset()]
         case Always():
             return [frozenset()]
         case _:
@@ -282,7 +282,7 @@ def _unmet(tree: Attempt) -> str:
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            (address, privilege), others = tree.missing[0], len(tree.missing) - 1 + tree.missing_more
+            (address, privilege), others = tree.missing[0], len(tree.missing) - 1 + tree.unlisted_count
             if not others:
                 return f"{privilege} on {address}"
             return (f"{privilege} on {others + 1:,} of the {tree.total:,} live entities in {tree.where} "

@@ -15,27 +15,27 @@ __all__ = ["GeneralRule", "Generation", "Policy", "Source", "general_rules", "po
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one operation on one kind requires. `requires` is None where the generation has no rule: then it is denied.
+    """What one operation on one kind requires. `requirement` is None where the generation has no rule: then it is denied.
 
     advice: what to ask instead, where a missing rule has an answer elsewhere.
     """
 
     kind: str
     operation: str
-    requires: Expression | None
+    requirement: Expression | None
     source: Source
     advice: str = ""
 
     @property
-    def is_rule(self) -> bool:
-        return self.requires is not None
+    def has_rule(self) -> bool:
+        return self.requirement is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GeneralRule:
     """What a document says of a class of operations whatever the kind; None where it says nothing."""
 
-    requires: Expression | None
+    requirement: Expression | None
     source: Source
 
 
@@ -71,7 +71,7 @@ class Generation:
         if operation_class is None:
             return None
         rule = self.general[operation_class]
-        return Policy(kind, operation, rule.requires, rule.source)
+        return Policy(kind, operation, rule.requirement, rule.source)
 
 
 PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evaluated independently",

@@ -37,8 +37,8 @@ class Question:
     dataset_type: Address | None = None
     owner: Address | None = None
     explain: bool = False
-    unknown: str = ""
-    broken: bool = False
+    unknown_reason: str = ""
+    is_malformed: bool = False
 
     @property
     def principal(self) -> str:
@@ -50,7 +50,7 @@ class Question:
             return None
         return generation_by_name(self.generation).policy(self.target.kind, self.operation)
 
-    def at(self, scope: Scope) -> Address | None:
+    def address_at(self, scope: Scope) -> Address | None:
         """The address that `scope` names in this question."""
         match scope:
             case Scope.SELF:
@@ -70,7 +70,7 @@ class Question:
             case Scope.OWNER:
                 return self.owner
 
-    def gives(self, parameter: Parameter) -> bool:
+    def has_parameter(self, parameter: Parameter) -> bool:
         """Whether the question brings `parameter` along."""
         match parameter:
             case Parameter.NEW_ARTIFACT:
@@ -101,7 +101,8 @@ def question_from_json(body: object, *, active_generation: str, of_kind: bool = 
     explain = _flag(context, "explain")
     target, unknown, broken = _target(subject_type, subject, kind, key, operation)
     if target is None:
-        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown=unknown, broken=broken)
+        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown_reason=unknown,
+                        is_malformed=broken)
     return Question(subject_type, subject, operation, target, generation, explain=explain,
                     **_parameters(context, generation, target.kind, operation))
 
@@ -143,9 +144,9 @@ _KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owne
 def context_members(generation: str, kind: str, operation: str) -> tuple[str, ...]:
     """The members of `context` that the rule looks at; all others change nothing, not even when ill-formed."""
     policy = generation_by_name(generation).policy(kind, operation)
-    if policy is None or policy.requires is None:
+    if policy is None or policy.requirement is None:
         return ()
-    return tuple(dict.fromkeys(m for parameter in parameters(policy.requires) for m in _MEMBERS[parameter]))
+    return tuple(dict.fromkeys(m for parameter in parameters(policy.requirement) for m in _MEMBERS[parameter]))
 
 
 def _parameters(context: dict, generation: str, kind: str, operation: str) -> dict:

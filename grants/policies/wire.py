@@ -10,14 +10,14 @@ from grants.policies.question import Question, QuestionError
 Redaction = Callable[[Decision], Decision]
 
 
-def answer_as_json(question: Question, facts: Facts, told_to: Redaction | None = None, state: str = "") -> dict:
+def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict:
     """`decision`, and `context` when it is asked for or when there was nothing to weigh.
 
     state: of the target, where an explanation shall tell it; empty of one that is live.
     """
     if question.explain:
         explained = explain(question, facts)
-        told = told_to(explained) if told_to else explained
+        told = redact(explained) if redact else explained
         return decision_as_json(with_state(told, state) if state else told)
     if is_permitted(question, facts):
         return {"decision": True}
@@ -72,6 +72,6 @@ def missing_grant_as_json(gap: MissingGrant) -> dict:
 
 def _denied(question: Question, reason: str) -> dict:
     context: dict = {"reason": reason}
-    if question.broken:
+    if question.is_malformed:
         context["error"] = {"status": 400, "message": reason}
     return {"decision": False, "context": context}

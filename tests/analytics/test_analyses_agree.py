@@ -115,7 +115,7 @@ def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, si
 def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after, size):
     tenant = tenant_with_own_kinds(len(before + after))
     comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
-                  if all(GENERATIONS[name].policy(kind.name, operation).is_rule for name in (before, after))}
+                  if all(GENERATIONS[name].policy(kind.name, operation).has_rule for name in (before, after))}
     once, then = permitted(tenant, before), permitted(tenant, after)
     turned = [(user, address, operation, (user, address, operation) in once, (user, address, operation) in then)
               for user, address, operation in once ^ then if (address.partition(":")[0], operation) in comparable]

@@ -49,7 +49,7 @@ def permitted() -> set[tuple[str, str, str]]:
     """Every (user, entity, operation) that the active generation permits, as a service is told, where both have a rule."""
     asked = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
              for entity in Entity.objects.filter(state=State.LIVE) for operation in KINDS[entity.kind].operations
-             if all(GENERATIONS[name].policy(entity.kind, operation).is_rule for name in (BEFORE, AFTER))]
+             if all(GENERATIONS[name].policy(entity.kind, operation).has_rule for name in (BEFORE, AFTER))]
     questions = [question_from_json({"subject": {"type": "user", "id": user}, "action": {"name": operation},
                                      "resource": {"type": kind, "id": key}}, active_generation=active_generation().name)
                  for user, kind, key, operation in asked]

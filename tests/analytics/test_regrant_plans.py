@@ -37,7 +37,7 @@ def differences(tenant, before, after):
     for user in sorted(name for name, standing in tenant.users.items() if standing == (True, True)):
         for address in sorted((a for a, state in tenant.entities.items() if state == State.LIVE), key=str):
             for operation in sorted(KINDS[address.kind].operations):
-                if not all(GENERATIONS[g].policy(address.kind, operation).is_rule for g in (before, after)):
+                if not all(GENERATIONS[g].policy(address.kind, operation).has_rule for g in (before, after)):
                     continue
                 found = [reference_holds(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
                 if found[0] != found[1]:

@@ -60,7 +60,7 @@ def permitted(questions):
 def all_pages(find, question, size):
     ids, after = [], ""
     while True:
-        found = find(question, after=after, most_rows=size)
+        found = find(question, after=after, max_rows=size)
         assert not set(ids).intersection(found.ids), "a page repeats what another showed"
         ids += found.ids
         assert found.total in (None, len(ids) if not found.has_more else found.total)
@@ -133,6 +133,6 @@ def test_every_way_gives_the_same_pages(tenant, monkeypatch):
             pages = set()
             for way in WAYS:
                 take(monkeypatch, way)
-                found = search_entities(question, after="", most_rows=3)
+                found = search_entities(question, after="", max_rows=3)
                 pages.add((tuple(found.ids), found.has_more))
             assert len(pages) == 1

@@ -65,7 +65,7 @@ def test_core_decides_by_its_core_policies(own_kinds):
 def test_every_class_of_operations_is_ruled_or_said_to_be_without_a_rule():
     for generation in GENERATIONS.values():
         assert set(generation.general) == set(OperationClass)
-        assert all(rule.requires or rule.source.note for rule in generation.general.values())
+        assert all(rule.requirement or rule.source.note for rule in generation.general.values())
 
 
 @pytest.mark.parametrize(("text", "message"), [

@@ -21,7 +21,7 @@ def test_the_catalogue_holds_every_operation_of_every_kind_with_its_source(ada):
         assert set(rows) == {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
         for place, row in rows.items():
             policy = generation.policy(*place)
-            assert (row["requires"] is not None) == policy.is_rule == bool(row["words"])
+            assert (row["requires"] is not None) == policy.has_rule == bool(row["words"])
             assert row["source"]["seed"] == policy.source.seed and row["source"]["row"]
 
 

@@ -107,9 +107,9 @@ def reference_holds(tenant: Tenant, question: Question) -> bool:
     """The answer by the plainest possible reading of the expression."""
     holders = tenant.holders(question.subject_type, question.subject)
     policy = GENERATIONS[question.generation].policy(question.target.kind, question.operation)
-    if holders is None or policy is None or policy.requires is None:
+    if holders is None or policy is None or policy.requirement is None:
         return False
-    return _holds(tenant, holders, policy.requires, question)
+    return _holds(tenant, holders, policy.requirement, question)
 
 
 def _any_held(tenant: Tenant, holders: list[str], place: Address | None, privileges) -> bool:
@@ -123,7 +123,7 @@ def _is_inside(address: Address, container: Address) -> bool:
 def _holds(tenant: Tenant, holders: list[str], expression, question: Question) -> bool:
     match expression:
         case Has(privileges, scope):
-            return _any_held(tenant, holders, question.at(scope), privileges)
+            return _any_held(tenant, holders, question.address_at(scope), privileges)
         case HasAtOrBelow():
             return any(_any_held(tenant, holders, address, ANY) for _, address, _ in tenant.grants
                        if address == question.target or _is_inside(address, question.target))
@@ -135,7 +135,7 @@ def _holds(tenant: Tenant, holders: list[str], expression, question: Question) -
         case AnyOf(parts):
             return any(_holds(tenant, holders, part, question) for part in parts)
         case Given(parameter, then):
-            return not question.gives(parameter) or _holds(tenant, holders, then, question)
+            return not question.has_parameter(parameter) or _holds(tenant, holders, then, question)
         case Always():
             return True
     raise AssertionError(expression)

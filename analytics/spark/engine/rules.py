@@ -80,13 +80,13 @@ def generation_rules(generation: str, is_included: Callable[[str], bool] = lambd
     """From nothing to what the generation permits."""
     after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
-    return _rule_set((kind, operation, None, after.policy(kind, operation).requires) for kind, operation in included)
+    return _rule_set((kind, operation, None, after.policy(kind, operation).requirement) for kind, operation in included)
 
 
 def impact_rules(generation: str, to_generation: str) -> RuleSet:
     """From one generation to another, over the operations that have a rule in both."""
     before, after = generation_by_name(generation), generation_by_name(to_generation)
-    rules = ((kind, operation, before.policy(kind, operation).requires, after.policy(kind, operation).requires)
+    rules = ((kind, operation, before.policy(kind, operation).requirement, after.policy(kind, operation).requirement)
              for kind, operation in _operations())
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
 
@@ -216,7 +216,7 @@ def admin_needed(expression: Expression | None) -> AdminNeeded:
 
 
 def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
-    return admin_needed(generation_by_name(generation).policy("namespace", "delete").requires)
+    return admin_needed(generation_by_name(generation).policy("namespace", "delete").requirement)
 
 
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:

@@ -77,4 +77,4 @@ def answer_batch(batch: list[Question | QuestionError]) -> Iterator[dict]:
         if isinstance(item, QuestionError):
             yield {"error": str(item)}
         else:
-            yield {"error": item.unknown} | answer if item.broken else answer
+            yield {"error": item.unknown_reason} | answer if item.is_malformed else answer

@@ -55,8 +55,8 @@ def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") ->
 def _ranges(question: Question) -> bool:
     """Whether the rule looks at all live entities in the target."""
     policy = question.policy
-    return policy is not None and policy.requires is not None and any(
-        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requires))
+    return policy is not None and policy.requirement is not None and any(
+        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
 
 
 def is_operation(kind: str, operation: str) -> bool:

@@ -105,7 +105,7 @@ def _answer(decision: Decision, user: User) -> Answer:
     return Answer(
         decision, _node(root, user) if root else None,
         [missing_grant_of(gap, decision.question.principal, user) for gap in gaps[:MOST_GAPS]],
-        max(0, len(gaps) - MOST_GAPS) + decision.missing_more, row_url(decision.question),
+        max(0, len(gaps) - MOST_GAPS) + decision.unlisted_count, row_url(decision.question),
     )
 
 
@@ -118,7 +118,7 @@ def _node(attempt: Attempt, user: User) -> Node:
         address_link_to(attempt.where, linked=user.can_see_all) if where else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
         [address_link_to(address, linked=user.can_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
-        max(0, len(gaps) - MOST_GAPS_OF_A_NODE) + attempt.missing_more, [_node(part, user) for part in attempt.parts],
+        max(0, len(gaps) - MOST_GAPS_OF_A_NODE) + attempt.unlisted_count, [_node(part, user) for part in attempt.parts],
     )
 
 

@@ -81,11 +81,12 @@ def _rows(kind: Kind, chosen: Generation, other: Generation | None) -> Iterator[
         policy, beside = chosen.policy(kind.name, operation), other.policy(kind.name, operation) if other else None
         yield {"operation": operation, "id": row_id(kind.name, operation),
                "cells": [_cell(one) for one in (policy, beside) if one],
-               "differs": beside is not None and policy.requires != beside.requires}
+               "differs": beside is not None and policy.requirement != beside.requirement}
 
 
 def _cell(policy: Policy) -> dict:
-    return {"policy": policy, "source": policy.source, "words": requirement_in_words(policy.requires) if policy.is_rule else ""}
+    words = requirement_in_words(policy.requirement) if policy.has_rule else ""
+    return {"policy": policy, "source": policy.source, "words": words}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

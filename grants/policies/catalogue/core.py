@@ -177,9 +177,9 @@ CORE = Generation(
     lifecycle_source=Source("001", "Authorization policies", "column Resultant Privileges",
                             "deleting an entity removes the grants on it"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.PASSED_OVER,
+        namespace_requirement=has(ADMIN), entity_requirement=has(ADMIN), on_undeletable=OnUndeletable.SKIP,
         # deleting an application asks for ADMIN on the application, and its programs go with it
-        asks_of=MappingProxyType({"program": on(Scope.APPLICATION, ADMIN)}),
+        requirement_by_kind=MappingProxyType({"program": on(Scope.APPLICATION, ADMIN)}),
         source=Source("001", "Core policies",
                       "Delete all deletes all entities the user has privileges for and shows errors for the ones not deleted",
                       "of what remains the document says nothing more: the namespace stands as long as something live is in it"),

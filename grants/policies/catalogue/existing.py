@@ -166,7 +166,7 @@ EXISTING = Generation(
     lifecycle_source=Source("003", "Existing", "not named",
                             "as CDAP 3.5 to 4.2 did: the creator receives everything, deleting removes the grants"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=ADMIN_NAMESPACE, one_missing=OnUndeletable.STOPS,
+        namespace_requirement=has(ADMIN), entity_requirement=ADMIN_NAMESPACE, on_undeletable=OnUndeletable.STOP,
         source=Source("003", "Namespaces", "Delete", "ADMIN on the namespace is all that the row asks for, so everything goes"),
     ),
 )

@@ -183,7 +183,7 @@ FINAL = Generation(
     deleting_removes_grants=False,
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.STOPS,
+        namespace_requirement=has(ADMIN), entity_requirement=has(ADMIN), on_undeletable=OnUndeletable.STOP,
         source=Source("002", "Namespaces", "Delete",
                       "lack of the privileges may result in an inconsistent state for the namespace: some entities may get "
                       "cleaned up while entities with insufficient privileges will remain"),

@@ -151,7 +151,7 @@ PROPOSED = Generation(
     lifecycle_source=Source("002", "Summary", "upon successful creation/deletion the privileges remain unaffected",
                             "003 is silent; its Proposed column is the model that 002 describes"),
     deletion=NamespaceDeletion(
-        begins=has(ADMIN), asks=has(ADMIN), one_missing=OnUndeletable.STOPS,
+        namespace_requirement=has(ADMIN), entity_requirement=has(ADMIN), on_undeletable=OnUndeletable.STOP,
         source=Source("003", "Namespaces", "Delete", "as in 002, whose note on an inconsistent state speaks of the same model"),
     ),
 )

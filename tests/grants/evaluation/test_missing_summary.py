@@ -40,7 +40,7 @@ def ranging(tenant) -> list[Question]:
     for generation in GENERATIONS.values():
         for place in [address for address in tenant.entities if address.kind == "namespace"]:
             for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules"):
-                requires = generation.policy("namespace", operation).requires
+                requires = generation.policy("namespace", operation).requirement
                 if requires is not None and any(isinstance(leaf, HasOnAllLive) for leaf in leaves(requires)):
                     found += [Question(*subject, operation, place, generation.name) for subject in subjects]
     return found
@@ -56,11 +56,11 @@ def assert_shortened(short: Decision, full: Decision, most: int) -> None:
         for name in ("requirement", "met", "words", "grants", "total"):
             assert getattr(one, name) == getattr(other, name)
         assert one.missing == (other.missing[:most] if one.requirement == ALL_LIVE else other.missing)
-        assert len(one.missing) + one.missing_more == len(other.missing)
+        assert len(one.missing) + one.unlisted_count == len(other.missing)
     assert (short.missing is None) == (full.missing is None)
     if full.missing is not None:
         assert short.missing[:most] == full.missing[:most]
-        assert len(short.missing) + short.missing_more == len(full.missing)
+        assert len(short.missing) + short.unlisted_count == len(full.missing)
 
 
 @pytest.mark.parametrize("most", [1, 3, 1_000])
@@ -69,7 +69,7 @@ def test_an_answer_in_short_says_what_the_answer_in_full_says(tenant, most):
     for question in ranging(tenant):
         short, full = check_summary(question, most), check(question)
         assert_shortened(short, full, most)
-        cut += short.missing_more > 0
+        cut += short.unlisted_count > 0
     assert cut or most > 1
 
 
@@ -105,7 +105,7 @@ def test_a_reader_is_told_of_what_the_reader_sees(tenant, few, monkeypatch):
         assert told.sentence == sentence and (told.missing is None) == (missing is None)
         for node, (gaps, total) in zip(nodes(told.attempts), lacking, strict=True):
             expected = gaps[:most] if node.requirement == ALL_LIVE else gaps
-            assert (node.missing, node.missing_more, node.total) == (expected, len(gaps) - len(expected), total)
+            assert (node.missing, node.unlisted_count, node.total) == (expected, len(gaps) - len(expected), total)
         hidden += missing is None and not told.allowed
     assert hidden
 

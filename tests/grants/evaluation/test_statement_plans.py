@@ -122,8 +122,8 @@ def test_no_statement_reads_a_whole_table_at_two_million_grants(two_million_gran
         asked = list(questions(*subject))
         for question in asked:
             policy = question.policy
-            if policy is not None and policy.requires is not None:
-                shapes.setdefault((subject[0], question.target.kind, repr(policy.requires)), question)
+            if policy is not None and policy.requirement is not None:
+                shapes.setdefault((subject[0], question.target.kind, repr(policy.requirement)), question)
         for explained in (False, True):
             assert whole_reads(plan_of(asked, explained)) == set()
     assert len(shapes) > 50

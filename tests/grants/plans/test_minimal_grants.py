@@ -29,7 +29,7 @@ def lost_answers(tenant, user, before, after):
     rules = [GENERATIONS[before], GENERATIONS[after]]
     for address, state in tenant.entities.items():
         for operation in KINDS[address.kind].operations if state == State.LIVE else ():
-            ruled = all(generation.policy(address.kind, operation).is_rule for generation in rules)
+            ruled = all(generation.policy(address.kind, operation).has_rule for generation in rules)
             if ruled and is_permitted(tenant, user, address, operation, before) and not is_permitted(
                     tenant, user, address, operation, after):
                 yield address, operation

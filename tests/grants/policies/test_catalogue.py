@@ -26,13 +26,13 @@ def test_every_row_names_its_seed_table_and_row(generation):
 
 def test_every_row_without_a_rule_says_why():
     for policy in ROWS:
-        if not policy.is_rule:
+        if not policy.has_rule:
             assert policy.source.note, policy
 
 
 def test_every_scope_exists_for_the_kind_that_it_is_asked_of():
     for policy in ROWS:
-        scopes = {leaf.scope for leaf in leaves(policy.requires) if isinstance(leaf, Has)} if policy.requires else set()
+        scopes = {leaf.scope for leaf in leaves(policy.requirement) if isinstance(leaf, Has)} if policy.requirement else set()
         if Scope.APPLICATION in scopes:
             assert policy.kind in ("program", "application")
         if Scope.NAMESPACE in scopes:
@@ -42,22 +42,22 @@ def test_every_scope_exists_for_the_kind_that_it_is_asked_of():
 def test_no_rule_looks_at_all_live_entities_twice():
     """Two sets of what lacks a privilege could overlap, and where they are only counted nobody could tell."""
     for policy in ROWS:
-        ranging = [leaf for leaf in leaves(policy.requires) if isinstance(leaf, HasOnAllLive)] if policy.requires else []
+        ranging = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)] if policy.requirement else []
         assert len(ranging) <= 1, policy
 
 
 def test_what_a_question_brings_along_is_looked_at_only_where_it_was_given():
     brought = {Scope.ARTIFACT, Scope.DATASET_TYPE, Scope.OWNER}
     for policy in ROWS:
-        if policy.requires is None:
+        if policy.requirement is None:
             continue
-        unguarded = [leaf for leaf in leaves(policy.requires) if isinstance(leaf, Has) and leaf.scope in brought]
-        assert len(unguarded) == len(list(parameters(policy.requires))), policy
+        unguarded = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, Has) and leaf.scope in brought]
+        assert len(unguarded) == len(list(parameters(policy.requirement))), policy
 
 
 def test_owners_and_custom_types_count_only_where_the_documents_know_them():
-    looked_at = {name: {parameter for policy in generation.policies.values() if policy.requires
-                        for parameter in parameters(policy.requires)} for name, generation in GENERATIONS.items()}
+    looked_at = {name: {parameter for policy in generation.policies.values() if policy.requirement
+                        for parameter in parameters(policy.requirement)} for name, generation in GENERATIONS.items()}
     assert looked_at["core"] == looked_at["existing"] == {Parameter.EXISTING_ARTIFACT}
     assert looked_at["proposed"] == {Parameter.EXISTING_ARTIFACT, Parameter.NEW_ARTIFACT, Parameter.OWNER}
     assert looked_at["final"] == set(Parameter)
@@ -73,7 +73,7 @@ def test_a_bare_privilege_is_a_row_of_every_kind_in_every_generation():
     for generation in GENERATIONS.values():
         for kind in KINDS:
             for privilege in Privilege:
-                assert generation.policy(kind, privilege.value).requires == Has((privilege,))
+                assert generation.policy(kind, privilege.value).requirement == Has((privilege,))
         assert generation.policy("spaceship", "READ") is None
 
 

@@ -69,12 +69,12 @@ def test_a_question_that_is_no_object_is_refused(not_an_object):
 ])
 def test_something_unknown_is_a_question_that_carries_the_reason_of_its_denial(changes, reason):
     question = read(**changes)
-    assert question.target is None and reason in question.unknown
+    assert question.target is None and reason in question.unknown_reason
 
 
 def test_only_an_ill_formed_address_is_broken():
-    assert read(resource={"type": "dataset", "id": "no dot"}).broken
-    assert not read(resource={"type": "spaceship", "id": "x"}).broken
+    assert read(resource={"type": "dataset", "id": "no dot"}).is_malformed
+    assert not read(resource={"type": "spaceship", "id": "x"}).is_malformed
 
 
 DEPLOY = {"action": {"name": "deploy"}, "resource": {"type": "application", "id": "sales.app"}}

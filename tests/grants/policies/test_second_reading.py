@@ -213,13 +213,13 @@ def test_the_catalogue_requires_what_the_second_reading_requires(generation, kin
     text = READINGS[generation][f"{kind}.{operation}"]
     second = notated(kind, text)
     policy = GENERATIONS[generation].policies[kind, operation]
-    first = catalogued(kind, policy.requires)
+    first = catalogued(kind, policy.requirement)
 
     assert (policy.kind, policy.operation) == (kind, operation)
-    assert (first is None) == (second is None), f"one has a rule, one has none: {text!r}, {policy.requires}"
+    assert (first is None) == (second is None), f"one has a rule, one has none: {text!r}, {policy.requirement}"
     if first is not None:
         differing = disagreement(first, second)
-        assert differing is None, f"with only {differing} true they differ: {text!r}, {policy.requires}"
+        assert differing is None, f"with only {differing} true they differ: {text!r}, {policy.requirement}"
 
 
 # Coverage -------------------------------------------------------------------------------------------------------------

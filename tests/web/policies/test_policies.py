@@ -23,7 +23,7 @@ def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_s
     for (kind, operation), row in shown.items():
         policy = GENERATIONS[name].policy(kind, operation)
         (cell,) = row["cells"]
-        assert (cell["policy"], bool(cell["words"]), row["differs"]) == (policy, policy.is_rule, False)
+        assert (cell["policy"], bool(cell["words"]), row["differs"]) == (policy, policy.has_rule, False)
     assert ("no rule: denied" in text) == any(not row["cells"][0]["words"] for row in shown.values())
 
 
@@ -40,7 +40,7 @@ def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
             shown = rows(client.get(f"/policies/?generation={one.name}&with={other.name}&kind=dataset"))
             marked = {operation for (_, operation), row in shown.items() if row["differs"]}
             assert marked == {operation for operation in KINDS["dataset"].operations
-                              if one.policy("dataset", operation).requires != other.policy("dataset", operation).requires}
+                              if one.policy("dataset", operation).requirement != other.policy("dataset", operation).requirement}
 
 
 @pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
