@@ -16,8 +16,8 @@ from authzconsole.web.shared.links import AddressLink
 register = template.Library()
 
 # kinds that a deployment registers have no mark of their own
-_DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "marks.svg").read_text()))
-_LEVEL_MARKS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
+_DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text()))
+_LEVEL_ICONS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
 _QUOTED = re.compile(r"`([^`\n]+)`")
 # a shorter word fits into the narrowest column
 _LONG_WORD = re.compile(r"\S{28,}")
@@ -26,11 +26,11 @@ _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month
 
 
 @register.simple_tag
-def mark(name: str) -> SafeString:
-    """A picture from marks.svg; decoration beside words, so hidden from a screen reader."""
+def icon(name: str) -> SafeString:
+    """A picture from icons.svg; decoration beside words, so hidden from a screen reader."""
     drawn = name if name in _DRAWN else "entity"
-    return format_html('<svg class="mark" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-                       static("marks.svg"), drawn)
+    return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+                       static("icons.svg"), drawn)
 
 
 @register.filter
@@ -40,8 +40,8 @@ def portrait(tiles: list[TreemapTile]) -> list[TreemapTile]:
 
 
 @register.filter
-def level_mark(level: str) -> str:
-    return _LEVEL_MARKS.get(level, "info")
+def level_icon(level: str) -> str:
+    return _LEVEL_ICONS.get(level, "info")
 
 
 @register.filter

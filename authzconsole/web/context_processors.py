@@ -14,7 +14,7 @@ class NavItem:
 
     title: str
     url_name: str
-    mark: str
+    icon: str
     url_name_prefixes: tuple[str, ...]
     is_for_every_role: bool = True
 
@@ -41,7 +41,7 @@ def navigation(request):
     items = [item for item in NAV_ITEMS if item.is_for_every_role or request.user.can_see_all]
     url_name = (request.resolver_match.url_name or "") if request.resolver_match else ""
     current = next((item for item in items if url_name.startswith(item.url_name_prefixes)), None)
-    return {"nav_items": [{"title": item.title, "url": _url(item, request.user), "mark": item.mark, "is_current": item is current}
+    return {"nav_items": [{"title": item.title, "url": _url(item, request.user), "icon": item.icon, "is_current": item is current}
                           for item in items]}
 
 

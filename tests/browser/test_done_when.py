@@ -33,16 +33,16 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
     tile(page, "logistics").click()
     expect(report).to_contain_text("Nobody can delete it.")
     report.get_by_role("link", name="sofia.lindqvist comes closest and lacks 3 of 54").click()
-    expect(report.locator(".verdict.denied")).to_contain_text("asks for ADMIN on 54 entities, and 51 are held")
+    expect(report.locator(".decision.denied")).to_contain_text("asks for ADMIN on 54 entities, and 51 are held")
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="What would go, and how to close the gap").click()
-    expect(page.locator(".verdict.denied")).to_contain_text("Nothing goes")
+    expect(page.locator(".decision.denied")).to_contain_text("Nothing goes")
     page.get_by_role("button", name="Make a plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
     decided(page, "she takes over logistics", "is applied: 3 granted.")
     page.get_by_role("link", name=NOW).click()
-    expect(report.locator(".verdict.allowed")).to_contain_text("sofia.lindqvist can delete it")
+    expect(report.locator(".decision.allowed")).to_contain_text("sofia.lindqvist can delete it")
     overview(page)
     page.get_by_role("button", name="Check every namespace").click()
     finished(page)
@@ -55,7 +55,7 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
     page.get_by_role("button", name="Undo with a plan").click()
     decided(page, "the handover is off", "is applied: 3 revoked.")
     page.get_by_role("link", name=NOW).click()
-    expect(report.locator(".verdict.denied")).to_contain_text("51 are held")
+    expect(report.locator(".decision.denied")).to_contain_text("51 are held")
 
 
 def overview(page):

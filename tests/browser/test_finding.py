@@ -21,7 +21,7 @@ def field_of(page_of):
         house()
         page = page_of(name, **how)
         page.goto("/entities/namespace:sales")
-        return page, page.locator("#search"), page.locator("#search-found")
+        return page, page.locator("#search"), page.locator("#search-suggestions")
 
     return opened
 
@@ -35,7 +35,7 @@ def test_arrows_mark_and_enter_opens_what_is_marked(field_of):
     assert field.get_attribute("aria-activedescendant") is None
     for _ in range(3):
         page.keyboard.press("ArrowDown")
-    expect(field).to_have_attribute("aria-activedescendant", "search-found-1")
+    expect(field).to_have_attribute("aria-activedescendant", "search-suggestions-1")
     page.keyboard.press("ArrowUp")
     expect(found.get_by_role("option", selected=True)).to_have_text("All results for “orders”")
     page.keyboard.press("ArrowUp")
@@ -100,7 +100,7 @@ def test_the_field_of_a_question_takes_what_is_chosen(page_of):
     house()
     page = page_of("ada")
     page.goto("/ask")
-    field, found = page.get_by_label("on this entity"), page.locator("#entity-found")
+    field, found = page.get_by_label("on this entity"), page.locator("#entity-suggestions")
     page.get_by_label("May this person or group").fill("user:dee")
     field.fill("order")
     expect(found.get_by_role("option")).to_have_count(1)
@@ -123,7 +123,7 @@ def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page
     page = page_of("ada")
     page.goto("/entities/application:sales.shop?subject=user:dee&operation=deploy")
     page.get_by_label("From the artifact").fill("etl")
-    found = page.locator("#ask-artifact-found")
+    found = page.locator("#ask-artifact-suggestions")
     expect(found.get_by_role("option")).to_have_text("artifact:sales.etl-1.0")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.keyboard.press("ArrowDown")

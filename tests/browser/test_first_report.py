@@ -27,7 +27,7 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     page.get_by_role("link", name="dataset:hr.salaries").first.click()
     page.get_by_label("May this person or group").fill("user:dee")
     page.get_by_label("do this").select_option("read")
-    verdict = page.locator("#ask .verdict")
+    verdict = page.locator("#ask .decision")
     expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
 
     grant = page.locator("#grant-form")
@@ -46,7 +46,7 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
 
-    page.locator(".trail").get_by_role("link", name="hr").click()
+    page.locator(".breadcrumbs").get_by_role("link", name="hr").click()
     page.get_by_label("By this person, now").fill("dee")
     page.get_by_role("button", name="Check", exact=True).click()
     page.locator("#readiness").get_by_role("link", name="Grant ADMIN on namespace:hr").click()

@@ -82,7 +82,7 @@ def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
 def test_opening_a_branch_of_what_somebody_sees_leads_to_its_heading(page):
     page.goto("/people/user:ned")
     pressed(page, page.locator("#sight").get_by_role("link", name="Open namespace:sales"))
-    expect(page.locator("#sight .trail")).to_contain_text("sales")
+    expect(page.locator("#sight .breadcrumbs")).to_contain_text("sales")
     expect(page.locator("#sight-title")).to_be_focused()
 
 

@@ -90,7 +90,7 @@ def test_a_branch_and_a_page_that_do_not_come_can_be_asked_for_again(page):
     page.route("**/explorer/inside**", lambda route: route.abort())
     page.route("**/entities/**", lambda route: route.abort())
     branch = page.locator(f"#explorer [role=treeitem][href='{name}']")
-    branch.locator(".twisty").click()
+    branch.locator(".branch-toggle").click()
     expect(page.locator("#notices")).to_contain_text("The console did not answer.")
     expect(branch).to_have_attribute("aria-expanded", "false")
     assert branch.get_attribute("aria-busy") is None

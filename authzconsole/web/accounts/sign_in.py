@@ -111,7 +111,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
 
     def get_context_data(self, **kwargs) -> dict:
         is_forced = self.request.looker is None and self.request.user.must_change_password
-        return super().get_context_data(is_forced=is_forced, layout="alone.html" if is_forced else "base.html",
+        return super().get_context_data(is_forced=is_forced, layout="standalone.html" if is_forced else "base.html",
                                         next=self.get_redirect_url(), **kwargs)
 
     def form_valid(self, form) -> HttpResponse:

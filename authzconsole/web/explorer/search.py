@@ -33,11 +33,11 @@ class Listing:
 
 # by the id of the list
 LISTS = {
-    "search-found": Listing("q", opens=True),
-    "entity-found": Listing("entity"),
-    "ask-artifact-found": Listing("artifact", "artifact"),
-    "ask-dataset_type-found": Listing("dataset_type", "dataset_type"),
-    "ask-owner-found": Listing("owner", "kerberosprincipal"),
+    "search-suggestions": Listing("q", opens=True),
+    "entity-suggestions": Listing("entity"),
+    "ask-artifact-suggestions": Listing("artifact", "artifact"),
+    "ask-dataset_type-suggestions": Listing("dataset_type", "dataset_type"),
+    "ask-owner-suggestions": Listing("owner", "kerberosprincipal"),
 }
 
 

@@ -13,13 +13,13 @@ from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, privilege_o
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
 
-_DIRECT = {State.PLANNED: "waiting", State.DELETED: "left"}
+_DIRECT = {State.PLANNED: "planned", State.DELETED: "leftover"}
 _STATE_WORDS = {State.PLANNED: "; it waits for a planned entity", State.DELETED: "; it outlived a deleted entity"}
 
 
 @dataclass(frozen=True, slots=True)
 class PrivilegeCell:
-    """how: direct, group, waiting (planned entity), left (deleted entity) or none. url: where a click leads, may be empty."""
+    """how: direct, group, planned (planned entity), leftover (deleted entity) or none. url: where a click leads, may be empty."""
 
     letter: str
     how: str

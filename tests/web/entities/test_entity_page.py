@@ -110,7 +110,7 @@ def test_the_matrix_tells_direct_from_through_a_group(browse):
 def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     planned = browse("ada").get("/entities/dataset:sales.forecast").context["holders"]["rows"][0]["cells"][0]
     deleted = browse("ada").get("/entities/dataset:sales.legacy").context["holders"]["rows"][0]["cells"][1]
-    assert (planned.how, deleted.how) == ("waiting", "left")
+    assert (planned.how, deleted.how) == ("planned", "leftover")
     assert "waits for a planned entity" in planned.title and "outlived a deleted entity" in deleted.title
 
 

@@ -100,14 +100,14 @@ def test_fewer_than_three_letters_find_only_what_begins_so(text, found, browse):
 
 
 def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
-    listed = browse("ada").get("/search?q=sales", headers=htmx("search-found")).content.decode()
+    listed = browse("ada").get("/search?q=sales", headers=htmx("search-suggestions")).content.decode()
     assert "<html" not in listed and listed.count('role="option"') == 9
     first, then, last = map(listed.index, ("/entities/namespace:sales", "/entities/application:sales.", "All results for"))
     assert first < then < last
-    written = browse("dee").get("/search?entity=legacy", headers=htmx("entity-found")).content.decode()
+    written = browse("dee").get("/search?entity=legacy", headers=htmx("entity-suggestions")).content.decode()
     assert 'data-value="dataset:sales.legacy"' in written and "deleted" in written and "All results" not in written
-    assert "Nothing found" in browse("out").get("/search?q=sales", headers=htmx("search-found")).content.decode()
-    assert "option" not in browse("ada").get("/search", headers=htmx("search-found")).content.decode()
+    assert "Nothing found" in browse("out").get("/search?q=sales", headers=htmx("search-suggestions")).content.decode()
+    assert "option" not in browse("ada").get("/search", headers=htmx("search-suggestions")).content.decode()
     assert "<html" in browse("ada").get("/search?q=sales", headers=htmx("elsewhere")).content.decode()
 
 
@@ -115,9 +115,9 @@ def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
 def test_a_field_that_takes_one_kind_gets_only_that(most, browse, htmx, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
     for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
-        response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-found"))
+        response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-suggestions"))
         assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or most == 0), text
-    assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-found"))) == []
+    assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-suggestions"))) == []
 
 
 def test_a_search_for_nothing_or_for_bytes_that_are_no_text_finds_nothing(browse):

@@ -98,7 +98,7 @@ def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
     assert because.privilege in ("EXECUTE", "READ")
     inside = client.get("/people/group:operators?in=namespace:sales").context["sight"]["rows"]
     assert [str(row["address_link"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
-    assert [cell.how for cell in inside[1]["cells"]] == ["waiting", "none", "none", "none"]
+    assert [cell.how for cell in inside[1]["cells"]] == ["planned", "none", "none", "none"]
     deepest = client.get("/people/group:operators?in=application:sales.shop").context["sight"]["rows"]
     assert [(str(row["address_link"]), row["because"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily",
                                                                                          True)]

@@ -12,7 +12,7 @@ URL = "/analyses/nightly/delete-readiness"
 
 def test_a_nightly_run_is_switched_on_and_off_and_the_list_says_so(browse):
     client = browse("ada")
-    assert client.get("/analyses/").content.decode().count('<span class="quiet">off</span>') == 5
+    assert client.get("/analyses/").content.decode().count('<span class="muted">off</span>') == 5
     text = client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True).content.decode()
     assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
     page = client.get(URL).content.decode()

@@ -99,7 +99,7 @@ ON_TINT = ("accent", "allowed", "denied", "warning", "planned")
 
 
 def tokens(mode: str) -> dict[str, str]:
-    text = (STATIC / "console.css").read_text()
+    text = (STATIC / "css" / "tokens.css").read_text()
     light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
     return found if mode == "light" else found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark.split("\n}\n", 1)[0]))

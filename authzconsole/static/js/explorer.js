@@ -45,7 +45,7 @@
     const item = itemOf(event.target);
     if (item === null || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     focusOn(item);
-    if (event.target.closest(".twisty") !== null || !item.href) {
+    if (event.target.closest(".branch-toggle") !== null || !item.href) {
       event.preventDefault();
       event.stopPropagation();
       toggle(item);
@@ -115,7 +115,7 @@
   };
 
   const arrive = () => {
-    const pane = document.querySelector(".explorer-stay"), current = tree()?.querySelector("[aria-current]");
+    const pane = document.querySelector(".explorer-pane"), current = tree()?.querySelector("[aria-current]");
     if (!tree()?.querySelector("[tabindex='0']")) tree()?.querySelector("[role=treeitem]")?.setAttribute("tabindex", "0");
     if (!pane || !current) return;
     const { top, bottom } = current.getBoundingClientRect(), frame = pane.getBoundingClientRect();

@@ -41,7 +41,7 @@
 
   document.addEventListener("htmx:afterSwap", (event) => {
     const list = event.detail.target;
-    if (!list.matches(".found[role=listbox]")) return;
+    if (!list.matches(".suggestions[role=listbox]")) return;
     const field = fieldOf(list);
     // an answer that comes after the field was left, or emptied, opens nothing
     show(field, document.activeElement === field && field.value.trim() !== "" && list.childElementCount > 0);
@@ -68,13 +68,13 @@
 
   document.addEventListener("mousedown", (event) => {
     // the field keeps the focus, or its list would be gone before the click
-    if (event.target.closest(".found") !== null) event.preventDefault();
+    if (event.target.closest(".suggestions") !== null) event.preventDefault();
   });
 
   document.addEventListener("click", (event) => {
-    const option = event.target.closest(".found [role=option]");
+    const option = event.target.closest(".suggestions [role=option]");
     if (option === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    const field = fieldOf(option.closest(".found"));
+    const field = fieldOf(option.closest(".suggestions"));
     if (!("takes" in field.dataset) || !("value" in option.dataset)) return;
     event.preventDefault();
     take(field, option);

@@ -26,7 +26,7 @@
     // browsers offer no clipboard to a console that is served over plain http
     const area = document.createElement("textarea");
     area.value = text;
-    area.className = "unseen";
+    area.className = "visually-hidden";
     document.body.append(area);
     area.select();
     document.execCommand("copy");
