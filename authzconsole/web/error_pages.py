@@ -1,4 +1,4 @@
-"""The pages of what cannot be answered."""
+"""Error pages: not found, method not allowed, and expired forms."""
 
 from urllib.parse import urlencode
 
@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
@@ -16,31 +15,29 @@ from authzconsole.web.shared.rendering import see_other
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Says what is wrong with an ill-formed address, and of a well-formed one nothing, not even whether it exists."""
+    """Explain an invalid address. For a valid address, do not reveal whether it exists."""
     fault = str(exception) if isinstance(exception, InvalidAddress) else ""
     return render(request, "404.html", {"fault": fault}, status=404)
 
 
-def server_error(request: HttpRequest) -> HttpResponse:
-    """Name the request id, which is on every log line of this request. No context processor runs: one may be the cause."""
-    return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
-
-
-def method_not_allowed(request: HttpRequest, refusal: HttpResponseNotAllowed) -> HttpResponse:
-    """Says what this address takes, and leads to the room that it lies in, among those that this account may enter."""
-    rooms = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
-    room = max(rooms, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
-    page = render(request, "405.html", {"room": room, "takes_a_form": "GET" not in refusal["Allow"]})
-    # in the refusal itself, which is in the log already
-    refusal["Content-Type"], refusal.content = page["Content-Type"], page.content
-    patch_cache_control(refusal, private=True, no_store=True)
-    return refusal
+def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
+    """Fill an empty 405 response with a page that links to the navigation item of this URL."""
+    items = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
+    nav_item = max(items, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
+    page = render(request, "405.html", {"nav_item": nav_item, "takes_a_form": "GET" not in response["Allow"]})
+    # the response object is kept, because Django has already logged it
+    response["Content-Type"], response.content = page["Content-Type"], page.content
+    patch_cache_control(response, private=True, no_store=True)
+    return response
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """For a form whose token is of an earlier sign-in. Who signs in on two pages has nothing left to do on the second."""
+    """Handle a form whose CSRF token belongs to an earlier sign-in.
+
+    A second sign-in form in another tab has nothing left to do: it redirects, because the account is signed in already.
+    """
     if request.path == reverse("sign-in") and request.user.is_authenticated:
-        messages.info(request, f"You are signed in already, as {request.user.username}.")
-        back = urlencode({REDIRECT_FIELD_NAME: request.POST.get(REDIRECT_FIELD_NAME, "")})
-        return see_other(f"{request.path}?{back}")
+        messages.info(request, f"You are already signed in as {request.user.username}.")
+        query = urlencode({REDIRECT_FIELD_NAME: request.POST.get(REDIRECT_FIELD_NAME, "")})
+        return see_other(f"{request.path}?{query}")
     return render(request, "403_csrf.html", status=403)

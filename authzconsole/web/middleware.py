@@ -1,3 +1,5 @@
+"""Middleware of the pages: sign-in, required password changes, busy database, wrong methods."""
+
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from django.contrib import messages
@@ -16,33 +18,35 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
-    """Leads to the sign-in, and from there back to what was to be seen; what was to be done is not done by coming back.
+    """Redirect to the sign-in page, and after sign-in back to the requested page. A write is not repeated.
 
-    Whoever asked for a file comes back to the page that offers it: a file comes without a page, and the sign-in would stay.
+    After a request for a file, sign-in leads back to the page that offers the file. A download does not replace the page in the
+    browser, so the sign-in page would stay on the screen.
     """
 
     def handle_no_permission(self, request, view_func):
-        back, is_file = _page_before(request), "extension" in request.resolver_match.kwargs
+        previous_page, is_file = _referring_page(request), "extension" in request.resolver_match.kwargs
         if request.method not in SAFE_METHODS:
-            messages.info(request, "Your session had ended; sign in and repeat what you did.")
-        elif not (is_file and back):
+            messages.info(request, "Your session expired. Sign in and repeat your last change.")
+        elif not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
-        return see_other(f"{reverse('sign-in')}?{urlencode({REDIRECT_FIELD_NAME: back})}" if back else reverse("sign-in"))
+        sign_in = reverse("sign-in")
+        return see_other(f"{sign_in}?{urlencode({REDIRECT_FIELD_NAME: previous_page})}" if previous_page else sign_in)
 
 
-def _page_before(request) -> str:
-    """The path of the page that this was asked from; empty where that is another host's, or the browser does not say it."""
+def _referring_page(request) -> str:
+    """Return the path of the referring page; empty if the referrer is missing, malformed or another host."""
     try:
-        came_from = urlsplit(request.headers.get("Referer", ""))
+        referrer = urlsplit(request.headers.get("Referer", ""))
     except ValueError:
         return ""
-    return urlunsplit(("", "", came_from.path, came_from.query, "")) if came_from.netloc == request.get_host() else ""
+    return urlunsplit(("", "", referrer.path, referrer.query, "")) if referrer.netloc == request.get_host() else ""
 
 
 class PasswordFirstMiddleware:
-    """Leads an account whose password somebody else set to the page where it chooses its own, whatever it asks for.
+    """Redirect an account whose password was set by somebody else to the page where it chooses a new password.
 
-    Signing out stays possible, as does all that nobody has to sign in for; REST refuses such a session by itself
+    Signing out and all views without sign-in stay available. REST refuses such a session itself
     (authzconsole.common.api_caller).
     """
 
@@ -53,22 +57,22 @@ class PasswordFirstMiddleware:
         return self.get_response(request)
 
     def process_view(self, request, view_func, view_args, view_kwargs):
-        account, page = getattr(request, "looker", None) or request.user, reverse("password")
-        if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == page:
+        account, password_page = getattr(request, "looker", None) or request.user, reverse("password")
+        if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == password_page:
             return None
         if not account.must_change_password:
             return None
-        back = ""
+        next_page = ""
         if request.htmx:
-            back = request.htmx.current_url_abs_path or ""
+            next_page = request.htmx.current_url_abs_path or ""
         elif request.method in SAFE_METHODS:
-            back = request.get_full_path()
-        url = f"{page}?{urlencode({REDIRECT_FIELD_NAME: back})}" if back else page
+            next_page = request.get_full_path()
+        url = f"{password_page}?{urlencode({REDIRECT_FIELD_NAME: next_page})}" if next_page else password_page
         return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
 
 
 class DatabaseBusyMiddleware:
-    """Asks who waited for the database in vain to come again."""
+    """Return 503 with Retry-After if the database is locked by another write."""
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -85,9 +89,9 @@ class DatabaseBusyMiddleware:
 
 
 class WrongMethodMiddleware:
-    """A page in place of the empty answer to who opens what only takes a form, as by reloading after one was refused.
+    """Show a page instead of Django's empty 405 response, for example after reloading the URL of a form that was refused.
 
-    What answers services says it by itself, and not with an empty answer.
+    APIs answer 405 with a body of their own; those responses are left alone.
     """
 
     def __init__(self, get_response):

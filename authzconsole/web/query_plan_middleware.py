@@ -1,6 +1,11 @@
-"""A page's statements are planned for what it asks about, a service's once for all that it will ask.
+"""Choose, for each request, whether PostgreSQL plans a statement once or for every set of parameters.
 
-One plan for every namespace and every account is a bad one for the largest; one for every decision saves most of its time.
+psycopg prepares a statement after `prepare_threshold` executions; PostgreSQL then may use one generic plan for all parameters.
+For APIs this saves most of the time of a decision. For pages it is harmful: a plan that suits an average namespace or account is a
+bad plan for the largest one. So pages set the threshold to None (never prepare, plan for the actual parameters), and all other
+requests use the threshold from the settings (`DATABASES["default"]["OPTIONS"]["prepare_threshold"]`).
+
+The connection outlives the request, so the middleware sets the threshold on every request.
 """
 
 from django.db import connection
@@ -9,12 +14,14 @@ from authzconsole.web.people.impersonation import NOT_PAGES
 
 
 class PageQueryPlanMiddleware:
+    """Set the prepare threshold of the PostgreSQL connection for pages and APIs. Does nothing on other databases."""
+
     def __init__(self, get_response):
         self.get_response = get_response
 
     def __call__(self, request):
-        # without a connection there was no account, and there are no large pages
+        # without an open connection no account was loaded, and the request reads no large tables
         if connection.vendor == "postgresql" and connection.connection is not None:
-            of_services = connection.settings_dict["OPTIONS"].get("prepare_threshold")
-            connection.connection.prepare_threshold = of_services if request.path.startswith(NOT_PAGES) else None
+            api_threshold = connection.settings_dict["OPTIONS"].get("prepare_threshold")
+            connection.connection.prepare_threshold = api_threshold if request.path.startswith(NOT_PAGES) else None
         return self.get_response(request)

@@ -36,7 +36,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
     find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", Role.values)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
     total_tokens = capped_count_subquery(good_tokens().filter(owner=OuterRef("pk")))
-    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", most_rows=ROWS_A_PAGE)
+    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_A_PAGE)
     fresh = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {

@@ -14,7 +14,7 @@ from authzconsole.common.tokens import LONGEST_LIFE_DAYS, TokenError, create_tok
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
-from authzconsole.web.shared.paging import Rows, paginate_sequence
+from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -66,7 +66,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
     rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
-    page = paginate_sequence(request, Rows(rows), most_rows=ROWS_A_PAGE, name="page")
+    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_A_PAGE, name="page")
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
         "page": page, "rows": [shown_token(token, token.owner) for token in page.rows], "state": state, "states": list(STATES),

@@ -80,7 +80,7 @@ def _page(request, entity: Entity, rows: QuerySet, seen: Visibility, totals: lis
     if find:
         rows = _named(rows, entity, find)
         total = rows.filter(seen.all_rows).count()
-    return paginate_entities(request, rows.filter(seen.soonest(total)), most_rows=ROWS_A_PAGE, total_rows=total)
+    return paginate_entities(request, rows.filter(seen.soonest(total)), max_rows=ROWS_A_PAGE, total_rows=total)
 
 
 def _named(rows: QuerySet, entity: Entity, find: str) -> QuerySet:

@@ -54,7 +54,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
 
 def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), most_rows=ENTITIES_A_PAGE,
+    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_A_PAGE,
                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {

@@ -61,7 +61,7 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
-    page = paginate_entities(request, rows, most_rows=ROWS_A_PAGE, total_rows=total)
+    page = paginate_entities(request, rows, max_rows=ROWS_A_PAGE, total_rows=total)
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
             "counts": counts,
             **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown, counts=counts))}

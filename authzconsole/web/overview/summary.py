@@ -19,7 +19,7 @@ MAX_LINES = 5
 def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
     """Beside the picture of the namespaces. entities: how many addresses there are.
 
-    The same number of queries whatever there is; past `sizes.MOST_COUNTED` entities nothing is counted one by one.
+    The same number of queries whatever there is; past `row_estimates.MAX_COUNTED` entities nothing is counted one by one.
     """
     return {"figures": list(_figures(entities)),
             "attention": attention(generation, readiness, is_large=entities.is_large),

@@ -41,7 +41,7 @@ def compare_users(request: HttpRequest) -> HttpResponse:
 def _compared(request: HttpRequest, one: User, other: User) -> dict:
     both, only_one, only_other = compare_groups(one, other)
     apart = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
-    page = paginate_entities(request, apart.entities, most_rows=ROWS_A_PAGE, total_rows=capped_count(apart.entities))
+    page = paginate_entities(request, apart.entities, max_rows=ROWS_A_PAGE, total_rows=capped_count(apart.entities))
     ids = [entity.pk for entity in page.rows]
     held = [held_privileges(user, ids) for user in (one, other)]
     return {

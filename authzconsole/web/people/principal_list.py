@@ -27,7 +27,7 @@ def principal_list(request: HttpRequest) -> HttpResponse:
     of = choice_parameter(request, "type", TYPES) or "user"
     find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
     rows = _users(find, activity) if of == "user" else groups_with_counts(Group.objects.filter(name__icontains=find))
-    page = paginate_names(request, rows, "username" if of == "user" else "name", most_rows=ROWS_A_PAGE)
+    page = paginate_names(request, rows, "username" if of == "user" else "name", max_rows=ROWS_A_PAGE)
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
         "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": of, "find": find,

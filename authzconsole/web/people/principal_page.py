@@ -113,7 +113,7 @@ def _members(request: HttpRequest, asked: PrincipalPage) -> dict | None:
     if asked.is_user:
         return None
     rows, find = asked.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
-    page = paginate_names(request, rows.filter(username__icontains=find), "username", most_rows=ROWS_A_PAGE, prefix="member-")
+    page = paginate_names(request, rows.filter(username__icontains=find), "username", max_rows=ROWS_A_PAGE, prefix="member-")
     return {"page": page, "rows": [principal_link(user) for user in page.rows], "find": find, "total": capped_count(rows)}
 
 
@@ -127,7 +127,7 @@ def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
     total = capped_count(rows)
     if find:
         rows = rows.filter(key__icontains=find)
-    page = paginate_entities(request, sorted_by_address(rows), most_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
+    page = paginate_entities(request, sorted_by_address(rows), max_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
     return {
         "page": page, "rows": _held_rows(asked, holder, page.rows), "total": total, "find": find,
         "through": principal_link(through) if through else None,

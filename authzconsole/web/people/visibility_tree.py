@@ -44,7 +44,7 @@ def sight_section(request: HttpRequest, principal: User | Group, generation: Gen
     """One level of the tree: what lies in the entity that the URL names as `in`, and is shown to the principal."""
     container = _container(request, principal, generation)
     shown = _shown_in(container, principal, generation)
-    page = paginate_entities(request, shown, most_rows=ROWS_A_PAGE, total_rows=0, prefix="sight-")
+    page = paginate_entities(request, shown, max_rows=ROWS_A_PAGE, total_rows=0, prefix="sight-")
     page = replace(page, words=f"{len(page.rows):,} on this page")
     return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
             "trail": _trail(request, container), "root_url": _url_in(request, ""),

@@ -14,7 +14,7 @@ from analytics.storage import StorageError
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
-from authzconsole.web.shared.paging import Rows, paginate_sequence
+from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -62,7 +62,7 @@ def plan_list(request: HttpRequest) -> HttpResponse:
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     state = choice_parameter(request, "state", PlanState.values)
     rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-    page = paginate_sequence(request, Rows(rows), most_rows=PLANS_A_PAGE, name="page")
+    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_A_PAGE, name="page")
     return render_page(request, "plans/list.html", {
         "page": page, "rows": [_listed(plan) for plan in page.rows], "state": state, "states": PlanState.values, "given": given,
         "fault": fault, "can_change": request.user.can_administer,
@@ -78,14 +78,14 @@ def plan_url(plan: Plan) -> str:
 
 
 def _effects(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), most_rows=PRINCIPALS_A_PAGE,
+    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), max_rows=PRINCIPALS_A_PAGE,
                             name="principals")
     return {"page": page, "rows": [_shown_effect(effect) for effect in page.rows]}
 
 
 def _shown_effect(effect: PrincipalEffect) -> dict:
     shown = principal_link_from_text(effect.principal)
-    return {"principal": shown if effect.members is None else shown.of(effect.members),
+    return {"principal": shown if effect.members is None else shown.with_members(effect.members),
             "gains": _shown_tally(effect.gains), "losses": _shown_tally(effect.losses)}
 
 
@@ -100,7 +100,7 @@ def _shown_tally(tally: Tally) -> list[tuple]:
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PlanItemSequence(plan), most_rows=ITEMS_A_PAGE, name="items")
+    page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_A_PAGE, name="items")
     return {"page": page,
             "rows": [{"item": item, "principal": principal_link_from_text(item.principal),
                       "address_link": address_link_to(item.address)}

@@ -37,7 +37,7 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
     except (AnalysisError, StorageError) as error:
         return render_page(request, "reports/missing.html", context | {"fault": unreadable(run, error)})
     gaps = [missing_grant_of((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user) for row in found.rows]
-    page = numbered_page(request, gaps, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page")
+    page = numbered_page(request, gaps, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page")
     return render_page(request, "reports/missing.html", context | {
         "page": page, "gaps": gaps, "total": found.total_rows,
         "is_left_out": not run.summary.get("detail_is_written", True),

@@ -91,7 +91,7 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in found.rows]
-    page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=NAMESPACES_A_PAGE, name="namespaces")
+    page = numbered_page(request, rows, number=number, total=found.total_rows, max_rows=NAMESPACES_A_PAGE, name="namespaces")
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
@@ -130,7 +130,7 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in found.rows]
-    return {"page": numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page"),
+    return {"page": numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page"),
             "rows": rows, "given": given, "columns": _columns(request, sort, given["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
             "is_filtered": any(given[name] for name in FILTERS), "total": found.total_rows,

@@ -36,7 +36,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
 
 def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     runs = _Runs()
-    page = paginate_sequence(request, runs, most_rows=RUNS_A_PAGE, name="page")
+    page = paginate_sequence(request, runs, max_rows=RUNS_A_PAGE, name="page")
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,

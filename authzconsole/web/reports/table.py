@@ -76,7 +76,7 @@ def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     found, number = _found(request, run, table, order, asked)
     columns = shown_columns(table.columns)
     rows = [_row(request, run, table, columns, row) for row in found.rows]
-    page = numbered_page(request, rows, number=number, total=found.total_rows, most_rows=ROWS_A_PAGE, name="page")
+    page = numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page")
     return {
         "title": question_from_input(run, table), "page": page, "rows": rows, "total": found.total_rows,
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, asked),

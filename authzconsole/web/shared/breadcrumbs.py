@@ -1,4 +1,4 @@
-"""Where a page is: the containers of an entity, each a link where this account may look."""
+"""Breadcrumbs: the ancestor_kinds of an entity, linked where the account may open them."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,16 @@ from grants.policies.policy import Generation
 
 
 def breadcrumbs_of(entity: Entity, user, generation: Generation) -> list[dict]:
-    """From the instance down to the parent. At most two queries."""
-    shown = visible_addresses(entities_at(entity.address.ancestors), user, generation)
-    return [{"title": address.name, "url": entity_url(address) if address in shown else ""}
+    """Return the ancestor_kinds from the instance down to the parent. Runs at most two queries."""
+    visible = visible_addresses(entities_at(entity.address.ancestors), user, generation)
+    return [{"title": address.name, "url": entity_url(address) if address in visible else ""}
             for address in entity.address.ancestors]
 
 
-def visible_addresses(rows: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
-    """Of these registered addresses those at which this account may look. At most one query."""
+def visible_addresses(entities: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
+    """Return the addresses of those registered entities that the user may see. Runs at most one query."""
     if user.can_see_all:
-        return set(rows)
-    seen = visibility_condition(user, generation, kinds={address.kind for address in rows}, row_by_row=True)
-    return {row.address for row in Entity.objects.filter(seen, pk__in=[row.pk for row in rows.values()])}
+        return set(entities)
+    is_visible = visibility_condition(user, generation, kinds={address.kind for address in entities}, row_by_row=True)
+    ids = [entity.pk for entity in entities.values()]
+    return {entity.address for entity in Entity.objects.filter(is_visible, pk__in=ids)}

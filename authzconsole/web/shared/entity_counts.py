@@ -1,4 +1,4 @@
-"""Counting for many entities at once: what is in them, and who holds something there."""
+"""Counts for many entities at once: holders of each entity, live entities of each kind in each namespace."""
 
 from collections.abc import Iterable
 
@@ -10,24 +10,24 @@ from grants.models import GroupGrant, UserGrant
 
 
 def holder_counts(column: str, ids: Iterable[int]) -> dict[int, dict[str, int]]:
-    """How many users and groups hold something, for each id in that column of the entities. Two queries."""
-    ids, found = list(ids), {}
-    for word, model, principal in (("users", UserGrant, "user"), ("groups", GroupGrant, "group")):
+    """Count the users and groups that hold a grant, for each id in `column` of the entity table. Runs two queries."""
+    ids, counts = list(ids), {}
+    for holder_type, model, principal in (("users", UserGrant, "user"), ("groups", GroupGrant, "group")):
         rows = model.objects.filter(**{f"content_object__{column}__in": ids}).values_list(f"content_object__{column}")
-        for pk, total in rows.annotate(total=Count(principal, distinct=True)).order_by():
-            found.setdefault(pk, {})[word] = total
-    return found
+        for entity_id, total in rows.annotate(total=Count(principal, distinct=True)).order_by():
+            counts.setdefault(entity_id, {})[holder_type] = total
+    return counts
 
 
-def kind_counts_inside(namespace_ids: Iterable[int], shown: Q) -> dict[int, list[tuple[str, str, int]]]:
-    """(kind, its words, live entities) in each namespace, in the order of the vocabulary. One query."""
-    rows = Entity.objects.filter(shown, namespace__in=list(namespace_ids), state=State.LIVE).exclude(kind="namespace")
-    found: dict[int, dict[str, int]] = {}
+def kinds_inside(namespace_ids: Iterable[int], is_visible: Q) -> dict[int, list[tuple[str, str, int]]]:
+    """Return `(kind, text, number of live entities)` for each kind in each namespace, in vocabulary order. Runs one query."""
+    rows = Entity.objects.filter(is_visible, namespace__in=list(namespace_ids), state=State.LIVE).exclude(kind="namespace")
+    counts: dict[int, dict[str, int]] = {}
     for namespace_id, kind, total in rows.order_by().values_list("namespace_id", "kind").annotate(total=Count("pk")):
-        found.setdefault(namespace_id, {})[kind] = total
-    return {pk: [(kind, _words(kind, kinds[kind]), kinds[kind]) for kind in KINDS if kind in kinds]
-            for pk, kinds in found.items()}
+        counts.setdefault(namespace_id, {})[kind] = total
+    return {namespace_id: [(kind, _count_text(kind, by_kind[kind]), by_kind[kind]) for kind in KINDS if kind in by_kind]
+            for namespace_id, by_kind in counts.items()}
 
 
-def _words(kind: str, total: int) -> str:
+def _count_text(kind: str, total: int) -> str:
     return f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"

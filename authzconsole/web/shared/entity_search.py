@@ -1,7 +1,7 @@
-"""What a text finds of what somebody sees: the best of it first, and at a cost that does not grow with the tenant.
+"""Search the visible entities of an account by text: best matches first, at a cost that does not grow with the tenant.
 
-INVARIANT: nothing is found that `grants.evaluation.visibility` does not show. Where no more rows match than are looked at, the
-best of all that match are found; where more do, an address that is written whole still is.
+INVARIANT: a search returns only entities that `grants.evaluation.visibility` shows. If at most MAX_CANDIDATES rows match, the best
+of all matches are returned. If more match, an address that is written in full is still found.
 """
 
 import heapq
@@ -22,23 +22,22 @@ from grants.evaluation.visibility import visibility_of
 from grants.models import User
 
 MAX_RESULTS = 50
-# so many are looked at one by one in milliseconds
-MOST_LOOKED_AT = 2_000
-MOST_HELD = 1_000
-MOST_NAMESPACES = 500
+# ranking this many rows takes milliseconds
+MAX_CANDIDATES = 2_000
+MAX_HELD = 1_000
+MAX_NAMESPACES = 500
 
-# an index of three letters at a time finds what holds three in a row; of fewer it finds only where a word begins
+# a trigram index needs three letters or digits in a row; shorter text is only matched at the start of a name
 _THREE_LETTERS = re.compile(r"[^\W_]{3}")
 _LETTER = re.compile(r"[^\W_]")
 
-# the number of a row, its kind and its key
-Looked = tuple[int, str, str]
+# primary key, kind and key of an entity
+Candidate = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """rows: the best, at most as many as were asked for. total: how many were found of those looked at. is_all: whether all that
-    match were looked at."""
+    """rows: the best matches. total: number of matches among the candidates. is_all: whether all matches were candidates."""
 
     rows: list[Entity]
     total: int
@@ -47,8 +46,10 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """kind: the one that was written before the colon, or empty. name: what was written beside it. only: the one kind that is
-    looked for, or empty."""
+    """A parsed search text.
+
+    kind: the kind before the colon, or empty. name: the rest of the text. only: the single kind to search, or empty.
+    """
 
     kind: str
     name: str
@@ -56,50 +57,54 @@ class SearchQuery:
 
     @property
     def is_short(self) -> bool:
-        """Whether the name is looked for only where a part of a key begins."""
+        """Whether the name is too short to be found inside a name, so that only starts of names match."""
         return not self.kind and not _THREE_LETTERS.search(self.name)
 
     @property
     def matches(self) -> QuerySet[Entity]:
-        return self._of_its_kind(self._with_the_text)
+        return self._of_requested_kind(self._text_matches)
 
     @property
-    def _with_the_text(self) -> QuerySet[Entity]:
+    def _text_matches(self) -> QuerySet[Entity]:
         text = f"{self.kind}:{self.name}" if self.kind else self.name
         if not self.is_short:
-            # the keys of one kind come from the index in their order; to sort what else matches takes as long as to read it
+            # the index returns the keys of one kind in order; sorting other matches takes as long as reading them
             return matching_entities(text) if self.kind else matching_entities(text).order_by()
         if not _LETTER.search(text):
             return Entity.objects.none()
         return matching_entities(text).order_by().filter(Q(key__istartswith=text) | Q(key__icontains=f".{text}"))
 
     @property
-    def surest(self) -> list[QuerySet[Entity]]:
-        """Of the matches those that are meant most likely: what is written whole, what is called so, the namespaces."""
-        written = Entity.objects.filter(kind__in=[self.kind] if self.kind else KINDS, key=self.name)
-        rows = [written] if self.kind else [written, self._called_so, self._with_the_text.filter(kind="namespace")]
-        return [self._of_its_kind(some) for some in rows]
+    def likely_matches(self) -> list[QuerySet[Entity]]:
+        """The most likely matches: entities whose address or name is exactly the text, and namespaces."""
+        exact_key = Entity.objects.filter(kind__in=[self.kind] if self.kind else KINDS, key=self.name)
+        querysets = [exact_key] if self.kind else [exact_key, self._exact_names, self._text_matches.filter(kind="namespace")]
+        return [self._of_requested_kind(rows) for rows in querysets]
 
-    def _of_its_kind(self, rows: QuerySet[Entity]) -> QuerySet[Entity]:
+    def _of_requested_kind(self, rows: QuerySet[Entity]) -> QuerySet[Entity]:
         return rows.filter(kind=self.only) if self.only else rows
 
     @property
-    def _called_so(self) -> QuerySet[Entity]:
-        """What lies under exactly this name in a namespace: looked up in each, as to find keys by their end reads all with these
-        letters anywhere."""
-        namespaces = Entity.objects.filter(kind="namespace").order_by()[:MOST_NAMESPACES]
+    def _exact_names(self) -> QuerySet[Entity]:
+        """Children of a namespace with exactly this name.
+
+        The keys are looked up for each namespace. Searching keys by their end would read every key that contains the letters.
+        """
+        namespaces = Entity.objects.filter(kind="namespace").order_by()[:MAX_NAMESPACES]
         keys = namespaces.values_list(Concat(F("key"), Value(f".{self.name}")))
         return Entity.objects.filter(kind__in=[kind for kind in KINDS if KINDS[kind].parent == "namespace"], key__in=keys)
 
-    def rank(self, row: Looked) -> tuple[int, int, str]:
-        """What is called so first, then what begins so, then what holds it in its own name; of these the containers first."""
-        _, kind, key = row
-        wanted, names = self.name.lower(), _names(kind, key.lower())
-        if wanted in names or wanted == key.lower():
-            likeness = 0
+    def rank(self, candidate: Candidate) -> tuple[int, int, str]:
+        """Sort key: exact names, then names that start with the text, then names that contain it; containers first in each."""
+        _, kind, key = candidate
+        text, names = self.name.lower(), _names(kind, key.lower())
+        if text in names or text == key.lower():
+            distance = 0
+        elif any(name.startswith(text) for name in names):
+            distance = 1
         else:
-            likeness = 1 if any(name.startswith(wanted) for name in names) else 2 if wanted in names[0] else 3
-        return likeness, KIND_ORDER[kind], key
+            distance = 2 if text in names[0] else 3
+        return distance, KIND_ORDER[kind], key
 
 
 def parse_search(text: str, only: str = "") -> SearchQuery:
@@ -108,49 +113,53 @@ def parse_search(text: str, only: str = "") -> SearchQuery:
     return SearchQuery(kind.lower(), name, only) if colon and kind.lower() in KINDS else SearchQuery("", text, only)
 
 
-def search_visible_entities(user: User, text: str, most: int = MAX_RESULTS, *, only: str = "") -> SearchResult:
-    """What the text finds of what the user sees; of one kind where that is given. At most ten queries; five where no more match
-    than are looked at."""
-    wanted = parse_search(text, only)
+def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, *, only: str = "") -> SearchResult:
+    """Return the best visible matches, of one kind if `only` is given.
+
+    Runs at most ten queries; five if at most MAX_CANDIDATES rows match.
+    """
+    query = parse_search(text, only)
     if user.can_see_all:
-        rows, is_all = _looked_at(wanted, [])
-        return _best(rows, wanted, most, is_all)
-    seen = visibility_of(user, active_generation())
-    if seen.is_few:
-        return _best(_addresses(wanted.matches.filter(seen.all_rows)), wanted, most, True)
-    rows, is_all = _looked_at(wanted, _held(user))
-    shown = Entity.objects.filter(seen.first_rows, pk__among=[pk for pk, _, _ in rows])
-    return _best(_addresses(shown), wanted, most, is_all)
+        candidates, is_all = _candidates(query, [])
+        return _best(candidates, query, max_rows, is_all)
+    visibility = visibility_of(user, active_generation())
+    if visibility.is_few:
+        return _best(_read(query.matches.filter(visibility.all_rows)), query, max_rows, True)
+    candidates, is_all = _candidates(query, _held_entity_ids(user))
+    visible = Entity.objects.filter(visibility.first_rows, pk__among=[pk for pk, _, _ in candidates])
+    return _best(_read(visible), query, max_rows, is_all)
 
 
-def _looked_at(wanted: SearchQuery, held: list[QuerySet]) -> tuple[set[Looked], bool]:
-    """The matches, and whether these are all; where they are too many also the surest and some of those that are held."""
-    rows = _addresses(wanted.matches[: MOST_LOOKED_AT + 1])
-    if len(rows) <= MOST_LOOKED_AT:
-        return set(rows), True
-    also = [*wanted.surest, *(wanted.matches.order_by().filter(pk__in=numbers) for numbers in held)]
-    return {*rows, *(row for some in also for row in _addresses(some[:MOST_LOOKED_AT]))}, False
+def _candidates(query: SearchQuery, held: list[QuerySet]) -> tuple[set[Candidate], bool]:
+    """Return matches, and whether these are all. If there are too many, add likely matches and some of the held entities."""
+    candidates = _read(query.matches[: MAX_CANDIDATES + 1])
+    if len(candidates) <= MAX_CANDIDATES:
+        return set(candidates), True
+    extra = [*query.likely_matches, *(query.matches.order_by().filter(pk__in=ids) for ids in held)]
+    return {*candidates, *(candidate for rows in extra for candidate in _read(rows[:MAX_CANDIDATES]))}, False
 
 
-def _held(user: User) -> list[QuerySet]:
-    """The numbers of entities that the first of the grants are on."""
-    return [table.rows().order_by().values("content_object_id")[:MOST_HELD] for table in grant_tables_of_principal(user) or ()]
+def _held_entity_ids(user: User) -> list[QuerySet]:
+    """Return the ids of entities on which the user holds grants, at most MAX_HELD for each grant table."""
+    return [table.rows().order_by().values("content_object_id")[:MAX_HELD] for table in grant_tables_of_principal(user) or ()]
 
 
-def _addresses(rows: QuerySet[Entity]) -> list[Looked]:
+def _read(rows: QuerySet[Entity]) -> list[Candidate]:
     return list(rows.values_list("pk", "kind", "key"))
 
 
-def _best(rows: Iterable[Looked], wanted: SearchQuery, most: int, is_all: bool) -> SearchResult:
-    rows = set(rows)
-    best = [pk for pk, _, _ in heapq.nsmallest(most, rows, key=wanted.rank)]
-    entities = Entity.objects.in_bulk(best)
-    return SearchResult([entities[pk] for pk in best], len(rows), is_all)
+def _best(candidates: Iterable[Candidate], query: SearchQuery, max_rows: int, is_all: bool) -> SearchResult:
+    candidates = set(candidates)
+    best_ids = [pk for pk, _, _ in heapq.nsmallest(max_rows, candidates, key=query.rank)]
+    entities = Entity.objects.in_bulk(best_ids)
+    return SearchResult([entities[pk] for pk in best_ids], len(candidates), is_all)
 
 
 def _names(kind: str, key: str) -> list[str]:
-    """What an entity is called, as `Address.name` says but at once, since thousands are asked; of a program also without its
-    type."""
+    """Return the name of an entity; for a program also the name without its type.
+
+    Same result as `Address.name`, without building an Address for each of thousands of candidates.
+    """
     depth = len(ancestor_kinds(kind))
     name = key.split(".", depth - 1)[-1] if depth > 1 else key
     return [name, name.partition(".")[2]] if kind == "program" else [name]

@@ -1,4 +1,6 @@
-"""Who may look, who may change. Unseen is 404 and looks like nonexistent; seen but not changeable is 403."""
+"""Access checks of pages. An entity or page that the account may not see is 404, as if it did not exist; one that it may see
+but not change is 403.
+"""
 
 from functools import wraps
 
@@ -15,7 +17,7 @@ from grants.journal import Author
 
 
 class InvalidAddress(Http404):
-    """Text that is no address, whoever asks; its message names the part at fault."""
+    """The text in the URL is not an address. The message names the part at fault; it is shown to every account."""
 
 
 def address_or_404(text: str) -> Address:
@@ -26,7 +28,7 @@ def address_or_404(text: str) -> Address:
 
 
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
-    """The registered entity of that address. Raises Http404 where there is none, or none that this account may see."""
+    """Return the registered entity at this address. Raise Http404 if it does not exist or the account may not see it."""
     entity = entity_at(address_or_404(text))
     if entity is None or not (request.user.can_see_all or can_see(request.user, entity, active_generation())):
         raise Http404("there is no such entity")
@@ -34,7 +36,7 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
 
 
 def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """An address that this account may change, registered or not. Raises Http404 or PermissionDenied."""
+    """Return an address that the account may change, registered or not. Raise Http404 or PermissionDenied."""
     address = address_or_404(text)
     if not request.user.can_see_all:
         entity_or_404(request, text)
@@ -44,31 +46,32 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
 
 
 def administrator_required(view):
-    """403 for auditors, 404 for everybody else: an ordinary account is not told that the page exists."""
+    """Let administrators pass. Auditors get 403; other accounts get 404, so they do not learn that the page exists."""
     @wraps(view)
-    def guarded(request, *args, **kwargs):
-        _see_all_or_404(request)
+    def guarded_view(request, *args, **kwargs):
+        _require_see_all(request)
         if not request.user.can_administer:
             raise PermissionDenied(NO_WRITES)
         return view(request, *args, **kwargs)
 
-    return guarded
+    return guarded_view
 
 
 def auditor_required(view):
-    """For administrators and auditors; 404 for everybody else."""
+    """Let administrators and auditors pass. Other accounts get 404."""
     @wraps(view)
-    def guarded(request, *args, **kwargs):
-        _see_all_or_404(request)
+    def guarded_view(request, *args, **kwargs):
+        _require_see_all(request)
         return view(request, *args, **kwargs)
 
-    return guarded
+    return guarded_view
 
 
-def _see_all_or_404(request: HttpRequest) -> None:
+def _require_see_all(request: HttpRequest) -> None:
     if not request.user.can_see_all:
         raise Http404("there is no such page")
 
 
 def request_author(request: HttpRequest, reason: str = "") -> Author:
+    """Return the author of the journal lines that this request writes."""
     return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk)

@@ -1,4 +1,4 @@
-"""How an address and a principal are shown: what the pieces `address.html` and `principal.html` need."""
+"""Links to entities and principals: what `shared/display/address.html` and `principal.html` need."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from grants.models import User
 
 @dataclass(frozen=True, slots=True)
 class AddressLink:
-    """An address with its last part apart. url is empty where this account may not look."""
+    """An address, split before its last part. `url` is empty if the account may not open the page."""
 
     kind: str
     lead: str
@@ -26,13 +26,15 @@ class AddressLink:
         return f"{self.lead}{self.last}"
 
     @property
-    def within(self) -> str:
-        """What stands between the kind and the last part."""
+    def parent_path(self) -> str:
+        """The text between the kind and the last part."""
         return self.lead.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLink:
+    """A user or group. `members` is the size of a group if it is to be displayed."""
+
     type: str
     name: str
     inactive: bool = False
@@ -44,32 +46,31 @@ class PrincipalLink:
 
     @property
     def url(self) -> str:
-        """Administrators and auditors look there; nobody else is shown principals."""
+        """The page of the principal. Only administrators and auditors may open it, and only they see principals."""
         return principal_url("person", self.address)
 
-    def of(self, members: int) -> "PrincipalLink":
-        """The same group with how many are in it."""
+    def with_members(self, members: int) -> "PrincipalLink":
         return replace(self, members=members)
 
 
-def address_link_to(what: Entity | Address, *, linked: bool = True) -> AddressLink:
-    address = what.address if isinstance(what, Entity) else what
+def address_link_to(target: Entity | Address, *, linked: bool = True) -> AddressLink:
+    address = target.address if isinstance(target, Entity) else target
     text, last = str(address), address.name
     url = entity_url(address) if linked else ""
-    return AddressLink(address.kind, text[: len(text) - len(last)], last, getattr(what, "state", ""), url)
+    return AddressLink(address.kind, text[: len(text) - len(last)], last, getattr(target, "state", ""), url)
 
 
 def entity_url(address: Address | Entity) -> str:
     return address_url("entity", address)
 
 
-def address_url(url_name: str, address: Address | Entity | str, *before: str) -> str:
-    """Addresses stand in URLs as they are written: `:`, `@` and `/` need no escape there."""
-    return reverse(url_name, args=[*before, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
+def address_url(url_name: str, address: Address | Entity | str, *other_args: str) -> str:
+    """Return a URL that ends with an address. `other_args` precede it. `:`, `@` and `/` are not escaped in the path."""
+    return reverse(url_name, args=[*other_args, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
 
 
 def principal_url(url_name: str, principal: str) -> str:
-    """Names hold whatever they hold: a slash of a name must not end a part of the path."""
+    """Return a URL that ends with a principal. Slashes are escaped: a name may contain them."""
     return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
 
 
@@ -84,6 +85,6 @@ def principal_link(principal: User | Group, members: int | None = None) -> Princ
 
 
 def principal_link_from_text(text: str) -> PrincipalLink:
-    """`user:alice`, for showing only."""
+    """Return a link for text such as `user:alice`, without looking up the principal."""
     type_, _, name = text.partition(":")
     return PrincipalLink(type_, name)

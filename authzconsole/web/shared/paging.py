@@ -1,4 +1,4 @@
-"""Pages of long lists: by cursor where the list may be very long, by number where it is a slice of a sequence."""
+"""Pages of long lists: by cursor for lists of any length, by page number for sequences that can be sliced."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
 from authzconsole.web.shared.parameters import name_parameter
-from entities.address import AddressError, parse_address
+from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 
-LARGEST_PAGE_NUMBER = 1_000_000
+MAX_PAGE_NUMBER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """words: which part of the list this is. Either URL is empty at its end of the list."""
+    """`words` says which part of the list this is. A URL is empty at its end of the list."""
 
     rows: list
     words: str
@@ -28,80 +28,84 @@ class Page:
 
 
 def url_with(request: HttpRequest, **changes: str | int | None) -> str:
-    """This URL with other parameters; None and the empty text leave one out."""
+    """Return the URL of the request with other query parameters. None and empty text remove a parameter."""
     parameters = request.GET.copy()
     for name, value in changes.items():
         parameters.pop(name, None)
         if value not in (None, ""):
             parameters[name] = str(value)
-    # the path comes decoded: a `?` or `%` of a name would end or change it
+    # request.path is decoded: a `?` or `%` in a name would end or change the path
     path = escape_uri_path(request.path)
     return f"{path}?{parameters.urlencode(safe=':')}" if parameters else path
 
 
-def url_with_query(url_name: str, asked: Mapping[str, object]) -> str:
-    """The page of that name with these parameters; what is empty is left out."""
-    return f"{reverse(url_name)}?{urlencode({name: value for name, value in asked.items() if value}, safe=':')}"
+def url_with_query(url_name: str, parameters: Mapping[str, object]) -> str:
+    """Return the URL of a view with these query parameters. Empty values are omitted."""
+    return f"{reverse(url_name)}?{urlencode({name: value for name, value in parameters.items() if value}, safe=':')}"
 
 
-def paginate_entities(request: HttpRequest, rows: QuerySet[Entity], *, most_rows: int, total_rows: int, prefix: str = "") -> Page:
-    """A page of rows that are sorted by (kind, key), after or before the address in the URL. One query.
+def paginate_entities(request: HttpRequest, rows: QuerySet[Entity], *, max_rows: int, total_rows: int, prefix: str = "") -> Page:
+    """Return the rows after or before the address in the URL. `rows` must be sorted by (kind, key). Runs one query.
 
-    A page in the middle of a long list costs what the first one costs: it starts from the address, not from a number.
+    A page in the middle of a long list costs as much as the first page: it starts from an address, not from an offset.
     """
     after, before = f"{prefix}after", f"{prefix}before"
-    start, backwards = _cursor(request, after), _cursor(request, before)
-    if start is None and backwards is not None:
-        found = list(rows.filter(_beyond(backwards, "lt")).order_by("-kind", "-key")[: most_rows + 1])
-        has_previous, has_next = len(found) > most_rows, True
-        found = found[:most_rows][::-1]
+    start, end = _cursor(request, after), _cursor(request, before)
+    if start is None and end is not None:
+        page_rows = list(rows.filter(_keyset_condition(end, "lt")).order_by("-kind", "-key")[: max_rows + 1])
+        has_previous, has_next = len(page_rows) > max_rows, True
+        page_rows = page_rows[:max_rows][::-1]
     else:
-        found = list((rows if start is None else rows.filter(_beyond(start, "gt")))[: most_rows + 1])
-        has_previous, has_next = start is not None, len(found) > most_rows
-        found = found[:most_rows]
+        page_rows = list((rows if start is None else rows.filter(_keyset_condition(start, "gt")))[: max_rows + 1])
+        has_previous, has_next = start is not None, len(page_rows) > max_rows
+        page_rows = page_rows[:max_rows]
     return Page(
-        found, f"{len(found):,} of {total_rows:,}", total_rows,
-        url_with(request, **{before: found[0] if has_previous and found else None, after: None}) if has_previous else "",
-        url_with(request, **{after: found[-1], before: None}) if has_next and found else "",
+        page_rows, f"{len(page_rows):,} of {total_rows:,}", total_rows,
+        url_with(request, **{before: page_rows[0] if has_previous and page_rows else None, after: None}) if has_previous else "",
+        url_with(request, **{after: page_rows[-1], before: None}) if has_next and page_rows else "",
     )
 
 
-def _cursor(request: HttpRequest, name: str):
+def _cursor(request: HttpRequest, name: str) -> Address | None:
     try:
         return parse_address(request.GET[name]) if name in request.GET else None
     except AddressError:
         return None
 
 
-def _beyond(address, way: str) -> Q:
-    # the first condition is what an index can start from
-    return Q(**{f"kind__{way}e": address.kind}) & (
-        Q(**{f"kind__{way}": address.kind}) | Q(**{f"key__{way}": address.key})
+def _keyset_condition(address: Address, comparison: str) -> Q:
+    """Return the condition for rows after ("gt") or before ("lt") the address."""
+    # an index scan can start from the first condition
+    return Q(**{f"kind__{comparison}e": address.kind}) & (
+        Q(**{f"kind__{comparison}": address.kind}) | Q(**{f"key__{comparison}": address.key})
     )
 
 
-def paginate_names(request: HttpRequest, rows: QuerySet, column: str, *, most_rows: int, prefix: str = "") -> Page:
-    """A page of rows that a unique column sorts, after or before the name in the URL. One query; the total is not counted."""
+def paginate_names(request: HttpRequest, rows: QuerySet, column: str, *, max_rows: int, prefix: str = "") -> Page:
+    """Return the rows after or before the name in the URL, sorted by a unique column.
+
+    Runs one query. The rows of the whole list are not counted.
+    """
     after, before = f"{prefix}after", f"{prefix}before"
-    start, backwards = name_parameter(request, after), name_parameter(request, before)
-    if backwards and not start:
-        found = list(rows.filter(**{f"{column}__lt": backwards}).order_by(f"-{column}")[: most_rows + 1])
-        has_previous, has_next = len(found) > most_rows, True
-        found = found[:most_rows][::-1]
+    start, end = name_parameter(request, after), name_parameter(request, before)
+    if end and not start:
+        page_rows = list(rows.filter(**{f"{column}__lt": end}).order_by(f"-{column}")[: max_rows + 1])
+        has_previous, has_next = len(page_rows) > max_rows, True
+        page_rows = page_rows[:max_rows][::-1]
     else:
-        found = list((rows.filter(**{f"{column}__gt": start}) if start else rows).order_by(column)[: most_rows + 1])
-        has_previous, has_next = bool(start), len(found) > most_rows
-        found = found[:most_rows]
-    ends = [getattr(found[place], column) if found else None for place in (0, -1)]
+        page_rows = list((rows.filter(**{f"{column}__gt": start}) if start else rows).order_by(column)[: max_rows + 1])
+        has_previous, has_next = bool(start), len(page_rows) > max_rows
+        page_rows = page_rows[:max_rows]
+    first_name, last_name = (getattr(page_rows[index], column) if page_rows else None for index in (0, -1))
     return Page(
-        found, f"{len(found):,} on this page", len(found),
-        url_with(request, **{before: ends[0], after: None}) if has_previous else "",
-        url_with(request, **{after: ends[1], before: None}) if has_next and found else "",
+        page_rows, f"{len(page_rows):,} on this page", len(page_rows),
+        url_with(request, **{before: first_name, after: None}) if has_previous else "",
+        url_with(request, **{after: last_name, before: None}) if has_next and page_rows else "",
     )
 
 
-class Rows(Sequence):
-    """A queryset as something that is counted once and sliced."""
+class QuerySetSequence(Sequence):
+    """A queryset as a sequence that supports `len` and slices. Each of them runs one query."""
 
     def __init__(self, rows: QuerySet):
         self._rows = rows
@@ -109,29 +113,29 @@ class Rows(Sequence):
     def __len__(self) -> int:
         return self._rows.count()
 
-    def __getitem__(self, place: slice) -> list:
-        return list(self._rows[place])
+    def __getitem__(self, bounds: slice) -> list:
+        return list(self._rows[bounds])
 
 
-def paginate_sequence(request: HttpRequest, rows: Sequence, *, most_rows: int, name: str) -> Page:
-    """A numbered page of anything that can be counted and sliced; the number stands in the URL as `name`. Starts at 1."""
+def paginate_sequence(request: HttpRequest, rows: Sequence, *, max_rows: int, name: str) -> Page:
+    """Return a numbered page of a sequence. The query parameter `name` holds the page number, which starts at 1."""
     number, total = page_number(request, name), len(rows)
-    number = min(number, max(1, -(-total // most_rows)))
-    first = (number - 1) * most_rows
-    return numbered_page(request, list(rows[first : first + most_rows]), number=number, total=total, most_rows=most_rows,
-                         name=name)
+    number = min(number, max(1, -(-total // max_rows)))
+    first = (number - 1) * max_rows
+    return numbered_page(request, list(rows[first : first + max_rows]), number=number, total=total, max_rows=max_rows, name=name)
 
 
-def numbered_page(request: HttpRequest, rows: list, *, number: int, total: int, most_rows: int, name: str) -> Page:
-    first = (number - 1) * most_rows
-    words = f"{first + 1:,} to {first + len(rows):,} of {total:,}" if total > most_rows else f"{total:,} of {total:,}"
+def numbered_page(request: HttpRequest, rows: list, *, number: int, total: int, max_rows: int, name: str) -> Page:
+    first = (number - 1) * max_rows
+    words = f"{first + 1:,} to {first + len(rows):,} of {total:,}" if total > max_rows else f"{total:,} of {total:,}"
     return Page(
         rows, words, total,
         url_with(request, **{name: number - 1 if number > 2 else None}) if number > 1 else "",
-        url_with(request, **{name: number + 1}) if first + most_rows < total else "",
+        url_with(request, **{name: number + 1}) if first + max_rows < total else "",
     )
 
 
 def page_number(request: HttpRequest, name: str) -> int:
+    """Return the page number in the URL, or 1 if it is missing or invalid."""
     text = request.GET.get(name, "")
-    return min(max(int(text), 1), LARGEST_PAGE_NUMBER) if text.isascii() and text.isdigit() and len(text) < 9 else 1
+    return min(max(int(text), 1), MAX_PAGE_NUMBER) if text.isascii() and text.isdigit() and len(text) < 9 else 1

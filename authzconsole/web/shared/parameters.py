@@ -1,23 +1,23 @@
-"""What the URL of a page asks for, as text that every database takes."""
+"""Read query parameters as text that every database accepts."""
 
 from collections.abc import Container
 
 from django.http import HttpRequest
 
-MOST_CHARACTERS = 600
+MAX_CHARACTERS = 600
 
 
-def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MOST_CHARACTERS) -> str:
-    """What was typed, without the spaces around it; empty where it is not given."""
+def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX_CHARACTERS) -> str:
+    """Return the parameter without surrounding spaces; empty if it is missing."""
     return name_parameter(request, name).strip()[:max_characters]
 
 
 def name_parameter(request: HttpRequest, name: str) -> str:
-    """A name as it is written, which may begin or end with a space; without U+0000, which PostgreSQL refuses."""
+    """Return the parameter with its spaces: a name may begin or end with one. U+0000 is removed; PostgreSQL refuses it."""
     return request.GET.get(name, "").replace("\0", "")
 
 
 def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -> str:
-    """The parameter where it is one of `choices`, else empty."""
+    """Return the parameter if it is one of `choices`, otherwise an empty text."""
     value = request.GET.get(name, "")
     return value if value in choices else ""

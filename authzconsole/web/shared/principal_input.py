@@ -1,4 +1,4 @@
-"""Whom somebody meant: by a name with spaces around it, and by a name that nobody has."""
+"""Resolve principals from free-form input, and suggest similar names if there is no such principal."""
 
 import heapq
 import re
@@ -13,85 +13,87 @@ from authzconsole.web.shared.paging import url_with
 from grants.models import User
 from grants.principal_names import PRINCIPAL_TYPES, parse_principal, storage_fault
 
-MOST_NEAREST = 3
-MOST_LOOKED_AT = 500
-MOST_PARTS = 4
-LEAST_LIKENESS = 0.6
+MAX_SUGGESTIONS = 3
+MAX_CANDIDATES = 500
+MAX_PARTS = 4
+MIN_SIMILARITY = 0.6
 
-_BETWEEN_PARTS = re.compile(r"[\W_]+")
+_PART_SEPARATOR = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownPrincipal:
-    """A subject that there is not. nearest: principals with names like it, each with the URL of the same question."""
+    """A principal that does not exist. `suggestions` are similar principals, each with the URL of the same question."""
 
     type: str
     name: str
-    nearest: list[tuple[str, str]]
+    suggestions: list[tuple[str, str]]
 
 
 def with_default_type(text: str) -> str:
-    """A subject without a type is a user."""
+    """Return the text with the type `user:` if it has none."""
     return text if not text or ":" in text else f"user:{text}"
 
 
 def principal_from_input(text: str) -> str:
-    """What a field for users and groups holds, without the spaces around it that are of no name."""
+    """Return the principal typed into a field for users and groups, without spaces that are not part of its name."""
     type_, colon, name = text.lstrip().partition(":")
     if colon and type_ in PRINCIPAL_TYPES:
-        return f"{type_}:{_exactly_or_without(name, name.strip(), type_)}"
-    return _exactly_or_without(text, text.strip(), "user")
+        return f"{type_}:{_exact_or_stripped(name, name.strip(), type_)}"
+    return _exact_or_stripped(text, text.strip(), "user")
 
 
 def name_from_input(text: str, type_: str) -> str:
-    """What a field for users alone, or groups alone, holds: it takes `user:NAME` too, as everything else writes it."""
-    return _exactly_or_without(text, text.strip().removeprefix(f"{type_}:"), type_)
+    """Return the name typed into a field for users only or groups only. The field also accepts `user:NAME`."""
+    return _exact_or_stripped(text, text.strip().removeprefix(f"{type_}:"), type_)
 
 
-def _exactly_or_without(text: str, usual: str, type_: str) -> str:
-    """A name may hold what is otherwise a slip, and the one who has the name without it is somebody else."""
-    if text == usual or storage_fault(text):
-        return usual
-    return text if _is_called(type_, text) else usual
+def _exact_or_stripped(text: str, stripped: str, type_: str) -> str:
+    """Return the exact text if it names a principal: a name may contain spaces or a prefix that usually are typing errors."""
+    if text == stripped or storage_fault(text):
+        return stripped
+    return text if _exists(type_, text) else stripped
 
 
-def _is_called(type_: str, name: str) -> bool:
+def _exists(type_: str, name: str) -> bool:
     model, column = (User, "username") if type_ == "user" else (Group, "name")
     return model.objects.filter(**{column: name}).exists()
 
 
 def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
-    """None where there is such a user or group, or where the account is not told names. At most three queries.
+    """Return the unknown principal that the text names. Runs at most three queries.
 
-    Raises PrincipalError where the text names no principal at all.
+    Return None if the principal exists, or if the account may not see names. Raise PrincipalError if the text cannot be the name
+    of a principal.
     """
     if not request.user.can_see_all:
         return None
     type_, name = parse_principal(with_default_type(subject))
-    if _is_called(type_, name):
+    if _exists(type_, name):
         return None
-    return UnknownPrincipal(type_, name, [(found, url_with(request, subject=found)) for found in _nearest(name)])
+    suggestions = [(principal, url_with(request, subject=principal)) for principal in _similar_principals(name)]
+    return UnknownPrincipal(type_, name, suggestions)
 
 
-def _nearest(name: str) -> list[str]:
-    users = _alike(User.objects.filter(is_principal=True), "username", name)
-    groups = _alike(Group.objects.all(), "name", name)
-    likely = [(_likeness(name, found), f"{type_}:{found}") for type_, names in (("user", users), ("group", groups))
-              for found in names]
-    nearest = heapq.nsmallest(MOST_NEAREST, likely, key=lambda one: (-one[0], one[1]))
-    return [written for likeness, written in nearest if likeness >= LEAST_LIKENESS]
+def _similar_principals(name: str) -> list[str]:
+    users = _candidates(User.objects.filter(is_principal=True), "username", name)
+    groups = _candidates(Group.objects.all(), "name", name)
+    scored = [(_similarity(name, candidate), f"{type_}:{candidate}")
+              for type_, names in (("user", users), ("group", groups)) for candidate in names]
+    best = heapq.nsmallest(MAX_SUGGESTIONS, scored, key=lambda item: (-item[0], item[1]))
+    return [principal for similarity, principal in best if similarity >= MIN_SIMILARITY]
 
 
-def _alike(rows: QuerySet, column: str, name: str) -> QuerySet:
-    """Some names that begin as this one does, or hold a part of it: all names are too many to be compared."""
-    alike = Q(**{f"{column}__istartswith": name[: max(2, len(name) // 2)]})
-    for part in _BETWEEN_PARTS.split(name)[:MOST_PARTS]:
+def _candidates(rows: QuerySet, column: str, name: str) -> QuerySet:
+    """Return names that start like `name` or contain one of its parts. Comparing all names would take too long."""
+    condition = Q(**{f"{column}__istartswith": name[: max(2, len(name) // 2)]})
+    for part in _PART_SEPARATOR.split(name)[:MAX_PARTS]:
         if len(part) > 2:
-            alike |= Q(**{f"{column}__icontains": part})
-    return rows.filter(alike).order_by(column).values_list(column, flat=True)[:MOST_LOOKED_AT]
+            condition |= Q(**{f"{column}__icontains": part})
+    return rows.filter(condition).order_by(column).values_list(column, flat=True)[:MAX_CANDIDATES]
 
 
-def _likeness(written: str, found: str) -> float:
-    """From 0 to 1; a name that holds the whole of what was written is as near as one can be."""
-    written, found = written.lower(), found.lower()
-    return 1.0 if written in found else SequenceMatcher(None, written, found).ratio()
+def _similarity(typed: str, candidate: str) -> float:
+    """Return a value from 0 to 1. A name that contains the typed text is a full match."""
+    typed, candidate = typed.lower(), candidate.lower()
+    return 1.0 if typed in candidate else SequenceMatcher(None, typed, candidate).ratio()

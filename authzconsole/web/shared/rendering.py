@@ -1,4 +1,4 @@
-"""One URL, two answers: the page, and for htmx only the part that it asked for by the id of its target."""
+"""Render pages. One URL has two responses: the whole page, and for htmx only the section whose id is the target."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 
 
 def render_page(request: HttpRequest, template: str, context: Mapping, *, status: int = 200) -> HttpResponse:
-    """A template, kept out of every cache: what it shows depends on who looks."""
+    """Render a template. The response is never cached, because its content depends on the account."""
     response = render(request, template, context, status=status)
     patch_cache_control(response, private=True, no_store=True)
     patch_vary_headers(response, ("HX-Request", "HX-Target"))
@@ -16,14 +16,14 @@ def render_page(request: HttpRequest, template: str, context: Mapping, *, status
 
 
 def requested_section(request: HttpRequest) -> str:
-    """The id of the part that htmx asks for; empty where the whole page is wanted."""
+    """Return the id of the section that htmx requests; empty if the whole page is requested."""
     if not request.htmx or request.htmx.history_restore_request:
         return ""
     return request.htmx.target or ""
 
 
 def see_other(url: str) -> HttpResponseRedirect:
-    """After a write: look at the result with GET."""
+    """Redirect with 303 after a write, so that the browser gets the result with GET."""
     response = HttpResponseRedirect(url)
     response.status_code = 303
     return response

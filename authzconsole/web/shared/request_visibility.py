@@ -1,4 +1,8 @@
-"""What the account of a request sees in an entity, looked up once for all parts of its page."""
+"""Visible entities inside an entity, looked up once per request and shared by all sections of a page.
+
+The section of the children and the tree both need them. The results are cached in the attribute `visibility_by_entity` of the
+request, so they live as long as the request.
+"""
 
 from django.http import HttpRequest
 
@@ -10,16 +14,16 @@ LIST = ("list",)
 
 
 def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """What `list` or `get` shows. At most four queries, and one for its counts."""
-    kept = request.__dict__.setdefault("visibility_inside", {})
+    """Return what `list` or `get` shows the account. Runs at most four queries, and one for the counts."""
+    cache = request.__dict__.setdefault("visibility_by_entity", {})
     key = entity.pk, generation.name
-    if key not in kept:
-        kept[key] = visibility_of(request.user, generation, inside=entity)
-    return kept[key]
+    if key not in cache:
+        cache[key] = visibility_of(request.user, generation, inside=entity)
+    return cache[key]
 
 
 def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """What `list` alone shows; the same where the generation makes no difference."""
+    """Return what `list` alone shows; the cached `visibility_inside` if the generation makes no difference between them."""
     if is_same_visibility(generation, LIST, VISIBILITY_OPERATIONS):
         return visibility_inside(request, entity, generation)
     return visibility_of(request.user, generation, inside=entity, operations=LIST)

@@ -1,11 +1,11 @@
-"""How much there is of something: counted as far as counting is quick, beyond that as the database's statistics say."""
+"""Row counts that stay fast: exact for small tables, from the statistics of the database for large ones."""
 
 from dataclasses import dataclass
 
 from django.db import connection
 from django.db.models import Model, QuerySet
 
-MOST_COUNTED = 50_000
+MAX_COUNTED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,25 +15,28 @@ class RowEstimate:
 
     @property
     def is_large(self) -> bool:
-        """Whether a page should keep from walking through all of it."""
-        return self.figure > MOST_COUNTED
+        """Whether a page should avoid reading all rows."""
+        return self.figure > MAX_COUNTED
 
     def __add__(self, other: "RowEstimate") -> "RowEstimate":
         return RowEstimate(self.figure + other.figure, self.is_exact and other.is_exact)
 
 
 def estimated_rows(rows: QuerySet) -> RowEstimate:
-    """rows: of one table, (nearly) all of it. One query, and one more where there are more than MOST_COUNTED."""
-    counted = rows.order_by().values("pk")[: MOST_COUNTED + 1].count()
-    if counted <= MOST_COUNTED:
+    """Return the number of rows in a queryset that covers all, or nearly all, rows of one table.
+
+    Runs one query, and a second one if there are more than MAX_COUNTED rows.
+    """
+    counted = rows.order_by().values("pk")[: MAX_COUNTED + 1].count()
+    if counted <= MAX_COUNTED:
         return RowEstimate(counted)
     if connection.vendor != "postgresql":
-        # SQLite keeps no statistics of the kind, and walks its narrowest index
+        # SQLite has no such statistics, but counts by scanning its smallest index
         return RowEstimate(rows.order_by().count())
-    return RowEstimate(max(counted, _estimate(rows.model)), is_exact=False)
+    return RowEstimate(max(counted, _statistics_estimate(rows.model)), is_exact=False)
 
 
-def _estimate(model: type[Model]) -> int:
+def _statistics_estimate(model: type[Model]) -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
         return cursor.fetchone()[0]

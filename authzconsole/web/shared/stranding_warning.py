@@ -1,4 +1,4 @@
-"""Which entities a change would leave with fewer than two active administrators, in the words of a plan, before it is made."""
+"""Warn, before a change is made, about entities that it would leave with fewer than two active administrators."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,15 +11,17 @@ from grants.errors import PrincipalError
 from grants.principal_rows import principals_by_name
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, AdministratorLoss, loss_if_member_removed, loss_if_revoked
 
-MOST_NAMED = 5
+MAX_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StrandingWarning:
-    """none, one: how many entities would be left with nobody and with one active user. rows: the first of them, each with how
-    many administer it then. more_url: where the others stand; empty where nothing shows them.
+    """The entities that would be stranded.
 
-    looked_at: so many grants of ADMIN were looked at and there are more; 0 where it was all of them.
+    none, one: number of entities left without an administrator and with a single one.
+    rows: the first of them, each with its number of remaining administrators.
+    more_url: the page that lists the others; empty if there is none.
+    looked_at: number of ADMIN grants that were checked if there are more; 0 if all of them were checked.
     """
 
     none: int
@@ -38,30 +40,32 @@ class StrandingWarning:
 
 
 def stranding_warning(leaving: AdministratorLoss, *, principal: str = "") -> StrandingWarning:
-    """principal: who would leave or be removed, written `user:NAME` or `group:NAME`, where it is that."""
-    return StrandingWarning(leaving.none, leaving.one,
-                            [(address_link_to(row.entity), row.admins) for row in leaving.rows[:MOST_NAMED]],
-                     principal_url("person-leaving", principal) if principal else "",
-                     MAX_ADMIN_GRANTS_READ if leaving.is_cut else 0)
+    """Return the warning for a loss of administrators.
+
+    principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes one.
+    """
+    rows = [(address_link_to(row.entity), row.admins) for row in leaving.rows[:MAX_ROWS]]
+    more_url = principal_url("person-leaving", principal) if principal else ""
+    return StrandingWarning(leaving.none, leaving.one, rows, more_url, MAX_ADMIN_GRANTS_READ if leaving.is_cut else 0)
 
 
 def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:
-    """What revoking these from the principal would strand; None where ADMIN is not among them, or nothing is registered so."""
-    found = _known(principal) if Privilege.ADMIN in privileges else []
-    entity = entity_at(address) if found else None
-    return stranding_warning(loss_if_revoked(found[0], entity)) if entity is not None else None
+    """Return what revoking these privileges would strand; None if ADMIN is not among them or the entity is not registered."""
+    principals = _principal_rows(principal) if Privilege.ADMIN in privileges else []
+    entity = entity_at(address) if principals else None
+    return stranding_warning(loss_if_revoked(principals[0], entity)) if entity is not None else None
 
 
 def membership_removal_warning(user: str, group: str) -> StrandingWarning | None:
-    """What it would strand if the user left the group; None where there is no such user or group. user, group: their names."""
-    found = _known(f"user:{user}", f"group:{group}")
-    return stranding_warning(loss_if_member_removed(*found)) if found else None
+    """Return what removing the user from the group would strand; None if either name is unknown."""
+    principals = _principal_rows(f"user:{user}", f"group:{group}")
+    return stranding_warning(loss_if_member_removed(*principals)) if principals else None
 
 
-def _known(*written: str) -> list:
-    """The principals in this order; empty where one of them is not known."""
+def _principal_rows(*names: str) -> list:
+    """Return the principals in this order; an empty list if one of them is unknown."""
     try:
-        found = principals_by_name(written)
+        principals = principals_by_name(names)
     except PrincipalError:
         return []
-    return [found[text] for text in written] if len(found) == len(written) else []
+    return [principals[name] for name in names] if len(principals) == len(names) else []

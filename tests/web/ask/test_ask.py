@@ -151,7 +151,7 @@ def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
     response = browse("aud").get("/ask?subject=dee&entity=orders")
     assert [str(entity) for entity, _ in response.context["offered"]] == ["application:hr.orders", ORDERS]
     assert browse("dee").get("/ask?entity=orders").status_code == 303
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
     assert browse("aud").get("/ask?subject=dee&entity=customers").status_code == 200
 
 

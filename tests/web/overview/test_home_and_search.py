@@ -60,7 +60,7 @@ def test_a_search_finds_what_the_account_may_see(browse):
 
 @pytest.mark.parametrize("most", [0, 1_000])
 def test_a_search_shows_nothing_unseen_however_many_match_the_text(most, browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
     found = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
     assert found["out"] == [] and found["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
 
@@ -75,7 +75,7 @@ def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(br
 
 
 def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_so(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
     ensure_entities(states={at(f"dataset:aaa.orders{number}"): "live" for number in range(9)})
     for text in ("orders", "sales.orders", "dataset:sales.orders"):
         response = browse("ada").get(f"/search?q={text}")
@@ -85,7 +85,7 @@ def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_s
 
 
 def test_who_holds_much_is_told_where_none_of_those_looked_at_is_theirs(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 0)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 0)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
     assert "you see none of those looked at" in browse("dee").get("/search?q=salar").content.decode()
 
@@ -113,7 +113,7 @@ def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
 
 @pytest.mark.parametrize("most", [0, 1_000])
 def test_a_field_that_takes_one_kind_gets_only_that(most, browse, htmx, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
     for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
         response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-suggestions"))
         assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or most == 0), text

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from authzconsole.web.shared import row_estimates as sizes
+from authzconsole.web.shared import row_estimates
 from entities.services import ensure_entities
 from grants.models import GroupGrant, User
 from tests.support.authors import at
@@ -100,7 +100,7 @@ def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
 
 
 def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_by_one(browse, place, monkeypatch):
-    monkeypatch.setattr(sizes, "MOST_COUNTED", 3)
+    monkeypatch.setattr(row_estimates, "MAX_COUNTED", 3)
     page = browse("aud").get("/")
     assert page.context["picture"]["is_unknown"] and not page.context["picture"]["tiles"]
     assert "Too many entities to count" in page.content.decode() and "Hold something in it" not in page.content.decode()

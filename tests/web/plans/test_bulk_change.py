@@ -131,7 +131,7 @@ def test_what_cannot_be_made_says_why_and_keeps_what_was_typed(wrong, words, bro
 
 
 def test_nothing_is_counted_where_there_is_too_much(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.row_estimates.MOST_COUNTED", 3)
+    monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
     assert {row["total"] for row in browse("ada").get(MANY).context["kinds"]} == {None}
     assert browse("ada").get(f"{MANY}?within=namespace:sales").context["kinds"][4]["total"] == 2
 

@@ -89,7 +89,7 @@ def test_a_page_keeps_to_its_queries(url, most, browse, django_assert_max_num_qu
 
 @pytest.mark.parametrize(("name", "looked_at", "most"), [("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
 def test_a_search_takes_a_fixed_number_of_queries(name, looked_at, most, cast, monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", looked_at)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", looked_at)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
     grow(range(5))
     with django_assert_max_num_queries(most):
