@@ -1,8 +1,8 @@
 """Choose, for each request, whether PostgreSQL plans a statement once or for every set of parameters.
 
 psycopg prepares a statement after `prepare_threshold` executions; PostgreSQL then may use one generic plan for all parameters.
-For APIs this saves most of the time of a decision. For pages it is harmful: a plan that suits an average namespace or account is a
-bad plan for the largest one. So pages set the threshold to None (never prepare, plan for the actual parameters), and all other
+For APIs this saves most of the time of a decision. For pages it is harmful: a plan that suits an average namespace or account is
+a bad plan for the largest one. So pages set the threshold to None (never prepare, plan for the actual parameters), and all other
 requests use the threshold from the settings (`DATABASES["default"]["OPTIONS"]["prepare_threshold"]`).
 
 The connection outlives the request, so the middleware sets the threshold on every request.

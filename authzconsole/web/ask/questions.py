@@ -11,7 +11,7 @@ from django.urls import reverse
 from authzconsole.web.ask.answer_summaries import Glance, glances, is_operation
 from authzconsole.web.ask.answers import MOST_GAPS, Answer, answer_of, answers_of
 from authzconsole.web.shared.paging import url_with, url_with_query
-from authzconsole.web.shared.parameters import MOST_CHARACTERS, name_parameter, text_parameter
+from authzconsole.web.shared.parameters import MAX_CHARACTERS, name_parameter, text_parameter
 from authzconsole.web.shared.principal_input import principal_from_input, unknown_principal_in, with_default_type
 from authzconsole.web.shared.request_visibility import visibility_inside
 from entities.address import Address
@@ -94,7 +94,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         found = {"fault": str(error), "faulty": "subject" if isinstance(error, PrincipalError) else ""}
     answer, permitted = found.get("answer"), sum(glance.allowed for glance in found.get("each", ()))
     return {
-        "answer": None, "each": [], "elsewhere": [], "beside": [], "nobody": None, "fault": "", "faulty": "", **found,
+        "answer": None, "each": [], "elsewhere": [], "beside": [], "unknown_principal": None, "fault": "", "faulty": "", **found,
         "subject": given["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": given["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": chosen,
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
@@ -121,12 +121,12 @@ def _found(asked: Asked, whole: bool) -> dict:
         return {}
     if not asked.given["operation"]:
         each = _each(asked)
-        found, may_be_nobody = {"each": each}, not any(glance.allowed for glance in each)
+        found, may_be_unknown = {"each": each}, not any(glance.allowed for glance in each)
     else:
         found = _beside(asked) if whole and is_operation(asked.entity.kind, asked.given["operation"]) else _answered(asked)
-        may_be_nobody = bool(found["answer"].decision.reason)
-    nobody = unknown_principal_in(asked.request, asked.given["subject"]) if may_be_nobody else None
-    return {"nobody": nobody} if nobody else found
+        may_be_unknown = bool(found["answer"].decision.reason)
+    unknown = unknown_principal_in(asked.request, asked.given["subject"]) if may_be_unknown else None
+    return {"unknown_principal": unknown} if unknown else found
 
 
 def _answered(asked: Asked) -> dict:
@@ -181,7 +181,7 @@ def _elsewhere(asked: Asked) -> list[Glance]:
 
 def question_input(request: HttpRequest) -> dict[str, str]:
     """The question as the URL writes it, by field."""
-    subject = principal_from_input(name_parameter(request, "subject"))[:MOST_CHARACTERS]
+    subject = principal_from_input(name_parameter(request, "subject"))[:MAX_CHARACTERS]
     return {name: text_parameter(request, name) for name in FIELDS} | {"subject": subject}
 
 

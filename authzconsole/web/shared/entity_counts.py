@@ -19,7 +19,7 @@ def holder_counts(column: str, ids: Iterable[int]) -> dict[int, dict[str, int]]:
     return counts
 
 
-def kinds_inside(namespace_ids: Iterable[int], is_visible: Q) -> dict[int, list[tuple[str, str, int]]]:
+def kind_counts_inside(namespace_ids: Iterable[int], is_visible: Q) -> dict[int, list[tuple[str, str, int]]]:
     """Return `(kind, text, number of live entities)` for each kind in each namespace, in vocabulary order. Runs one query."""
     rows = Entity.objects.filter(is_visible, namespace__in=list(namespace_ids), state=State.LIVE).exclude(kind="namespace")
     counts: dict[int, dict[str, int]] = {}

@@ -1,7 +1,7 @@
 """Search the visible entities of an account by text: best matches first, at a cost that does not grow with the tenant.
 
-INVARIANT: a search returns only entities that `grants.evaluation.visibility` shows. If at most MAX_CANDIDATES rows match, the best
-of all matches are returned. If more match, an address that is written in full is still found.
+INVARIANT: a search returns only entities that `grants.evaluation.visibility` shows. If at most MAX_CANDIDATES rows match, the
+best of all matches are returned. If more match, an address that is written in full is still found.
 """
 
 import heapq

@@ -68,7 +68,7 @@ def test_a_subject_that_cannot_be_is_explained_once(browse):
 def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, browse):
     response = browse("aud").get(f"{NAMESPACE}?{query}")
     ask, text = response.context["ask"], response.content.decode()
-    assert (ask["nobody"].name, ask["nobody"].nearest) == ("nobody", [])
+    assert (ask["unknown_principal"].name, ask["unknown_principal"].suggestions) == ("nobody", [])
     assert (ask["each"], ask["elsewhere"], ask["answer"], ask["fault"]) == ([], [], None, "")
     assert text.count("is called <code>nobody</code>") == 1 and "Denied" not in text
 

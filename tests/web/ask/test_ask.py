@@ -177,11 +177,11 @@ def test_the_nearest_names_are_told_to_who_sees_all(browse):
     for written, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
                              ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
         ask = browse("aud").get("/ask", DELETE | {"subject": written}).context["ask"]
-        assert [name for name, _ in ask["nobody"].nearest][:1] == nearest, written
+        assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, written
         assert ask["answer"] is None and ask["each"] == [] and ask["beside"] == []
-    ((_, url),) = ask["nobody"].nearest
+    ((_, url),) = ask["unknown_principal"].suggestions
     assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
-    assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["nobody"] is None
+    assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"] is None
 
 
 def test_what_is_quoted_is_shown_as_code_and_escaped(browse):

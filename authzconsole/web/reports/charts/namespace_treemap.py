@@ -54,7 +54,8 @@ class TreemapColoring:
 def namespaces_picture(colour: TreemapColoring, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
     """words: what the areas are. more: namespaces that are not drawn one by one. is_unknown: there is nothing to draw it from.
 
-    readiness: the newest report on it; past `row_estimates.MAX_COUNTED` entities the areas are what it says. At most five queries.
+    readiness: the newest report on it; past `row_estimates.MAX_COUNTED` entities the areas are what it says.
+    Runs at most five queries.
     """
     run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, generation=generation.name)
     picture = {"colour": colour, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
