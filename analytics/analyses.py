@@ -1,7 +1,12 @@
-"""The analyses that the console offers, as data: a further one adds a row here and a module in `analytics.spark`."""
+"""The registry of analyses: their names, options, output tables and figures, and how their pages show them.
+
+To add an analysis: add its tables to `analytics.tables`, its Spark functions to a module in `analytics.spark`, and a member of
+`AnalysisName` and an `Analysis` here. Its page, downloads, REST resources, command and schedule follow from the registry.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
 from analytics.tables import (
@@ -23,8 +28,21 @@ from analytics.tables import (
 )
 
 
+class AnalysisName(StrEnum):
+    """The names of the analyses, as stored in runs and written in URLs and commands."""
+
+    DELETE_READINESS = "delete-readiness"
+    VISIBILITY = "visibility"
+    POLICY_IMPACT = "policy-impact"
+    GHOST_GRANTS = "ghost-grants"
+    STRANDED = "stranded"
+
+
 class AnalysisError(ValueError):
-    """What was asked cannot be run as asked; the message says what can. field: what is at fault, where that is one thing."""
+    """An invalid request for an analysis or its report. The message names the valid choices.
+
+    field: the invalid option, where there is exactly one.
+    """
 
     def __init__(self, message: str, *, field: str = ""):
         self.field = field
@@ -36,23 +54,31 @@ class Output:
     """One table that an analysis writes.
 
     build: `module:function` in analytics.spark, called with a `Recipe`; the tables named before it are in its `earlier`.
+    question: the heading of the table on its page. first_sort: the column that sorts the table when its page opens; empty
+    for the key. Files are always sorted by the key. needs_administrator: each row names an entity that needs another
+    administrator, so that the page offers to grant ADMIN on it.
     """
 
     table: Table
     build: str
+    question: str
+    first_sort: str = ""
+    needs_administrator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """options: which of generation, to_generation and namespace it takes.
+    """One analysis.
 
-    outputs: written in this order; the first is what `--output` writes, the last the overview.
-    detail: the pairs behind the first; its size may be users times entities. None where the rows are the pairs already.
-    detail_rows: over the first output, an SQL expression whose sum says how many rows the detail has.
-    figures: what the head of the report shows, each an SQL aggregate over one of the outputs.
+    options: which of generation, to_generation and namespace it takes.
+    outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
+    detail: the pairs behind the first output; it may have as many rows as users times entities. None where the rows of the first
+        output are the pairs.
+    detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
+    figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """
 
-    name: str
+    name: AnalysisName
     title: str
     question: str
     options: tuple[str, ...]
@@ -71,34 +97,46 @@ class Analysis:
 
     @property
     def changes(self) -> Table:
-        """What became of the first output since the run before."""
+        """The table of differences between the first output and that of the previous run."""
         return changes_of(self.rows)
 
     @property
+    def written_outputs(self) -> tuple[Output, ...]:
+        """The outputs that the Spark functions build, with the detail last."""
+        return self.outputs if self.detail is None else (*self.outputs, self.detail)
+
+    @property
     def tables(self) -> tuple[Table, ...]:
-        written = [output.table for output in (*self.outputs, self.detail) if output is not None]
-        return (*written, self.changes)
+        return (*(output.table for output in self.written_outputs), self.changes)
 
     def table(self, name: str) -> Table:
+        """Return the table of that name. Raises AnalysisError."""
         for table in self.tables:
             if table.name == name:
                 return table
         raise AnalysisError(f"{self.name} has no table `{name}`; its tables are {', '.join(t.name for t in self.tables)}")
+
+    def output(self, table: str) -> Output | None:
+        """Return the output that writes the table of that name; None for the table of changes."""
+        return next((output for output in self.written_outputs if output.table.name == table), None)
 
 
 ANALYSES: dict[str, Analysis] = {
     analysis.name: analysis
     for analysis in (
         Analysis(
-            name="delete-readiness",
+            name=AnalysisName.DELETE_READINESS,
             title="Delete readiness",
-            question="Who could delete which namespace, and what stands in the way?",
+            question="Who can delete which namespace, and which grants are missing?",
             options=("generation", "namespace"),
             outputs=(
-                Output(READINESS, "analytics.spark.analyses.readiness:rows"),
-                Output(READINESS_NAMESPACES, "analytics.spark.analyses.readiness:namespaces"),
+                Output(READINESS, "analytics.spark.analyses.readiness:rows",
+                       "How far is each user from deleting a namespace?"),
+                Output(READINESS_NAMESPACES, "analytics.spark.analyses.readiness:namespaces",
+                       "Who can delete which namespace?"),
             ),
-            detail=Output(READINESS_DETAIL, "analytics.spark.analyses.readiness:detail"),
+            detail=Output(READINESS_DETAIL, "analytics.spark.analyses.readiness:detail",
+                          "Which grants does each user lack?"),
             detail_rows="missing",
             figures=MappingProxyType({
                 "namespaces": ("namespaces", "count(*)"),
@@ -109,15 +147,18 @@ ANALYSES: dict[str, Analysis] = {
             }),
         ),
         Analysis(
-            name="visibility",
+            name=AnalysisName.VISIBILITY,
             title="Visibility",
-            question="Who sees what: which live entities does listing show to whom?",
+            question="Which live entities does each user see in lists?",
             options=("generation",),
             outputs=(
-                Output(VISIBILITY, "analytics.spark.analyses.visibility:rows"),
-                Output(VISIBILITY_NAMESPACES, "analytics.spark.analyses.visibility:namespaces"),
+                Output(VISIBILITY, "analytics.spark.analyses.visibility:rows",
+                       "How many entities of each kind does each user see?"),
+                Output(VISIBILITY_NAMESPACES, "analytics.spark.analyses.visibility:namespaces",
+                       "How many entities of each namespace does each user see?"),
             ),
-            detail=Output(VISIBILITY_DETAIL, "analytics.spark.analyses.visibility:detail"),
+            detail=Output(VISIBILITY_DETAIL, "analytics.spark.analyses.visibility:detail",
+                          "Which entities does each user see?"),
             detail_rows="visible",
             figures=MappingProxyType({
                 "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
@@ -126,15 +167,18 @@ ANALYSES: dict[str, Analysis] = {
             }),
         ),
         Analysis(
-            name="policy-impact",
+            name=AnalysisName.POLICY_IMPACT,
             title="Policy impact",
-            question="What would another generation of rules give to people, and what would it take from them?",
+            question="Which permissions would users gain and lose under another generation?",
             options=("generation", "to_generation"),
             outputs=(
-                Output(IMPACT, "analytics.spark.analyses.policy_impact:rows"),
-                Output(IMPACT_OPERATIONS, "analytics.spark.analyses.policy_impact:operations"),
+                Output(IMPACT, "analytics.spark.analyses.policy_impact:rows",
+                       "Which users gain and lose which operation?"),
+                Output(IMPACT_OPERATIONS, "analytics.spark.analyses.policy_impact:operations",
+                       "How many users gain and lose each operation?"),
             ),
-            detail=Output(IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail"),
+            detail=Output(IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail",
+                          "Which decisions change?"),
             detail_rows="gained + lost",
             figures=MappingProxyType({
                 "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
@@ -144,14 +188,16 @@ ANALYSES: dict[str, Analysis] = {
             }),
         ),
         Analysis(
-            name="ghost-grants",
+            name=AnalysisName.GHOST_GRANTS,
             title="Ghost grants",
-            question="Which grants are on addresses where nothing lives?",
-            # the same by the rules of every generation
+            question="Which grants are on addresses that are not live?",
+            # the result is the same in every generation
             options=("generation",),
             outputs=(
-                Output(GHOSTS, "analytics.spark.analyses.ghost_grants:rows"),
-                Output(GHOST_KINDS, "analytics.spark.analyses.ghost_grants:kinds"),
+                Output(GHOSTS, "analytics.spark.analyses.ghost_grants:rows",
+                       "Which grants are on addresses that are not live?"),
+                Output(GHOST_KINDS, "analytics.spark.analyses.ghost_grants:kinds",
+                       "Which kinds of addresses have ghost grants?"),
             ),
             figures=MappingProxyType({
                 "grants_on_planned_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT"),
@@ -160,14 +206,16 @@ ANALYSES: dict[str, Analysis] = {
             }),
         ),
         Analysis(
-            name="stranded",
+            name=AnalysisName.STRANDED,
             title="Stranded entities",
-            question="Which entities does nobody administer, or one person alone?",
-            # the same by the rules of every generation
+            question="Which live entities have no administrator, or only one?",
+            # the result is the same in every generation
             options=("generation",),
             outputs=(
-                Output(STRANDED, "analytics.spark.analyses.stranded:rows"),
-                Output(STRANDED_KINDS, "analytics.spark.analyses.stranded:kinds"),
+                Output(STRANDED, "analytics.spark.analyses.stranded:rows",
+                       "Which entities need another administrator?", first_sort="admins", needs_administrator=True),
+                Output(STRANDED_KINDS, "analytics.spark.analyses.stranded:kinds",
+                       "How many entities of each kind need another administrator?"),
             ),
             figures=MappingProxyType({
                 "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
@@ -180,7 +228,7 @@ ANALYSES: dict[str, Analysis] = {
 
 
 def analysis_named(name: str) -> Analysis:
-    """The analysis of exactly that name. Raises AnalysisError naming those there are."""
+    """Return the analysis of exactly that name. Raises AnalysisError with the valid names."""
     if name in ANALYSES:
         return ANALYSES[name]
     raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}", field="analysis")

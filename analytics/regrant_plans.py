@@ -12,7 +12,7 @@ from operator import itemgetter
 import pyarrow.compute as pc
 from django.contrib.auth.models import Group
 
-from analytics.analyses import AnalysisError, analysis_named
+from analytics.analyses import AnalysisError, AnalysisName, analysis_named
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import result_batches, result_page
 from entities.address import Address, parse_address
@@ -25,7 +25,8 @@ from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
-ANALYSIS = "policy-impact"
+# the plan's origin; stored
+ORIGIN = str(AnalysisName.POLICY_IMPACT)
 MAX_LOST_DECISIONS = 1_000_000
 
 
@@ -75,14 +76,15 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
               "namespace": namespace, "answers": regrant.answers, "only_way": regrant.only_way,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
-        title=title, origin=ANALYSIS, changes=regrant.changes, base_revision=run.revision, recipe=recipe,
+        title=title, origin=ORIGIN, changes=regrant.changes, base_revision=run.revision, recipe=recipe,
         breadth=PlanBreadth.NAMESPACES, nothing=f"nothing is lost{_scope(user, group, namespace)} by going from {before.name} to "
                                                 f"{after.name}: no grant is needed"))
 
 
 def _checked(run: AnalysisRun) -> tuple[Generation, Generation]:
-    if run.analysis != ANALYSIS:
-        raise AnalysisError(f"run {run.pk} is of {run.analysis}: only a report of {ANALYSIS} says what would be lost")
+    if run.analysis != AnalysisName.POLICY_IMPACT:
+        raise AnalysisError(f"run {run.pk} is of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} "
+                            f"says what would be lost")
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if not run.summary.get("detail_is_written", True):
@@ -92,7 +94,7 @@ def _checked(run: AnalysisRun) -> tuple[Generation, Generation]:
     result_page(run, "detail", most_rows=1)
     if (line := first_relevant_line_since(run.revision)) is not None:
         raise PlanError(f"run {run.pk} looked at revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
-                        f"run {ANALYSIS} again, and make a plan from its new report")
+                        f"run {AnalysisName.POLICY_IMPACT} again, and make a plan from its new report")
     return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
 
 
@@ -128,7 +130,7 @@ def _is_in(address: Address, namespace: str) -> bool:
 
 
 def _rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
-    for batch in result_batches(analysis_named(ANALYSIS).table("detail"), run.result_folder):
+    for batch in result_batches(analysis_named(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
         yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)

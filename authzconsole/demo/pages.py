@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from django.urls import URLPattern, get_resolver, resolve
 
+from analytics.analyses import ANALYSES
+
 # what stands in braces is one of the EXAMPLES of a tenant, or a number that authzconsole/demo/staging.py makes
 PAGES = {
     "overview": "/",
@@ -63,11 +65,7 @@ PAGES = {
     "analyses": "/analyses/",
     "nightly": "/analyses/nightly/visibility",
     "run-cancelled": "/analyses/{cancelled}/",
-    "delete-readiness": "/analyses/{delete-readiness}/",
-    "visibility": "/analyses/{visibility}/",
-    "policy-impact": "/analyses/{policy-impact}/",
-    "ghost-grants": "/analyses/{ghost-grants}/",
-    "stranded": "/analyses/{stranded}/",
+    **{name: f"/analyses/{{{name}}}/" for name in ANALYSES},
     "report-changes": "/analyses/{changed}/tables/changes",
     "report-pairs": "/analyses/{delete-readiness}/tables/detail",
     "report-missing": "/analyses/{delete-readiness}/missing?namespace={namespace_name}&user={user}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.common.tokens import create_token
@@ -14,20 +14,20 @@ from grants.models import Plan, User
 from grants.plans.apply import apply_plan
 from grants.plans.sources.origins import create_readiness_plan
 
-OPTIONS = {"policy-impact": {"generation": "final", "to_generation": "existing"}}
+OPTIONS = {AnalysisName.POLICY_IMPACT: {"generation": "final", "to_generation": "existing"}}
 
 
 def demo_staged(administrator: User, run_finish: Callable[[AnalysisRun], None]) -> dict[str, str]:
     """The examples of the demo tenant, and the numbers of what was made. run_finish: returns when the run has ended."""
     author = Author(administrator.username, reason="quarterly review", user_id=administrator.pk)
-    report_staged("delete-readiness", administrator, run_finish)
+    report_staged(AnalysisName.DELETE_READINESS, administrator, run_finish)
     applied = _plan(author, "namespace:marketing", "diego.morales")
     apply_plan(author=author, plan_id=applied.pk)
     reports = reports_staged(administrator, run_finish)
     plan = _plan(author, EXAMPLES["namespace"], EXAMPLES["user"])
     issued = create_token(author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90)
     return EXAMPLES | reports | {"plan": str(plan.pk), "applied": str(applied.pk), "token": str(issued.token.pk),
-                                 "changed": reports["delete-readiness"]}
+                                 "changed": reports[AnalysisName.DELETE_READINESS]}
 
 
 def _plan(author: Author, namespace: str, user: str) -> Plan:
@@ -37,7 +37,7 @@ def _plan(author: Author, namespace: str, user: str) -> Plan:
 def reports_staged(administrator: User, run_finish: Callable[[AnalysisRun], None]) -> dict[str, str]:
     """The run of each analysis by its name, and one that was cancelled."""
     made = {name: report_staged(name, administrator, run_finish) for name in ANALYSES}
-    given_up = request_run(analysis="visibility", options={"generation": "core"}, requested_by=administrator)
+    given_up = request_run(analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator)
     cancel_run(run=given_up)
     return made | {"cancelled": str(given_up.pk)}
 

@@ -9,7 +9,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
+from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_named
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.results.export import export_table
@@ -121,13 +121,14 @@ class JsonLinesRenderer(CsvRenderer):
     media_type, format = "application/x-ndjson", "jsonl"
 
 
-RUN = {"number": 7, "analysis": "delete-readiness", "options": {"generation": "final", "namespace": ""}, "state": "waiting",
+RUN = {"number": 7, "analysis": AnalysisName.DELETE_READINESS.value, "options": {"generation": "final", "namespace": ""},
+       "state": "waiting",
        "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "scheduled": False,
        "requested_at": "2026-02-01T08:00:00Z", "started_at": None, "finished_at": None, "revision": None,
        "waiting_reason": "It starts within seconds.", "silent_seconds": None, "results_removed_at": None, "error": "",
        "summary": {}}
-ANALYSIS = {"name": "delete-readiness", "title": "Delete readiness", "options": ["generation", "namespace"],
-            "question": "Who could delete which namespace, and what stands in the way?",
+ANALYSIS = {"name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
+            "question": "Who can delete which namespace, and which grants are missing?",
             "tables": [{"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}]}
 ROWS = {"items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1, "ready": False}],
         "next": None, "total": 1}
@@ -153,7 +154,7 @@ class Runs(Endpoint):
         return Response(page_of([Part(rows, ("-pk",))], _run_as_json, asked=asked, of=list_identity("runs", asked)))
 
     @described("runs_start", TAG, "Start an analysis", "The run waits for a worker; Location says where to follow it.",
-               sends=StartSerializer, sent={"analysis": "delete-readiness", "generation": "final"},
+               sends=StartSerializer, sent={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
                answers={202: RunSerializer}, example=RUN, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)

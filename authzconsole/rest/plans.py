@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun, RunState
-from analytics.regrant_plans import ANALYSIS as IMPACT
+from analytics.regrant_plans import ORIGIN as IMPACT
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.rest.entities import as_json_time
@@ -247,7 +247,7 @@ class ImpactPlans(Endpoint):
                "entity by going from one generation to the other. All grants are to the users who would lose something. 409 "
                "where data changed since the run, or nothing is lost, or it is more than a plan holds.",
                sends=KeepSerializer, sent={"run": 7, "namespace": "namespace:sales"}, answers={201: PlanSerializer},
-               example=PLAN | {"origin": "policy-impact"}, errors=[404, 409, 410], parameters=[LOCATION])
+               example=PLAN | {"origin": IMPACT}, errors=[404, 409, 410], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
         sent = self.body(KeepSerializer)

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, AnalysisError
+from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_named
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_oversees
@@ -58,7 +58,7 @@ class SwitchSerializer(Shape):
     reason = reason_text()
 
 
-EXAMPLE = {"analysis": "delete-readiness", "on": True, "at": "02:30", "options": {"generation": "final"}}
+EXAMPLE = {"analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "02:30", "options": {"generation": "final"}}
 
 
 class Schedules(Endpoint):

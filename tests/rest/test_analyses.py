@@ -25,7 +25,7 @@ ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales
 def sent(monkeypatch, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     told = []
-    monkeypatch.setattr("analytics.runs.services._send", told.append)
+    monkeypatch.setattr("analytics.runs.services.send_run", told.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return told

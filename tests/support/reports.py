@@ -57,5 +57,5 @@ def report_of_samples(place: Path, run: AnalysisRun) -> None:
 
 def _sample(column: Column) -> str | int | bool:
     if column.type == ColumnType.TEXT:
-        return SAMPLES[column.name.removesuffix("_before").removesuffix("_after")]
+        return SAMPLES.get(column.name.removesuffix("_before").removesuffix("_after"), "sample")
     return 3 if column.type == ColumnType.LONG else False

@@ -4,11 +4,11 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_run
 from authzconsole.web.overview.summary import overview_sections, size_of_tenant
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
-from authzconsole.web.reports.namespace_readiness import ANALYSIS
 from authzconsole.web.reports.readiness_report import quoted_summaries
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import address_link_to
@@ -33,11 +33,12 @@ def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
     sees_all, part = request.user.can_see_all, requested_section(request)
     entities = size_of_tenant()
-    run = latest_run(ANALYSIS, namespace="", generation=generation.name) if sees_all else None
+    run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.can_administer,
-               "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour}
+               "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour,
+               "readiness_analysis": AnalysisName.DELETE_READINESS}
     if part == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if sees_all and not section["is_empty"]:

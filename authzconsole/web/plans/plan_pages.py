@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import AnalysisError, AnalysisName
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.web.reports.run_details import run_or_404
@@ -34,7 +34,8 @@ PRINCIPALS_A_PAGE = 20
 ITEMS_A_PAGE = 50
 MAX_STRANDED = 12
 ORIGINS = {"change-set": "chosen by hand", "copy": "copied from somebody", "readiness": "to make a namespace deletable",
-           "policy-impact": "to keep what people have", "inverse": "to undo a plan", "subtree": "for all in a container",
+           AnalysisName.POLICY_IMPACT: "to keep what people have", "inverse": "to undo a plan",
+           "subtree": "for all in a container",
            "selection": "for chosen entities", "ghosts": "to take ghost grants back", "file": "from a file"}
 UNCONFIRMED = "Nothing was changed: confirm that it leaves entities with fewer than two administrators, or discard it."
 FIELDS = ("source", "target", "within")
@@ -150,10 +151,11 @@ def _aim(found: Plan) -> dict | None:
     match made_for.origin:
         case "readiness":
             namespace = parse_address(recipe["namespace"])
-            return {"words": f"Look whether {recipe['user']} can delete {namespace} now", "is_readiness": True,
+            return {"words": f"Look whether {recipe['user']} can delete {namespace} now",
+                    "analysis": AnalysisName.DELETE_READINESS,
                     "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
                     "generation": recipe["generation"]}
-        case "policy-impact" if made_for is found:
+        case AnalysisName.POLICY_IMPACT if made_for is found:
             return {"words": f"Make {recipe['to_generation']} the active generation",
                     "url": reverse("generation-activate", args=[recipe["to_generation"]])}
     return None

@@ -8,8 +8,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun, RunState
-from analytics.regrant_plans import ANALYSIS as IMPACT
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
@@ -123,7 +123,8 @@ def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", faul
     run = _impact_run(active, to)
     differences = sum(_table(kind, active, to, only_differences=True)["differences"] for kind in KINDS.values())
     return render_page(request, "policies/activate.html", {
-        "active": active, "to": to, "reason": reason, "fault": fault, "run": run, "differences": differences,
+        "active": active, "to": to, "reason": reason, "fault": fault, "run": run,
+        "impact_analysis": AnalysisName.POLICY_IMPACT, "differences": differences,
         "is_active": active == to, "is_done": run is not None and run.state == RunState.DONE,
         "changes_since": decision_changes_after(run.revision) if run else 0,
         "facts": [_facts(active), _facts(to)],
@@ -133,6 +134,7 @@ def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", faul
 
 def _impact_run(active: Generation, to: Generation) -> AnalysisRun | None:
     """The newest finished run that compares the two, in this order; else the newest that is on its way."""
-    runs = AnalysisRun.objects.filter(analysis=IMPACT, options__generation=active.name, options__to_generation=to.name)
+    runs = AnalysisRun.objects.filter(
+        analysis=AnalysisName.POLICY_IMPACT, options__generation=active.name, options__to_generation=to.name)
     done = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()
     return done or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING)).order_by("-requested_at", "-pk").first()

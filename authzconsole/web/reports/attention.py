@@ -7,17 +7,14 @@ from datetime import timedelta
 from django.urls import reverse
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES
+from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
-from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.runs.selectors import latest_run
-from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from entities.models import State
 from grants.journal import decision_changes_after
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
 from grants.policies.policy import Generation
 
-STRANDED, GHOSTS = "stranded", "ghost-grants"
 PLANNED_TOO_LONG_DAYS = 90
 
 
@@ -46,9 +43,10 @@ class Attention:
 
 def attention(generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> Attention:
     """The same few queries whatever there is. is_large: then nothing is said that would take a walk through all grants."""
-    runs = {READINESS: readiness, STRANDED: latest_run(STRANDED), GHOSTS: latest_run(GHOSTS)}
-    matters = [*_readiness(readiness), *_stranded(runs[STRANDED]), *_ghosts(runs[GHOSTS], generation)]
-    matters += () if is_large else _waiting_too_long(runs[GHOSTS])
+    stranded, ghosts = latest_run(AnalysisName.STRANDED), latest_run(AnalysisName.GHOST_GRANTS)
+    runs = {AnalysisName.DELETE_READINESS: readiness, AnalysisName.STRANDED: stranded, AnalysisName.GHOST_GRANTS: ghosts}
+    matters = [*_readiness(readiness), *_stranded(stranded), *_ghosts(ghosts, generation)]
+    matters += () if is_large else _waiting_too_long(ghosts)
     return Attention(_dated([*matters, *_impact(generation), *_plans()]),
                      [ANALYSES[name].title for name, run in runs.items() if run is None])
 
@@ -97,7 +95,7 @@ def _waiting_too_long(run: AnalysisRun | None) -> Iterator[AttentionItem]:
 
 
 def _impact(generation: Generation) -> Iterator[AttentionItem]:
-    run = latest_run(IMPACT, generation=generation.name)
+    run = latest_run(AnalysisName.POLICY_IMPACT, generation=generation.name)
     if run is not None and (other := run.options.get("to_generation")):
         gained, lost = (run.summary.get(name, 0) for name in ("answers_gained", "answers_lost"))
         yield AttentionItem("info", f"A change of generation from {generation.name} to {other} is being considered: "

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.tables import Table
 from authzconsole.web.reports.table_filters import exactly
@@ -100,13 +101,13 @@ def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
 
 # by the names of the analysis and of its table
 LEADS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
-    ("delete-readiness", "rows"): _readiness,
-    ("delete-readiness", "namespaces"): _readiness_namespaces,
-    ("visibility", "rows"): _visibility,
-    ("visibility", "namespaces"): _visibility_namespaces,
-    ("policy-impact", "rows"): _impact,
-    ("policy-impact", "operations"): _impact_operations,
-    ("policy-impact", "detail"): _impact_pairs,
-    ("ghost-grants", "kinds"): _ghost_kinds,
-    ("stranded", "kinds"): _stranded_kinds,
+    (AnalysisName.DELETE_READINESS, "rows"): _readiness,
+    (AnalysisName.DELETE_READINESS, "namespaces"): _readiness_namespaces,
+    (AnalysisName.VISIBILITY, "rows"): _visibility,
+    (AnalysisName.VISIBILITY, "namespaces"): _visibility_namespaces,
+    (AnalysisName.POLICY_IMPACT, "rows"): _impact,
+    (AnalysisName.POLICY_IMPACT, "operations"): _impact_operations,
+    (AnalysisName.POLICY_IMPACT, "detail"): _impact_pairs,
+    (AnalysisName.GHOST_GRANTS, "kinds"): _ghost_kinds,
+    (AnalysisName.STRANDED, "kinds"): _stranded_kinds,
 }

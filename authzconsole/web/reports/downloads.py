@@ -5,14 +5,13 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, analysis_named
+from analytics.analyses import AnalysisError, AnalysisName, analysis_named
 from analytics.models import AnalysisRun
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_stream
 from analytics.storage import StorageError
 from analytics.tables import Table
-from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import given_of, readiness_where
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.reports.table_filters import asked_of, table_where
@@ -44,6 +43,6 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
 
 def _where(request: HttpRequest, run: AnalysisRun, table: Table) -> ResultFilter:
     """As the page of that table reads the same parameters."""
-    if (run.analysis, table.name) == (READINESS, "rows"):
+    if (run.analysis, table.name) == (AnalysisName.DELETE_READINESS, "rows"):
         return readiness_where(run, given_of(request))
     return table_where(table, asked_of(request, table))

@@ -4,6 +4,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
+from analytics.analyses import AnalysisName
 from analytics.runs.selectors import latest_run
 from authzconsole.web.ask.answers import MOST_GAPS, missing_grant_of
 from authzconsole.web.reports.readiness_report import quoted_summaries
@@ -16,8 +17,6 @@ from grants.lifecycle.readiness import Readiness, namespace_readiness
 from grants.models import User
 from grants.policies.policy import Generation
 
-ANALYSIS = "delete-readiness"
-
 
 def readiness_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
@@ -29,7 +28,8 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
     return {
         "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
         "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
-        "namespace": entity.key, "latest": latest, "can_start": request.user.can_administer,
+        "namespace": entity.key, "analysis": AnalysisName.DELETE_READINESS, "latest": latest,
+        "can_start": request.user.can_administer,
         "nearest": None if user or latest is None else _nearest_now(entity, latest, generation),
     }
 
@@ -65,7 +65,7 @@ def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
 
 def latest_of(namespace: str, generation: Generation) -> dict | None:
     """The newest report of this generation on the namespace, what it says, and how many changes came after it."""
-    run = latest_run(ANALYSIS, namespace=namespace, generation=generation.name)
+    run = latest_run(AnalysisName.DELETE_READINESS, namespace=namespace, generation=generation.name)
     if run is None:
         return None
     summaries, fault = quoted_summaries(run, [namespace])

@@ -5,15 +5,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.analyses import ANALYSES, AnalysisError
+from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.java import java_problem
 from analytics.models import AnalysisRun, RunState
-from analytics.regrant_plans import ANALYSIS as IMPACT
 from analytics.runs.schedules import all_schedules
 from analytics.runs.services import cancel_run, request_run
-from authzconsole.web.reports.attention import GHOSTS
 from authzconsole.web.reports.charts.report_charts import report_picture
-from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import PARTS, report_parts
 from authzconsole.web.reports.run_details import listed_run, run_or_404, shown_run
 from authzconsole.web.reports.schedules import OPTIONS, shown_schedule
@@ -74,13 +71,14 @@ def start_run(request: HttpRequest) -> HttpResponse:
 @auditor_required
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
+    is_done = run.state == RunState.DONE
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.can_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
-               "can_keep": request.user.can_administer and run.analysis == IMPACT and run.state == RunState.DONE,
-               "can_take_back": request.user.can_administer and run.analysis == GHOSTS and run.state == RunState.DONE}
+               "can_keep": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
+               "can_take_back": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
     part = requested_section(request)
     if run.state == RunState.DONE:
-        context |= (report_parts if run.analysis == READINESS else table_parts)(request, run, part)
+        context |= (report_parts if run.analysis == AnalysisName.DELETE_READINESS else table_parts)(request, run, part)
         context["picture"] = None if part in PARTS else report_picture(run)
     if part in PARTS and run.state == RunState.DONE:
         template = f"reports/_{'table' if 'table' in context else part}.html"

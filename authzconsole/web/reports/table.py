@@ -16,7 +16,7 @@ from authzconsole.web.reports.cells import AFTER, cell_of, shown_columns
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, numbered_rows, unreadable
 from authzconsole.web.reports.run_details import changes_words, run_or_404
 from authzconsole.web.reports.table_filters import asked_of, choices_of, download_urls, filter_columns, table_where
-from authzconsole.web.reports.table_headings import question_from_input, table_words
+from authzconsole.web.reports.table_headings import table_heading, table_words
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
@@ -25,12 +25,8 @@ from entities.vocabulary import Privilege
 
 # a narrow screen folds all but the first away where there are more
 MAX_UNFOLDED_FILTERS = 3
-# by the analysis and its table, where the order of the key hides what matters most; files keep the order of the key
-FIRST_ORDERS = {("stranded", "rows"): "admins"}
 # of all reports, kept by a process
 MAX_CACHED_FIRST_PAGES = 32
-# where each row names an entity that somebody should administer
-STRANDED = ("stranded", "rows")
 
 
 def table_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
@@ -78,7 +74,7 @@ def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     rows = [_row(request, run, table, columns, row) for row in found.rows]
     page = numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page")
     return {
-        "title": question_from_input(run, table), "page": page, "rows": rows, "total": found.total_rows,
+        "title": table_heading(run, table), "page": page, "rows": rows, "total": found.total_rows,
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, asked),
         "has_actions": any(row["grant_url"] for row in rows),
         "is_filtered": any(asked.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(asked)),
@@ -90,13 +86,19 @@ def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
 def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
     """The column that sorts, after a minus where its largest stands first; empty for the order of the key."""
     asked = request.GET.get("sort", "")
-    return asked if asked.removeprefix("-") in table.column_names else FIRST_ORDERS.get((run.analysis, table.name), "")
+    return asked if asked.removeprefix("-") in table.column_names else _first_sort(run, table)
+
+
+def _first_sort(run: AnalysisRun, table: Table) -> str:
+    """Return the column that sorts the table when its page opens; empty for the order of the key."""
+    output = analysis_named(run.analysis).output(table.name)
+    return output.first_sort if output else ""
 
 
 def _found(request: HttpRequest, run: AnalysisRun, table: Table, order: str, asked: dict[str, str]) -> tuple[ResultPage, int]:
     """The rows of the page, and its number."""
     number = page_number(request, "page")
-    if number == 1 and not any(asked.values()) and order and order == FIRST_ORDERS.get((run.analysis, table.name)):
+    if number == 1 and not any(asked.values()) and order and order == _first_sort(run, table):
         return _first_found(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
     return numbered_rows(run, table.name, number=number, most_rows=ROWS_A_PAGE, sort=order.removeprefix("-"),
                          where=table_where(table, asked), descending=order.startswith("-"))
@@ -110,7 +112,8 @@ def _first_found(run: AnalysisRun, table: str, order: str, *written: object) -> 
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
     urls = cell_urls(run, table, row)
-    is_grantable = (run.analysis, table.name) == STRANDED and request.user.can_administer
+    output = analysis_named(run.analysis).output(table.name)
+    is_grantable = output is not None and output.needs_administrator and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
     return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}
 

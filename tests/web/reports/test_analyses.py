@@ -33,7 +33,7 @@ def sent(monkeypatch, settings, tmp_path):
     """No worker is told of anything, and reports lie in a folder of the test's own."""
     settings.SNAPSHOT_URI = str(tmp_path)
     told = []
-    monkeypatch.setattr("analytics.runs.services._send", told.append)
+    monkeypatch.setattr("analytics.runs.services.send_run", told.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return told
@@ -140,7 +140,7 @@ def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeyp
 def test_a_report_gives_the_figures_first_then_the_namespaces_then_the_rows(report, browse):
     response = browse("aud").get(f"/analyses/{report.pk}/")
     text = response.content.decode()
-    headings = ("Who can delete which namespace?", "How far is each person from deleting a namespace?")
+    headings = ("Who can delete which namespace?", "How far is each user from deleting a namespace?")
     assert text.index("that nobody can delete") < text.index(headings[0]) < text.index(headings[1])
     assert [(row["namespace"], row["names"], row["nearest_user"]) for row in response.context["namespaces"]["rows"]] == [
         ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from django.db.models import Count
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_page, row_counts
@@ -14,14 +14,12 @@ from analytics.runs.selectors import latest_run
 from analytics.storage import StorageError
 from authzconsole.web.reports.charts.color_scale import step_of
 from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
-from authzconsole.web.reports.namespace_readiness import ANALYSIS as READINESS
 from authzconsole.web.reports.readiness_report import StoredReport, namespace_summaries, namespace_url, stored_report, unreadable
 from entities.models import Entity, State
 from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
 MAX_TILES = 60
-VISIBILITY = "visibility"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ def namespaces_picture(colour: TreemapColoring, generation: Generation, readines
     readiness: the newest report on it; past `row_estimates.MAX_COUNTED` entities the areas are what it says.
     Runs at most five queries.
     """
-    run = readiness if colour.analysis == READINESS else latest_run(colour.analysis, generation=generation.name)
+    is_readiness = colour.analysis == AnalysisName.DELETE_READINESS
+    run = readiness if is_readiness else latest_run(colour.analysis, generation=generation.name)
     picture = {"colour": colour, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
                # of readiness the head of the page says it
                "changes_since": decision_changes_after(run.revision) if run and run is not readiness else 0}
@@ -162,7 +161,8 @@ def readiness_words(report: dict) -> tuple[str, str]:
 
 
 COLORINGS = {colour.name: colour for colour in (
-    TreemapColoring("readiness", "Who can delete it", "Which namespace can be deleted?", READINESS, _by_readiness),
-    TreemapColoring("exposure", "Who sees it", "How many people see which namespace?", VISIBILITY, _by_exposure,
+    TreemapColoring("readiness", "Who can delete it", "Which namespace can be deleted?", AnalysisName.DELETE_READINESS,
+                 _by_readiness),
+    TreemapColoring("exposure", "Who sees it", "How many people see which namespace?", AnalysisName.VISIBILITY, _by_exposure,
            scale="the stronger the colour, the more people see something in it"),
 )}

@@ -6,7 +6,7 @@ Each mark leads to its rows; the same numbers stand in the tables below.
 from collections.abc import Callable
 from functools import lru_cache
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
@@ -143,5 +143,5 @@ def _clipped(text: str, max_characters: int) -> str:
 
 # by the name of the analysis
 PICTURES: dict[str, Callable[[AnalysisRun], dict | None]] = {
-    "delete-readiness": _readiness, "visibility": _visibility, "policy-impact": _impact,
+    AnalysisName.DELETE_READINESS: _readiness, AnalysisName.VISIBILITY: _visibility, AnalysisName.POLICY_IMPACT: _impact,
 }
