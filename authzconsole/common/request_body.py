@@ -3,7 +3,7 @@
 from django.http import HttpRequest
 
 from authzconsole.common.refusal import Refused
-from authzconsole.common.strict_json import MalformedJson, json_from_bytes
+from grants.strict_json import MalformedJson, json_from_bytes
 
 LONGEST_BODY_BYTES = 1_000_000
 

@@ -1,25 +1,29 @@
-"""Reads a tenant document: JSON Lines, UTF-8, one object a line, in any order.
+"""Read a tenant document: JSON Lines in UTF-8, one object per line, in any order.
 
-A line is read in bounded memory, whatever its length. Validated lines are kept until the import: a document says in any
-order what belongs together.
+Each line is read in bounded memory, whatever its length. Validated lines are kept until the import, because lines that
+belong together may appear in any order.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from grants.strict_json import MalformedJson, json_from_bytes
 from grants.tenant.faults import Faults
 from grants.tenant.lines import EntityLine, GrantLine, GroupLine, Line, UserLine, parse_line
 
-# the members of one group stand on one line: 400,000 names of 20 characters fit
-LONGEST_LINE_BYTES = 8 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
+# All members of a group are on one line: 400,000 names of 20 characters fit.
+MAX_LINE_BYTES = 8 * 1024 * 1024
+UNREADABLE = object()
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
 class Document:
-    """The lines of a document by what they are about. grants: by address, in the order of the document."""
+    """The valid lines of a document, by type and identity, and the faults of the others.
+
+    grants: by address, in the order of the document. lines: how many lines are not blank.
+    """
 
     entities: dict[str, EntityLine] = field(default_factory=dict)
     users: dict[str, UserLine] = field(default_factory=dict)
@@ -28,92 +32,64 @@ class Document:
     faults: Faults = field(default_factory=Faults)
     lines: int = 0
 
-    def add(self, line: Line, fault) -> None:
+    def add(self, line: Line, report_fault) -> None:
         match line:
             case GrantLine():
                 self.grants.setdefault(line.address, []).append(line)
             case EntityLine():
-                _keep(self.entities, line.address, line, "id", fault)
+                _add_once(self.entities, line.address, line, "id", report_fault)
             case UserLine():
-                _keep(self.users, line.name, line, "name", fault)
+                _add_once(self.users, line.name, line, "name", report_fault)
             case GroupLine():
-                _keep(self.groups, line.name, line, "name", fault)
+                _add_once(self.groups, line.name, line, "name", report_fault)
 
 
-def _keep(kept: dict, name: str, line: Line, member: str, fault) -> None:
-    first = kept.setdefault(name, line)
+def _add_once(lines_by_name: dict, name: str, line: Line, field_name: str, report_fault) -> None:
+    first = lines_by_name.setdefault(name, line)
     if first is not line:
-        fault(member, f"it is listed twice: first on line {first.line}")
+        report_fault(field_name, f"it is listed twice: first on line {first.line}")
 
 
 def read_document(stream) -> Document:
-    """Read and check every line of a binary stream. What is wrong stands in the document's `faults`."""
+    """Read and check every line of a binary stream. Collect what is wrong in the document's `faults`."""
     document = Document()
-    for number, raw in _lines(stream):
+    for number, raw in _numbered_lines(stream):
         if raw is not None and not raw.strip():
             continue
         document.lines += 1
-        fault = partial(document.faults.add, number)
-        line = parse_line(number, body, fault) if (body := parse_line_json(raw, fault)) is not UNREADABLE else None
+        report_fault = partial(document.faults.add, number)
+        body = parse_line_json(raw, report_fault)
+        line = None if body is UNREADABLE else parse_line(number, body, report_fault)
         if line is not None:
-            document.add(line, fault)
+            document.add(line, report_fault)
     return document
 
 
-def _lines(stream) -> Iterator[tuple[int, bytes | None]]:
-    """Every line with its number; None in place of one that is too long."""
+def _numbered_lines(stream) -> Iterator[tuple[int, bytes | None]]:
+    """Yield every line with its number; None stands for a line that is too long."""
     number = 0
-    while raw := stream.readline(LONGEST_LINE_BYTES + 1):
+    while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if number == 1:
-            raw = raw.removeprefix(_BOM)
-        if len(raw) > LONGEST_LINE_BYTES and not raw.endswith(b"\n"):
-            _skip_line(stream)
+            raw = raw.removeprefix(_BYTE_ORDER_MARK)
+        if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            _skip_rest_of_line(stream)
             raw = None
         yield number, raw
 
 
-def _skip_line(stream) -> None:
-    while (rest := stream.readline(LONGEST_LINE_BYTES)) and not rest.endswith(b"\n"):
+def _skip_rest_of_line(stream) -> None:
+    while (rest := stream.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
         pass
 
 
-class _Refused(ValueError):
-    """JSON that the format does not allow."""
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict:
-    body = dict(pairs)
-    if len(body) != len(pairs):
-        seen = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise _Refused(f"the member {json.dumps(twice[:80])} stands twice in one object")
-    return body
-
-
-def _no_constant(name: str) -> None:
-    raise _Refused(f"{name} is not JSON")
-
-
-UNREADABLE = object()
-_decode = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_no_constant).decode
-
-
-def parse_line_json(raw: bytes | None, fault) -> object:
-    """What the line says; UNREADABLE where that is not JSON, of which `fault` is told."""
+def parse_line_json(raw: bytes | None, report_fault) -> object:
+    """Return the parsed JSON of a line, or UNREADABLE after reporting why it is not acceptable JSON."""
     if raw is None:
-        fault("", f"it is longer than {LONGEST_LINE_BYTES // 1024 // 1024} MB")
+        report_fault("", f"it is longer than {MAX_LINE_BYTES // 1024 // 1024} MB")
         return UNREADABLE
     try:
-        return _decode(raw.decode())
-    except UnicodeDecodeError as error:
-        fault("", f"byte {error.start + 1} is not UTF-8")
-    except json.JSONDecodeError as error:
-        fault("", f"it is not JSON: {error.msg} at character {error.colno}")
-    except RecursionError:
-        fault("", "it is nested too deeply")
-    except _Refused as error:
-        fault("", str(error))
-    except ValueError:
-        fault("", "it holds a number with too many digits")
-    return UNREADABLE
+        return json_from_bytes(raw, what="it", is_single_line=True)
+    except MalformedJson as error:
+        report_fault("", str(error))
+        return UNREADABLE

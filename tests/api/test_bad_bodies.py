@@ -6,7 +6,7 @@ import pytest
 
 from authzconsole.api.evaluation import MOST_EVALUATIONS
 from authzconsole.common.request_body import LONGEST_BODY_BYTES
-from authzconsole.common.strict_json import DEEPEST_NESTING, MalformedJson, json_from_bytes
+from grants.strict_json import MAX_NESTING, MalformedJson, json_from_bytes
 from tests.api.conftest import request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -23,9 +23,9 @@ BODIES = {
     "not a number": (WHOLE[:-1] + b', "context": {"a": NaN}}', "the body is not acceptable JSON: NaN is not a number in JSON"),
     "infinity": (WHOLE[:-1] + b', "a": -Infinity}', "the body is not acceptable JSON: -Infinity is not a number in JSON"),
     "twice": (WHOLE[:-1] + b', "subject": {"type": "user", "id": "bob"}}',
-              "the body is not acceptable JSON: `subject` stands more than once in one object"),
+              "the body is not acceptable JSON: `subject` appears more than once in one object"),
     "twice, inside": (b'{"subject": {"type": "user", "id": "alice", "id": "bob"}}',
-                      "the body is not acceptable JSON: `id` stands more than once in one object"),
+                      "the body is not acceptable JSON: `id` appears more than once in one object"),
     "1,000 deep": (b'{"context":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "the body is nested too deeply: 64 levels are allowed"),
     "100,000 deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "the body is nested too deeply: 64 levels are allowed"),
     "not UTF-8": (b'{"a": "\xff"}', "the body is not UTF-8: byte 8 cannot be read"),
@@ -163,7 +163,7 @@ def test_brackets_inside_strings_are_no_nesting():
 
 
 def test_the_deepest_nesting_is_the_limit():
-    deepest = b"[" * DEEPEST_NESTING + b"]" * DEEPEST_NESTING
+    deepest = b"[" * MAX_NESTING + b"]" * MAX_NESTING
     assert json_from_bytes(deepest, what="it")
     with pytest.raises(MalformedJson, match="too deeply"):
         json_from_bytes(b"[" + deepest + b"]", what="it")
@@ -177,5 +177,5 @@ def test_a_hostile_text_is_refused_in_time_that_grows_with_its_length(raw):
 
 def test_many_members_that_stand_twice_are_refused_at_once():
     members = ",".join(f'"{number}":1' for number in range(60_000))
-    with pytest.raises(MalformedJson, match="`7` stands more than once"):
+    with pytest.raises(MalformedJson, match="`7` appears more than once"):
         json_from_bytes(f'{{{members},"7":2}}'.encode(), what="it")

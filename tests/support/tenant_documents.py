@@ -4,13 +4,15 @@ import io
 import json
 import random
 
+import pytest
 from django.contrib.auth.models import Group
 
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
-from grants.journal import Author
+from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant
 from grants.tenant.export_document import export_tenant
+from grants.tenant.faults import BadTenantDocument
 from grants.tenant.import_document import import_tenant
 
 AUTHOR = Author("tests", reason="test")
@@ -35,6 +37,21 @@ def exported() -> bytes:
     return stream.getvalue()
 
 
+def refused(*lines) -> BadTenantDocument:
+    """Import lines that must be refused; check that nothing was written and return the error."""
+    before = (exported(), current_revision())
+    with pytest.raises(BadTenantDocument) as refusal:
+        imported(*lines)
+    assert (exported(), current_revision()) == before
+    return refusal.value
+
+
+def actions(since: int = 0) -> list[tuple]:
+    """Return (action, principal, entity, privilege, detail, reason) of each journal line after a revision."""
+    rows = JournalLine.objects.filter(revision__gt=since)
+    return list(rows.values_list("action", "principal", "entity", "privilege", "detail", "reason"))
+
+
 def exported_lines() -> list[dict]:
     return [json.loads(line) for line in exported().splitlines()]
 
@@ -53,6 +70,15 @@ def group(name, *members) -> dict:
 
 def grant(principal, address, *privileges, **members) -> dict:
     return {"type": "grant", "principal": principal, "entity": address, "privileges": list(privileges), **members}
+
+
+EXAMPLE = [
+    entity("namespace:sales", "live", description="Orders"),
+    user("alice", active=True, email="alice@example.com"),
+    user("bob"),
+    group("analysts", "alice", "bob"),
+    grant("user:alice", "dataset:sales.orders", "READ", "WRITE", reason="quarterly close"),
+]
 
 
 def empty_console() -> None:

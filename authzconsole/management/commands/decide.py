@@ -8,11 +8,11 @@ from itertools import islice
 
 from django.core.management.base import CommandError
 
-from authzconsole.common.strict_json import MalformedJson, json_from_bytes
 from authzconsole.management.console_command import ConsoleCommand
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
 from grants.policies.question import Question, QuestionError, question_from_json
+from grants.strict_json import MalformedJson, json_from_bytes
 
 LONGEST_LINE_BYTES = 1_000_000
 

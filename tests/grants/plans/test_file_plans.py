@@ -100,9 +100,16 @@ def test_bad_lines_of_json_are_named_too():
     bad = ["{", '{"verb":"grant"}', "[]", '{"verb":"grant","verb":"revoke"}', '{"verb":1}', further]
     found = faults(lines() + "\n".join(bad))
     assert {fault.split(":")[0] for fault in found} == {f"line {number}" for number in range(4, 10)}
-    for words in ("is not JSON", "`principal`: it is missing", "must be a JSON object", "stands twice", "not a number",
+    for words in ("is not JSON", "`principal`: it is missing", "must be a JSON object", "appears more than once", "not a number",
                   "`x` is not a member of this line"):
         assert any(words in fault for fault in found), words
+
+
+def test_json_beyond_the_limits_of_depth_and_digits_is_refused():
+    deep, long = '{"verb":' + "[" * 64 + "]" * 64 + "}", '{"verb":' + "7" * 1_001 + "}"
+    found = faults(lines() + "\n".join([deep, long]))
+    assert found == ["line 4: it is nested too deeply: 64 levels are allowed",
+                     "line 5: it is not acceptable JSON: it contains a number with 1,001 digits; 1,000 are allowed"]
 
 
 def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():

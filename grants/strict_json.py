@@ -1,0 +1,78 @@
+"""Parse JSON strictly, as RFC 8259 and I-JSON define it.
+
+Accepts UTF-8 only and rejects repeated members, NaN and Infinity, deep nesting and very long numbers. Other parsers disagree
+about which of two repeated members counts, so accepting them would let two programs read one text differently.
+"""
+
+import json
+import re
+from collections import Counter
+
+from entities.vocabulary import clip
+
+MAX_NESTING = 64
+MAX_DIGITS = 1_000
+
+# A string up to its closing quote, or up to the end of an unclosed text. Possessive, so that each byte is read once.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+class MalformedJson(ValueError):
+    """The text is not acceptable JSON; the message says what is wrong and where."""
+
+
+def json_from_bytes(raw: bytes, *, what: str, is_single_line: bool = False) -> object:
+    """Return the parsed value.
+
+    what: how error messages call the text. is_single_line: name positions by character only, without a line number.
+    Raises MalformedJson.
+    """
+    if _is_too_deep(raw):
+        raise MalformedJson(f"{what} is nested too deeply: {MAX_NESTING} levels are allowed")
+    try:
+        return _DECODER.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise MalformedJson(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+    except json.JSONDecodeError as error:
+        position = f"character {error.colno}" if is_single_line else f"line {error.lineno}, column {error.colno}"
+        raise MalformedJson(f"{what} is not JSON: {error.msg} at {position}") from None
+    except ValueError as error:
+        raise MalformedJson(f"{what} is not acceptable JSON: {error}") from None
+
+
+def _is_too_deep(raw: bytes) -> bool:
+    if raw.count(b"[") + raw.count(b"{") <= MAX_NESTING:
+        return False
+    depth = 0
+    for token in _TOKEN.finditer(raw):
+        first_byte = token[0][:1]
+        if first_byte in b"[{":
+            depth += 1
+            if depth > MAX_NESTING:
+                return True
+        elif first_byte in b"]}":
+            depth -= 1
+    return False
+
+
+def _object_without_repeated_members(pairs: list[tuple[str, object]]) -> dict:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        (repeated_name, _), = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"`{clip(repeated_name)}` appears more than once in one object")
+    return members
+
+
+def _reject_constant(name: str):
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _limited_int(text: str) -> int:
+    digits = len(text.removeprefix("-"))
+    if digits > MAX_DIGITS:
+        raise ValueError(f"it contains a number with {digits:,} digits; {MAX_DIGITS:,} are allowed")
+    return int(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object_without_repeated_members, parse_constant=_reject_constant,
+                            parse_int=_limited_int)

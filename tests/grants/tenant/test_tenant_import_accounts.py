@@ -1,0 +1,71 @@
+"""Test what an import does to accounts of the console, and who may import."""
+
+import io
+
+import pytest
+
+from entities.models import Entity
+from grants.journal import Author
+from grants.models import Role, User
+from grants.principals.services import add_user
+from grants.tenant import import_document as importing
+from grants.tenant.faults import BadTenantDocument
+from grants.tenant.report import (
+    USERS_CHANGED,
+)
+from tests.support.tenant_documents import (
+    AUTHOR,
+    EXAMPLE,
+    actions,
+    document,
+    entity,
+    grant,
+    group,
+    imported,
+    user,
+)
+
+pytestmark = pytest.mark.django_db
+
+def test_an_imported_user_is_an_ordinary_principal_without_a_password():
+    imported(user("ada"))
+    ada = User.objects.get()
+    assert (ada.role, ada.is_principal, ada.is_active) == (Role.ORDINARY, True, True)
+    assert not (ada.is_superuser or ada.is_staff)
+    assert not ada.has_usable_password()
+
+
+def test_an_import_never_changes_the_role_or_the_password_of_an_account():
+    root = User.objects.create_user("root", password="secret", role=Role.ADMINISTRATOR, is_principal=False)
+    report = imported(user("root", email="root@example.com"))
+    after = User.objects.get()
+    assert (after.role, after.password, after.email, after.is_principal) == (root.role, root.password, "root@example.com", True)
+    assert report.total(USERS_CHANGED) == 1
+    assert [line[:2] for line in actions()] == [("user-change", "user:root"), ("principal-add", "user:root")]
+
+
+@pytest.mark.parametrize("line", [grant("user:root", "namespace:a", "READ"), group("g", "root")])
+def test_an_account_of_the_console_that_is_only_named_becomes_a_principal(line):
+    User.objects.create_user("root", is_principal=False, is_active=False, email="root@example.com")
+    imported(line)
+    root = User.objects.get()
+    assert (root.is_principal, root.is_active, root.email) == (True, False, "root@example.com")
+
+
+def test_an_administrator_only_may_import():
+    someone = User.objects.create_user("someone", role=Role.AUDITOR)
+    with pytest.raises(ValueError, match="not an active administrator"):
+        importing.import_tenant(stream=io.BytesIO(document(*EXAMPLE)), author=Author("someone", user_id=someone.pk))
+    assert not Entity.objects.exists()
+
+
+def test_a_document_cannot_switch_off_the_last_administrator():
+    add_user(author=AUTHOR, name="ada", role=Role.ADMINISTRATOR)
+    with pytest.raises(BadTenantDocument) as refused:
+        imported(entity("namespace:sales"), user("ada", active=False))
+    (fault,) = refused.value.faults
+    assert (fault.line, fault.field) == (2, "active") and "no other would stay active" in fault.reason
+    assert not Entity.objects.exists()
+    add_user(author=AUTHOR, name="bea", role=Role.ADMINISTRATOR)
+    imported(user("ada", active=False))
+    assert not User.objects.get(username="ada").is_active

@@ -1,0 +1,81 @@
+"""Test the journal lines of an import, its transaction and its dry run."""
+
+
+import pytest
+
+from entities.models import Entity
+from grants.journal import current_revision, first_break
+from grants.models import User
+from grants.tenant import import_document as importing
+from grants.tenant.faults import BadTenantDocument
+from tests.support.tenant_documents import (
+    EXAMPLE,
+    actions,
+    entity,
+    exported,
+    grant,
+    group,
+    imported,
+    user,
+)
+
+pytestmark = pytest.mark.django_db
+
+def test_every_change_has_a_line_and_the_chain_holds():
+    imported(*EXAMPLE)
+    assert actions() == [
+        ("register", "", "instance:cdap", "", "live", "test"),
+        ("register", "", "namespace:sales", "", "live", "test"),
+        ("plan", "", "dataset:sales.orders", "", "planned", "test"),
+        ("user-add", "user:alice", "", "", "", "test"),
+        ("user-add", "user:bob", "", "", "", "test"),
+        ("group-add", "group:analysts", "", "", "", "test"),
+        ("member-add", "user:alice", "", "", "group:analysts", "test"),
+        ("member-add", "user:bob", "", "", "group:analysts", "test"),
+        ("grant", "user:alice", "dataset:sales.orders", "READ", "", "quarterly close"),
+        ("grant", "user:alice", "dataset:sales.orders", "WRITE", "", "quarterly close"),
+    ]
+    assert first_break() is None
+
+
+def test_changes_of_what_is_there_have_their_lines():
+    imported(*EXAMPLE)
+    before = current_revision()
+    imported(entity("namespace:sales", "deleted", description="Sold"), entity("dataset:sales.orders"),
+             user("bob", active=False, email="bob@example.com"))
+    assert [line[:-1] for line in actions(before)] == [
+        ("delete", "", "namespace:sales", "", "deleted"),
+        ("describe", "", "namespace:sales", "", "Sold"),
+        ("register", "", "dataset:sales.orders", "", "live"),
+        ("user-change", "user:bob", "", "", "active: false, email: bob@example.com"),
+    ]
+    assert first_break() is None
+
+
+def test_a_failure_in_the_middle_leaves_nothing(monkeypatch):
+    def fails(*args, **options):
+        if Entity.objects.exists() and User.objects.exists():
+            raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(importing, "append_to_journal", fails)
+    with pytest.raises(RuntimeError):
+        imported(*EXAMPLE)
+    assert not Entity.objects.exists() and not User.objects.exists() and current_revision() == 0
+
+
+# the dry run
+
+def test_a_dry_run_reports_what_the_import_will_do_and_writes_nothing():
+    imported(entity("namespace:a"), user("ada"), group("g", "ada"))
+    lines = [*EXAMPLE, entity("namespace:a", "deleted"), group("g"), user("ada", active=False), entity("dataset:a.b")]
+    before = (exported(), current_revision())
+    planned = imported(*lines, dry_run=True)
+    assert (exported(), current_revision()) == before
+    done = imported(*lines)
+    assert (planned.changes, planned.unchanged, planned.warnings) == (done.changes, done.unchanged, done.warnings)
+    assert "nothing written" in str(planned) and "would be members removed: 1" in str(planned)
+
+
+def test_a_dry_run_finds_the_bad_lines_too():
+    with pytest.raises(BadTenantDocument):
+        imported(grant("user:stranger", "namespace:a", "READ"), dry_run=True)
