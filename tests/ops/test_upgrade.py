@@ -1,0 +1,119 @@
+"""Test that a database created by the previous version works after `migrate`.
+
+`tests/cases/previous_version.sqlite3.gz` was written by the code of commit e45cf1c: `migrate`, an imported tenant, direct
+changes, an applied and a proposed plan, an activated generation, a valid and a revoked token, and a schedule.
+`tests/cases/previous_version.jsonl` is the tenant document that the same code exported from it.
+"""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = ROOT / "tests" / "cases"
+TOKEN = "azc_hrGsJQk0MdU-_HEHWtlm93RH7LgvuM-shigwjsV04qU"
+
+# Runs in a process of its own, because the database of a running test process cannot be replaced.
+SCRIPT = """
+import io, json, sys
+import django
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+from django.test import Client
+from django_celery_beat.models import PeriodicTask
+from analytics.models import Schedule
+from authzconsole.models import ApiToken
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.active_generation import active_generation
+from grants.changes.rows import first_misplaced_grant
+from grants.changes.services import change_grants
+from grants.journal import Author, current_revision, first_break
+from grants.models import Plan, User
+from grants.plans.apply import apply_plan
+from grants.tenant.export_document import export_tenant
+
+exported = io.BytesIO()
+export_tenant(exported)
+
+def permitted(action):
+    question = {"subject": {"type": "user", "id": "alice"}, "action": {"name": action},
+                "resource": {"type": "dataset", "id": "sales.orders"}}
+    answer = Client().post("/access/v1/evaluation", question, content_type="application/json",
+                           headers={"Authorization": "Bearer " + sys.argv[1]})
+    assert answer.status_code == 200, answer.content
+    return answer.json()["decision"]
+
+author = Author("root", reason="upgraded", user_id=User.objects.get(username="root").pk)
+plans = [[plan.state, [[item.verb, item.principal, str(item.address), str(item.privilege), item.is_noop]
+                       for item in plan.items.order_by("position")]] for plan in Plan.objects.order_by("pk")]
+report = {
+    "exported": exported.getvalue().decode(), "break": first_break() and first_break().sentence,
+    "revision": current_revision(), "misplaced": str(first_misplaced_grant()), "plans": plans,
+    "generation": active_generation().name,
+    "permitted": [permitted("READ"), permitted("EXECUTE")],
+    "tokens": [[token.name, token.scopes, token.revoked_at is not None] for token in ApiToken.objects.order_by("pk")],
+    "schedules": [[row.analysis, row.is_on, str(row.at), row.options] for row in Schedule.objects.all()],
+    "periodic": PeriodicTask.objects.filter(enabled=True, task="analytics.schedule_run").count(),
+}
+apply_plan(author=author, plan_id=2)
+report["applied"] = [Plan.objects.get(pk=2).state, current_revision(), first_break() and first_break().sentence]
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """What the console reads from the old database after `migrate`."""
+    folder = tmp_path_factory.mktemp("upgrade")
+    database = folder / "console.sqlite3"
+    database.write_bytes(gzip.decompress((CASES / "previous_version.sqlite3.gz").read_bytes()))
+    environment = os.environ | {"DATABASE_URL": f"sqlite:///{database}", "STATE_DIR": str(folder), "ALLOWED_HOSTS": "testserver",
+                                "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "PYTHONPATH": str(ROOT)}
+    process = subprocess.run([sys.executable, "-c", SCRIPT, TOKEN], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_the_journal_of_an_old_database_verifies(report):
+    assert (report["revision"], report["break"]) == (29, None)
+
+
+def test_grants_of_an_old_database_have_the_containers_of_their_entities(report):
+    assert report["misplaced"] == "None"
+
+
+def test_an_old_database_exports_the_same_bytes(report):
+    assert report["exported"] == (CASES / "previous_version.jsonl").read_text(encoding="utf-8")
+
+
+def test_the_active_generation_of_an_old_database_is_kept(report):
+    assert report["generation"] == "existing"
+
+
+def test_a_token_of_an_old_database_gets_decisions(report):
+    assert report["tokens"] == [["nightly sync", "decide read", False], ["old", "decide", True]]
+    assert report["permitted"] == [True, False]
+
+
+def test_plans_of_an_old_database_are_read_and_applied(report):
+    assert report["plans"] == [
+        ["applied", [["grant", "user:zoë", "namespace:hr", "ADMIN", False]]],
+        ["proposed", [["grant", "user:alice", "dataset:sales.new", "READ", False],
+                      ["revoke", "user:zoë", "namespace:sales", "ADMIN", False]]],
+    ]
+    state, revision, chain_break = report["applied"]
+    assert (state, revision > 29, chain_break) == ("applied", True, None)
+
+
+def test_a_schedule_of_an_old_database_is_kept(report):
+    assert report["schedules"] == [["delete-readiness", True, "02:30:00", {"generation": "final"}]]
+    assert report["periodic"] == 1
