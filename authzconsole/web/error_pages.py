@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
@@ -18,6 +19,11 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Explain an invalid address. For a valid address, do not reveal whether it exists."""
     fault = str(exception) if isinstance(exception, InvalidAddress) else ""
     return render(request, "404.html", {"fault": fault}, status=404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Name the request id, which is on every log line of this request. No context processor runs: one may be the cause."""
+    return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
 
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
