@@ -70,6 +70,10 @@ class LiveNamespaces:
 
 
 def fact_numbers(requirement: Requirement) -> set[int]:
-    """The numbers of the facts in a requirement."""
-    word, parts = requirement
-    return set(parts) if word == "held" else set().union(*map(fact_numbers, parts))
+    """The numbers of the facts in a requirement. Raises ValueError for an unknown requirement."""
+    match requirement:
+        case "held", numbers:
+            return set(numbers)
+        case ("all" | "any"), parts:
+            return set().union(*map(fact_numbers, parts))
+    raise ValueError(f"`{requirement[0]}` is not a requirement")

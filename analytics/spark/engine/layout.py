@@ -102,13 +102,15 @@ class Unit(WordLayout):
 def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[Unit, TenantRows]]:
     """Each unit of the partition, with the rows that are about it (without its targets)."""
     targets = _with_targets_of_grants(rows)
+    evaluated = np.arange(len(targets.entity))
     if directory.is_selection:
-        targets = take(targets, directory.ranks(targets.family) > 0)
-    if not len(targets.entity):
+        evaluated = np.nonzero(directory.ranks(targets.family) > 0)[0]
+    if not len(evaluated):
         return
     others = (rows.grants, rows.container_grants, rows.descendant_grants, rows.precomputed_facts)
     block_count = 1 + int(max(some.block.max(initial=0) for some in (targets, *others)))
-    blocks, block_of, counts = np.unique(targets.family * block_count + targets.block, return_inverse=True, return_counts=True)
+    block = targets.family[evaluated] * block_count + targets.block[evaluated]
+    blocks, block_of, counts = np.unique(block, return_inverse=True, return_counts=True)
     unit_of_block = _units_of_blocks(counts)
     unit_count = int(unit_of_block[-1]) + 1
 
@@ -120,7 +122,7 @@ def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[U
     no_targets = concatenate(TargetRows, [])
     split = zip(_group_rows(unit_of_block[block_of], unit_count), *map(by_unit, others), strict=True)
     for target_rows, *mine in split:
-        yield Unit(targets, target_rows, directory), TenantRows(no_targets, *mine)
+        yield Unit(targets, evaluated[target_rows], directory), TenantRows(no_targets, *mine)
 
 
 def _with_targets_of_grants(rows: TenantRows) -> TargetRows:

@@ -107,14 +107,17 @@ class Tenant:
         self.dice.shuffle(rows)
         return rows
 
-    def directory(self):
-        """Namespaces have names in the order of their ids; the rank 0 is outside of them."""
+    def directory(self, *, only=None):
+        """Namespaces have names in the order of their ids; the rank 0 is outside of them. only: a selection of them."""
         users, namespaces = names_of(self)
+        namespaces = namespaces if only is None else {NONE: "", **{family: namespaces[family] for family in only}}
         directory = Directory.build(
             pa.table({"id": list(self.users), "name": [users[place] for place in self.users.values()]}),
             pa.table({"user_id": [user for members in self.groups.values() for user in members],
                       "group_id": [group for group, members in self.groups.items() for _ in members]}),
-            pa.table({"id": list(namespaces)[1:], "name": list(namespaces.values())[1:], "required": [9] * 3}))
+            pa.table({"id": list(namespaces)[1:], "name": list(namespaces.values())[1:],
+                      "required": [9] * (len(namespaces) - 1)}),
+            is_selection=only is not None)
         on_instance = [(*principal, privilege) for principal, privilege, entity in self.grants if entity == INSTANCE]
         return directory.with_instance_grants(*(np.array(column, np.int64) for column in zip(*on_instance, strict=True))
                                               ) if on_instance else directory
@@ -293,6 +296,16 @@ def test_pairs_are_those_of_one_by_one(drawn, sizes, each_user):
         assert pairs.items() <= expected.items()
         of_grants = {(user, rule, entity) for user, rule, entity in expected if entity not in changes.get((0, rule), {})}
         assert of_grants <= pairs.keys()
+
+
+def test_pairs_of_some_namespaces_are_those_of_one_by_one(drawn, sizes):
+    tenant, rules, changes = drawn
+    users, _ = names_of(tenant)
+    shared = Local(tenant.directory(only=[91]).to_dict())
+    found = find_pairs(rules, ("o",) * len(rules.rules), shared, each_user=True)(batches(tenant, with_names=True))
+    assert sorted((row["user"], row["entity"]) for row in rows_of(found)) == sorted(
+        (users[tenant.users[user]], f"e{entity}") for (user, _), changed in changes.items() if user
+        for entity in changed if tenant.targets[entity][1] == 91)
 
 
 def test_an_empty_partition_changes_nothing():

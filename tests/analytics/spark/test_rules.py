@@ -1,7 +1,10 @@
 """Reading from an expression on which entities ADMIN is needed; needs no session."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from analytics.spark.engine import rules
 from analytics.spark.engine.rules import AdminNeeded, admin_needed, admin_needed_to_delete_namespace
 from entities.vocabulary import Privilege
 from grants.policies.catalogue import GENERATIONS
@@ -18,6 +21,31 @@ from grants.policies.grammar import (
 )
 
 ADMIN, READ = Privilege.ADMIN, Privilege.READ
+
+
+class Unforeseen:
+    """A node that the grammar does not have."""
+
+
+@pytest.mark.parametrize("expression", [
+    Unforeseen(), all_of(has(ADMIN), Unforeseen()), any_of(has(ADMIN), Unforeseen())], ids=["node", "all", "any"])
+def test_a_node_that_is_not_in_the_grammar_is_refused(monkeypatch, expression):
+    policy = SimpleNamespace(requires=expression)
+    monkeypatch.setattr(rules, "generation_by_name", lambda name: SimpleNamespace(policy=lambda kind, operation: policy))
+    for compile_rule_set in (lambda: rules.visibility_rules("any"), lambda: rules.impact_rules("one", "other"),
+                             lambda: rules.admin_needed_to_delete_namespace("any")):
+        with pytest.raises(UnknownExpression):
+            compile_rule_set()
+
+
+@pytest.mark.parametrize("compiled", [
+    lambda rule_set: rules.compile_rules(rule_set, {"namespace": 0}), rules.is_met_without_grants,
+    lambda rule_set: rules.kinds_known_from_grants(rule_set, rules.CompiledRules((), ())),
+])
+def test_a_requirement_that_is_not_known_is_refused(compiled):
+    rule_set = rules.RuleSet((rules.Rule("namespace", "get", ("any", ()), ("most", ())),), (Unforeseen(),))
+    with pytest.raises((UnknownExpression, ValueError), match="is not a"):
+        compiled(rule_set)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
