@@ -21,18 +21,17 @@ from authzconsole.web.people.principal_list import add_principal, principal_list
 from authzconsole.web.people.principal_page import my_access, principal_page
 from authzconsole.web.plans.bulk_change import new_bulk_plan, new_ghost_plan
 from authzconsole.web.plans.import_changes import import_changes, sample_change_file
-from authzconsole.web.plans.plan_from_answer import new_plan_from_answer
-from authzconsole.web.plans.plan_pages import (
+from authzconsole.web.plans.plan_actions import (
     apply_plan_view,
     discard_plan_view,
     new_plan_from_copy,
     new_plan_from_impact,
     new_plan_from_readiness,
-    plan_list,
-    plan_page,
     renew_plan_view,
     undo_plan_view,
 )
+from authzconsole.web.plans.plan_from_answer import new_plan_from_answer
+from authzconsole.web.plans.plan_pages import plan_list, plan_page
 from authzconsole.web.policies.page import activate_generation_page, policies_page
 from authzconsole.web.reports.downloads import download_table
 from authzconsole.web.reports.missing_grants import missing_grants_page

@@ -27,7 +27,7 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
     page = page_of("ada")
     report = page.locator("#readiness")
-    page.get_by_role("button", name="Check every namespace").click()
+    page.get_by_role("button", name="Check all namespaces").click()
     finished(page)
     overview(page)
     tile(page, "logistics").click()
@@ -38,13 +38,13 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="What would go, and how to close the gap").click()
     expect(page.locator(".decision.denied")).to_contain_text("Nothing goes")
-    page.get_by_role("button", name="Make a plan").click()
+    page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
     decided(page, "she takes over logistics", "is applied: 3 granted.")
     page.get_by_role("link", name=NOW).click()
     expect(report.locator(".decision.allowed")).to_contain_text("sofia.lindqvist can delete it")
     overview(page)
-    page.get_by_role("button", name="Check every namespace").click()
+    page.get_by_role("button", name="Check all namespaces").click()
     finished(page)
     overview(page)
     expect(tile(page, "logistics").locator(".tile.good")).to_be_visible()
@@ -72,6 +72,6 @@ def finished(page):
 
 
 def decided(page, reason, says):
-    page.get_by_label("Reason, for the journal").fill(reason)
+    page.get_by_label("Reason", exact=True).fill(reason)
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text(says)

@@ -81,9 +81,9 @@ def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
 
 def test_opening_a_branch_of_what_somebody_sees_leads_to_its_heading(page):
     page.goto("/people/user:ned")
-    pressed(page, page.locator("#sight").get_by_role("link", name="Open namespace:sales"))
-    expect(page.locator("#sight .breadcrumbs")).to_contain_text("sales")
-    expect(page.locator("#sight-title")).to_be_focused()
+    pressed(page, page.locator("#visibility").get_by_role("link", name="Open namespace:sales"))
+    expect(page.locator("#visibility .breadcrumbs")).to_contain_text("sales")
+    expect(page.locator("#visibility-title")).to_be_focused()
 
 
 def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(page):
@@ -112,7 +112,7 @@ def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_b
     pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
     dialog = page.locator("#dialog")
     expect(dialog).to_contain_text("is left with no administrator")
-    pressed(page, dialog.get_by_label("Reason, for the journal"))
+    pressed(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
     expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
     expect(page.locator("#history .change").first).to_contain_text("revoke ADMIN userned")
@@ -122,7 +122,7 @@ def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_b
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
 def test_a_change_on_a_page_of_its_own_ends_on_the_page_of_the_entity(verb, page):
     page.goto(f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}")
-    pressed(page, page.get_by_label("Reason, for the journal"))
+    pressed(page, page.get_by_label("Reason", exact=True))
     page.wait_for_url(f"**{ORDERS}")
     expect(page.locator("#notices")).to_contain_text("user:dee")
     assert in_sight(page.locator("#notices"))
@@ -136,7 +136,7 @@ def test_a_deactivation_asks_first_in_a_dialog_and_takes_the_reason(page):
     page.keyboard.press("Escape")
     expect(page.locator("#activity-ask")).to_be_focused()
     pressed(page, page.locator("#activity-ask"))
-    dialog.get_by_label("Reason, for the journal").fill("left the company")
+    dialog.get_by_label("Reason", exact=True).fill("left the company")
     pressed(page, dialog.get_by_role("button", name="Deactivate account"))
     expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")
 

@@ -12,7 +12,7 @@ from authzconsole.common import login_throttle as guesses
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, good_tokens, password_forecast
 from authzconsole.web.accounts.tokens import shown_token, token_form
-from authzconsole.web.people.email_field import email_sent
+from authzconsole.web.people.email_field import email_from_form
 from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
@@ -83,7 +83,7 @@ def _set_role(author: Author, name: str, sent: dict):
 
 
 def _set_email(author: Author, name: str, sent: dict):
-    return set_user_email(author=author, name=name, email=email_sent(sent))
+    return set_user_email(author=author, name=name, email=email_from_form(sent))
 
 
 def _set_active(author: Author, name: str, sent: dict):

@@ -1,4 +1,4 @@
-"""The journal: every change, by whom it concerns, who made it, on what and when; its export, and the proof of its chain."""
+"""The journal as a page with filters, its downloads, and the verification of its hash chain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from analytics.arrow import arrow_schema
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
-from authzconsole.web.journal.rows import journal_line_shown
+from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.paging import Page, url_with
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
@@ -28,10 +28,10 @@ from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 
 LINES_A_PAGE = 50
-TEXTS = ("principal", "actor", "entity", "action")
-TIMES = ("since", "until")
-PART = "lines"
-LINES = Table(
+TEXT_FIELDS = ("principal", "actor", "entity", "action")
+TIME_FIELDS = ("since", "until")
+SECTION = "lines"
+TABLE = Table(
     "journal",
     tuple(Column(name, ColumnType.LONG if name == "revision" else ColumnType.TEXT) for name in (*JournalLine.HASHED, "hash")),
     ("revision",),
@@ -40,7 +40,7 @@ LINES = Table(
 
 @dataclass(frozen=True, slots=True)
 class JournalQuery:
-    """given: what was typed, by field. faults: why a field cannot be read, by field; nothing is shown then."""
+    """The filters of a request. given: the text of each field. faults: by field, why it cannot be read; rows is then empty."""
 
     given: dict[str, str]
     faults: dict[str, str]
@@ -52,33 +52,32 @@ class JournalQuery:
 
     @property
     def more_are_set(self) -> bool:
-        """Of the fields that a narrow screen folds away: all but the first."""
-        return any(text for name, text in self.given.items() if name != TEXTS[0])
+        """Whether one of the filters is set that a narrow screen folds away: all but the first."""
+        return any(text for name, text in self.given.items() if name != TEXT_FIELDS[0])
 
 
 @require_safe
 @auditor_required
 def journal_page(request: HttpRequest) -> HttpResponse:
-    asked = _asked(request)
-    page = _page(request, asked.rows)
-    context = {
-        "asked": asked, "given": asked.given, "page": page, "rows": [journal_line_shown(line) for line in page.rows],
-        "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(asked),
-    }
-    if requested_section(request) == PART:
-        return render_page(request, "journal/_lines.html", context)
-    return render_page(request, "journal/page.html", context)
+    query = _query(request)
+    page = _page(request, query.rows)
+    template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
+    return render_page(request, template, {
+        "query": query, "given": query.given, "page": page, "rows": [journal_row(line) for line in page.rows],
+        "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
+        "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(query),
+    })
 
 
 @require_safe
 @auditor_required
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
-    """The lines that the page would show, all of them, newest first, in pieces as they are read."""
+    """Stream all lines that match the filters of the URL, newest first."""
     form = {name.removeprefix("."): form for name, form in DOWNLOAD_FORMATS.items()}.get(extension)
     if form is None:
-        raise Http404("there is no such form of the journal")
-    rows = _asked(request).rows
-    response = StreamingHttpResponse(export_chunks(LINES, _batches(rows), form), content_type=f"{form.media_type}; charset=utf-8")
+        raise Http404("there is no such file format")
+    rows = _query(request).rows
+    response = StreamingHttpResponse(export_chunks(TABLE, _batches(rows), form), content_type=f"{form.media_type}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="journal.{extension}"'
     patch_cache_control(response, private=True, no_store=True)
     return response
@@ -87,58 +86,58 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 @require_safe
 @auditor_required
 def verify_journal(request: HttpRequest) -> HttpResponse:
-    """Follows the whole chain, which takes about a second for 100,000 lines."""
-    found, revision = first_break(), current_revision()
-    return render_page(request, "journal/proof.html", {"break": found, "revision": revision})
+    """Check the whole hash chain, which takes about a second for 100,000 lines."""
+    return render_page(request, "journal/proof.html", {"break": first_break(), "revision": current_revision()})
 
 
-def _asked(request: HttpRequest) -> JournalQuery:
-    given = {name: text_parameter(request, name) for name in (*TEXTS, *TIMES)}
+def _query(request: HttpRequest) -> JournalQuery:
+    given = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, *TIME_FIELDS)}
     given |= {"principal": principal_from_input(name_parameter(request, "principal")),
               "actor": name_from_input(name_parameter(request, "actor"), "user")}
-    read, faults = {name: given[name] for name in TEXTS}, {}
+    filters, faults = {name: given[name] for name in TEXT_FIELDS}, {}
     if given["entity"]:
         try:
-            read["entity"] = str(parse_address(given["entity"]))
+            filters["entity"] = str(parse_address(given["entity"]))
         except AddressError as error:
             faults["entity"] = f"{error}."
     if given["principal"] and ":" not in given["principal"]:
-        read["principal"] = f"user:{given['principal']}"
-    for name in TIMES:
+        filters["principal"] = f"user:{given['principal']}"
+    for name in TIME_FIELDS:
         try:
-            read[name] = _moment(given[name], is_end=name == "until")
+            filters[name] = _parse_time(given[name], is_end=name == "until")
         except (ValueError, OverflowError):
-            faults[name] = f"`{given[name]}` is no day, such as 2026-02-28, nor a time, such as 2026-02-28T13:30, in UTC."
-    return JournalQuery(given, faults, journal_lines().none() if faults else journal_lines(**read))
+            faults[name] = (f"`{given[name]}` is not a date. "
+                            "Enter a date such as 2026-02-28 or a UTC time such as 2026-02-28T13:30.")
+    return JournalQuery(given, faults, journal_lines().none() if faults else journal_lines(**filters))
 
 
-def _moment(text: str, *, is_end: bool) -> datetime | None:
-    """A day or a time in UTC; of a day that ends a stretch, the end. Raises ValueError, OverflowError."""
+def _parse_time(text: str, *, is_end: bool) -> datetime | None:
+    """Parse a date or time in UTC. is_end: a date stands for the end of its day. Raises ValueError, OverflowError."""
     if not text:
         return None
     if (day := parse_date(text)) is not None:
         return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=is_end)
-    if (moment := parse_datetime(text)) is None:
+    if (time := parse_datetime(text)) is None:
         raise ValueError(text)
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    """A page from a revision in the URL on, downwards or upwards: it starts from the number, whatever stands before it."""
+    """Return the lines before or after the revision in the URL. The cost does not depend on how far back the page is."""
     before, after = (_revision(request, name) for name in ("before", "after"))
     if before is None and after is not None:
-        found = list(rows.filter(place__gt=after).order_by("place")[: LINES_A_PAGE + 1])
-        has_newer, has_older = len(found) > LINES_A_PAGE, True
-        found = found[:LINES_A_PAGE][::-1]
+        lines = list(rows.filter(place__gt=after).order_by("place")[: LINES_A_PAGE + 1])
+        has_newer, has_older = len(lines) > LINES_A_PAGE, True
+        lines = lines[:LINES_A_PAGE][::-1]
     else:
-        found = list((rows if before is None else rows.filter(place__lt=before))[: LINES_A_PAGE + 1])
-        has_newer, has_older = before is not None, len(found) > LINES_A_PAGE
-        found = found[:LINES_A_PAGE]
-    words = f"lines {found[0].revision:,} to {found[-1].revision:,}" if found else ""
+        lines = list((rows if before is None else rows.filter(place__lt=before))[: LINES_A_PAGE + 1])
+        has_newer, has_older = before is not None, len(lines) > LINES_A_PAGE
+        lines = lines[:LINES_A_PAGE]
+    words = f"lines {lines[0].revision:,} to {lines[-1].revision:,}" if lines else ""
     return Page(
-        found, words, len(found),
-        url_with(request, after=found[0].revision, before=None) if has_newer and found else "",
-        url_with(request, before=found[-1].revision, after=None) if has_older and found else "",
+        lines, words, len(lines),
+        url_with(request, after=lines[0].revision, before=None) if has_newer and lines else "",
+        url_with(request, before=lines[-1].revision, after=None) if has_older and lines else "",
     )
 
 
@@ -147,19 +146,19 @@ def _revision(request: HttpRequest, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 
-def _downloads(asked: JournalQuery) -> list[tuple[str, str]]:
-    if asked.faults:
+def _downloads(query: JournalQuery) -> list[tuple[str, str]]:
+    if query.faults:
         return []
-    query = {name: text for name, text in asked.given.items() if text}
-    return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=query))
+    parameters = {name: text for name, text in query.given.items() if text}
+    return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
             for name, form in DOWNLOAD_FORMATS.items()]
 
 
 def _batches(rows: QuerySet[JournalLine]) -> Iterator[pa.RecordBatch]:
-    schema, lines = arrow_schema(LINES), rows.iterator(chunk_size=LINES_PER_BATCH)
-    while some := list(islice(lines, LINES_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist([_exported(line) for line in some], schema)
+    schema, lines = arrow_schema(TABLE), rows.iterator(chunk_size=LINES_PER_BATCH)
+    while batch := list(islice(lines, LINES_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist([_export_row(line) for line in batch], schema)
 
 
-def _exported(line: JournalLine) -> dict:
-    return {name: getattr(line, name) for name in LINES.column_names} | {"at": line.at.isoformat()}
+def _export_row(line: JournalLine) -> dict:
+    return {name: getattr(line, name) for name in TABLE.column_names} | {"at": line.at.isoformat()}

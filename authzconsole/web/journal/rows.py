@@ -1,4 +1,4 @@
-"""How a line of the journal is shown: whom and what it names as links, and the plan that it belongs to."""
+"""Journal lines as pages show them: a readable action, links to principal and entity, and the plan of the line."""
 
 import re
 
@@ -8,23 +8,40 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from entities.address import AddressError, parse_address
 from grants.models import JournalLine
 
-# what these lines say begins with their plan; of others it is free text
-OF_PLANS = {"plan", "plan-apply", "grant", "revoke"}
+# by the stored action of a line, which never changes: the text that pages show
+ACTION_LABELS = {
+    "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
+    "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
+    "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
+    "user-change": "Email changed", "role-set": "Console role changed", "password-set": "Password set",
+    "principal-add": "Account became a principal", "group-add": "Group added",
+    "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
+    "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
+    "schedule-change": "Nightly run changed", "token-add": "Token created", "token-revoke": "Token revoked",
+}
+# the detail of these lines begins with their plan; the detail of other lines is free text
+ACTIONS_OF_PLANS = {"plan", "plan-apply", "grant", "revoke"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 
-def journal_line_shown(line: JournalLine) -> dict:
-    """plan: what the detail begins with, where that is a plan; detail: the rest of it."""
-    plan = _PLAN.match(line.detail) if line.action in OF_PLANS else None
-    return {"line": line, "principal": principal_link_from_text(line.principal) if line.principal else None,
-            "address_link": _place(line.entity) if line.entity else None,
+def action_label(action: str) -> str:
+    """Return the text for a stored action; the action itself if it has no label."""
+    return ACTION_LABELS.get(action, action)
+
+
+def journal_row(line: JournalLine) -> dict:
+    """Return the line with its links. plan: the plan at the start of the detail, if any; detail: the remaining text."""
+    plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None
+    return {"line": line, "action": action_label(line.action),
+            "principal": principal_link_from_text(line.principal) if line.principal else None,
+            "address_link": _address_link(line.entity) if line.entity else None,
             "plan": plan[0] if plan else "", "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
             "detail": line.detail[plan.end():] if plan else line.detail}
 
 
-def _place(address: str) -> AddressLink:
+def _address_link(address: str) -> AddressLink:
     try:
         return address_link_to(parse_address(address))
     except AddressError:
-        # of a kind that this console had when the line was written
+        # the kind existed when the line was written, but no longer does
         return AddressLink("entity", "", address)

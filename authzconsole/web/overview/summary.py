@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.contrib.auth.models import Group
 
 from analytics.models import AnalysisRun
-from authzconsole.web.journal.rows import journal_line_shown
+from authzconsole.web.journal.rows import journal_row
 from authzconsole.web.reports.attention import attention
 from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.models import Entity
@@ -23,7 +23,7 @@ def overview_sections(generation: Generation, entities: RowEstimate, readiness: 
     """
     return {"figures": list(_figures(entities)),
             "attention": attention(generation, readiness, is_large=entities.is_large),
-            "lines": [journal_line_shown(line) for line in journal_lines()[:MAX_LINES]]}
+            "lines": [journal_row(line) for line in journal_lines()[:MAX_LINES]]}
 
 
 def size_of_tenant() -> RowEstimate:

@@ -1,4 +1,4 @@
-"""Two people side by side, and what would be lost if one of them left, or a group were removed."""
+"""The pages that compare two users and that show what off-boarding a user or removing a group would strand."""
 
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
@@ -26,56 +26,63 @@ FIELDS = ("one", "other")
 @require_safe
 @auditor_required
 def compare_users(request: HttpRequest) -> HttpResponse:
-    given = {name: name_from_input(name_parameter(request, name), "user") for name in FIELDS}
-    context = {"given": given, "url": request.path, "most": MAX_COUNTED, "can_change": request.user.can_administer}
-    if all(given.values()):
-        users = {name: None if storage_fault(text) else User.objects.filter(username=text).first()
-                 for name, text in given.items()}
-        unknown = [given[name] for name, user in users.items() if user is None]
-        fault = {"fault": f"user:{unknown[0]} is not known here: correct the name."} if unknown else {}
-        context |= fault or _compared(request, **users)
-    template = "people/_apart.html" if requested_section(request) == "apart" and "page" in context else "people/compare.html"
-    return render_page(request, template, context)
+    """Show the entities and groups in which two users differ. URL parameters: one, other."""
+    names = {field: name_from_input(name_parameter(request, field), "user") for field in FIELDS}
+    context = {"given": names, "url": request.path, "most": MAX_COUNTED, "can_change": request.user.can_administer}
+    if all(names.values()):
+        context |= _comparison(request, names)
+    shows_section = requested_section(request) == "differences" and "page" in context
+    return render_page(request, "people/_differences.html" if shows_section else "people/compare.html", context)
 
 
-def _compared(request: HttpRequest, one: User, other: User) -> dict:
+def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
+    users = {field: None if storage_fault(name) else User.objects.filter(username=name).first() for field, name in names.items()}
+    unknown_names = [names[field] for field, user in users.items() if user is None]
+    if unknown_names:
+        return {"fault": f"No user named {unknown_names[0]}."}
+    return _differences(request, **users)
+
+
+def _differences(request: HttpRequest, one: User, other: User) -> dict:
     both, only_one, only_other = compare_groups(one, other)
-    apart = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
-    page = paginate_entities(request, apart.entities, max_rows=ROWS_A_PAGE, total_rows=capped_count(apart.entities))
-    ids = [entity.pk for entity in page.rows]
-    held = [held_privileges(user, ids) for user in (one, other)]
+    differences = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
+    total_rows = capped_count(differences.entities)
+    page = paginate_entities(request, differences.entities, max_rows=ROWS_A_PAGE, total_rows=total_rows)
+    entity_ids = [entity.pk for entity in page.rows]
+    held_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
+    group_lists = (("Both", both), (f"Only {one.username}", only_one), (f"Only {other.username}", only_other))
     return {
         "people": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
-        "most_apart": MAX_DIFFERENCES if apart.are_more else 0,
+        "max_compared": MAX_DIFFERENCES if differences.are_more else 0,
         "rows": [{"address_link": address_link_to(entity), "entity": entity,
-                  "cells": [privilege_cells(of[entity.pk], entity.state) for of in held]}
+                  "cells": [privilege_cells(held[entity.pk], entity.state) for held in held_by_user]}
                  for entity in page.rows],
-        "groups": [(title, [principal_link(group) for group in groups]) for title, groups in (
-            ("Both", both), (f"Only {one.username}", only_one), (f"Only {other.username}", only_other))],
+        "groups": [(title, [principal_link(group) for group in groups]) for title, groups in group_lists],
     }
 
 
 @require_safe
 @auditor_required
 def off_board(request: HttpRequest, principal: str) -> HttpResponse:
-    gone = principal_or_404(principal)
-    found = loss_if_removed(gone)
-    return render_page(request, "people/leaving.html", {
-        "principal": principal_link(gone), "leaving": found, "looked_at": MAX_ADMIN_GRANTS_READ, "most": MAX_COUNTED,
-        "back": principal_url("person", principal), "is_user": isinstance(gone, User),
-        "rows": [{"address_link": address_link_to(row.entity), "admins": row.admins,
-                  "heir": principal_link_from_text(f"user:{row.heir}") if row.heir else None} for row in found.rows],
-        "more": found.none + found.one - len(found.rows), "can_change": request.user.can_administer,
-        **(_of_user(gone) if isinstance(gone, User) else _of_group(gone)),
+    """Show which entities would be stranded if the user were off-boarded or the group removed."""
+    subject = principal_or_404(principal)
+    loss = loss_if_removed(subject)
+    rows = [{"address_link": address_link_to(row.entity), "admins": row.admins,
+             "heir": principal_link_from_text(f"user:{row.heir}") if row.heir else None} for row in loss.rows]
+    return render_page(request, "people/off_board.html", {
+        "principal": principal_link(subject), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "most": MAX_COUNTED,
+        "back": principal_url("person", principal), "is_user": isinstance(subject, User),
+        "rows": rows, "more": loss.none + loss.one - len(rows), "can_change": request.user.can_administer,
+        **(_user_groups(subject) if isinstance(subject, User) else _affected_members(subject)),
     })
 
 
-def _of_user(user: User) -> dict:
+def _user_groups(user: User) -> dict:
     return {"groups": [principal_link(group) for group in user.groups.order_by("name")[:MAX_NAMED]]}
 
 
-def _of_group(group: Group) -> dict:
-    """Who would lose what it holds, unless they hold it otherwise too."""
+def _affected_members(group: Group) -> dict:
+    """Return the active members, who would lose the grants of the group unless they also have them otherwise."""
     members = group.user_set.filter(is_active=True, is_principal=True)
     return {"grants": capped_count(group.grants), "total_members": capped_count(members),
             "members": [principal_link(user) for user in members.order_by("username")[:MAX_NAMED]]}

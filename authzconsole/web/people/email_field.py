@@ -1,4 +1,7 @@
-"""The email that a form sends. What services and tenant documents send is theirs to judge: only a form is mistyped in."""
+"""Validates the email field of forms.
+
+Only forms are checked: REST clients and tenant documents may send any text that `grants.principals.services` accepts.
+"""
 
 from collections.abc import Mapping
 
@@ -9,12 +12,12 @@ from entities.vocabulary import clip
 from grants.errors import PrincipalError
 
 
-def email_sent(data: Mapping[str, str]) -> str:
-    """The field `email`, which may be empty. Raises PrincipalError where it is no address."""
+def email_from_form(data: Mapping[str, str]) -> str:
+    """Return the field `email`, which may be empty. Raises PrincipalError if it is not an email address."""
     email = data.get("email", "").strip()
     if email:
         try:
             validate_email(email)
         except ValidationError:
-            raise PrincipalError(f"`{clip(email)}` is no email address: write one such as name@example.com") from None
+            raise PrincipalError(f"`{clip(email)}` is not an email address. Enter one such as name@example.com") from None
     return email

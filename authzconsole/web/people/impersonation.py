@@ -1,4 +1,4 @@
-"""Seeing the console as somebody else does: for administrators and auditors, and only to look."""
+"""Lets administrators and auditors see the console as another user, read-only."""
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -14,14 +14,14 @@ from grants.models import User
 
 KEY = "see_as"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# a service's answers are its token's; only pages are looked at as somebody else
+# APIs answer for their token's owner; only pages are shown as another user
 NOT_PAGES = ("/api/", "/access/", "/.well-known/", "/static/")
 
 
 class SeeAsMiddleware:
-    """While an account sees as another, `request.user` of every page is the other, `request.looker` the account itself.
+    """Replace `request.user` on pages by the user whose view the account sees; `request.looker` is then the account itself.
 
-    Nothing is written meanwhile: what the other may change is not the looker's to change in that name.
+    All writes are refused meanwhile, because they would be made in the name of the other user.
     """
 
     def __init__(self, get_response):
@@ -31,28 +31,29 @@ class SeeAsMiddleware:
         request.looker = None
         name = request.session.get(KEY)
         if name is not None and not request.path.startswith(NOT_PAGES):
-            _look(request, name)
+            _impersonate(request, name)
         return self.get_response(request)
 
 
-def _look(request: HttpRequest, name: str) -> None:
-    seen = User.objects.filter(username=name).first()
-    if seen is None or not request.user.is_authenticated or not request.user.can_see_all:
+def _impersonate(request: HttpRequest, name: str) -> None:
+    """Set request.user and request.looker. Raises PermissionDenied for writes."""
+    other = User.objects.filter(username=name).first()
+    if other is None or not request.user.is_authenticated or not request.user.can_see_all:
         del request.session[KEY]
     elif request.method in SAFE_METHODS:
-        request.looker, request.user = request.user, seen
+        request.looker, request.user = request.user, other
     elif request.path not in (reverse("see-as"), reverse("sign-out")):
-        raise PermissionDenied(f"You see the console as {seen}, and change nothing meanwhile. Stop that first.")
+        raise PermissionDenied(f"You are seeing the console as {other} and cannot change anything. Choose Stop first.")
 
 
 @require_POST
 @auditor_required
 def see_as(request: HttpRequest) -> HttpResponse:
-    """user: whose eyes; empty to stop."""
-    name, before = request.POST.get("user", ""), request.session.pop(KEY, None)
+    """Start seeing the console as the posted `user`, or stop if it is empty."""
+    name, previous_name = request.POST.get("user", ""), request.session.pop(KEY, None)
     if name:
         principal_or_404(f"user:{name}")
         request.session[KEY] = name
         return see_other(reverse("home"))
     messages.info(request, "You see the console as yourself again.")
-    return see_other(principal_url("person", f"user:{before}") if before else reverse("home"))
+    return see_other(principal_url("person", f"user:{previous_name}") if previous_name else reverse("home"))

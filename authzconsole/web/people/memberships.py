@@ -1,4 +1,4 @@
-"""Putting a user into a group and taking one out; the second asks first."""
+"""The form that adds a user to a group or removes one; removing asks for confirmation."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -14,40 +14,40 @@ from grants.models import GroupGrant
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.services import add_member, remove_member
 
-VERBS = {"add": add_member, "remove": remove_member}
+SERVICES = {"add": add_member, "remove": remove_member}
+FORM_FIELDS = ("user", "group", "page", "reason")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def change_membership(request: HttpRequest) -> HttpResponse:
-    """page: of whom the page is that the form stands on, and that is shown again afterwards."""
+    """Add or remove a member. Field `page`: the principal to whose page the form leads back."""
     data = request.POST if request.method == "POST" else request.GET
-    given = {name: data.get(name, "").replace("\0", "") for name in ("user", "group", "page", "reason")}
-    verb = data.get("verb", "") if data.get("verb") in VERBS else "add"
+    form = {name: data.get(name, "").replace("\0", "") for name in FORM_FIELDS}
+    verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"
     if request.method != "POST":
-        return _form(request, verb, given)
+        return _form(request, verb, form)
     try:
-        outcome = VERBS[verb](author=request_author(request, given["reason"].strip()),
-                              user=name_from_input(given["user"], "user"),
-                              group=name_from_input(given["group"], "group"))
+        outcome = SERVICES[verb](author=request_author(request, form["reason"].strip()),
+                                 user=name_from_input(form["user"], "user"), group=name_from_input(form["group"], "group"))
     except GrantError as error:
-        return _form(request, verb, given, fault=f"{error}.", status=400)
+        return _form(request, verb, form, fault=f"{error}.", status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
-    return see_other(_page_url(given))
+    return see_other(_page_url(form))
 
 
-def _page_url(given: dict) -> str:
-    page = given["page"]
-    return principal_url("person", page if page.startswith(("user:", "group:")) else f"group:{given['group']}")
+def _page_url(form: dict) -> str:
+    page = form["page"]
+    return principal_url("person", page if page.startswith(("user:", "group:")) else f"group:{form['group']}")
 
 
-def _form(request: HttpRequest, verb: str, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    user, group = (name_from_input(given[name], name) for name in ("user", "group"))
+def _form(request: HttpRequest, verb: str, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    user, group = (name_from_input(form[name], name) for name in ("user", "group"))
     template = "people/_member_form.html" if requested_section(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
-        **given, "verb": verb, "fault": fault, "user": user, "group": group, "most": MAX_COUNTED,
+        **form, "verb": verb, "fault": fault, "user": user, "group": group, "most": MAX_COUNTED,
         "member": principal_link_from_text(f"user:{user}"), "joined": principal_link_from_text(f"group:{group}"),
-        "grants": capped_count(GroupGrant.objects.filter(group__name=group)), "back": _page_url(given),
+        "grants": capped_count(GroupGrant.objects.filter(group__name=group)), "back": _page_url(form),
         "stranding": membership_removal_warning(user, group) if verb == "remove" else None,
-        "title": "Put into a group" if verb == "add" else "Take out of the group",
+        "title": "Add to a group" if verb == "add" else "Remove from the group",
     }, status=status)

@@ -1,11 +1,11 @@
-"""The people and the groups: found by name, with what each has; and adding one."""
+"""The list of users and groups with their counts, and the form that adds one."""
 
 from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.web.people.email_field import email_sent
+from authzconsole.web.people.email_field import email_from_form
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with
@@ -18,26 +18,31 @@ from grants.principals.services import add_group, add_user
 
 ROWS_A_PAGE = 25
 TYPES = {"user": "People", "group": "Groups"}
+# by the value of the filter: the value of is_active
 ACTIVITY = {"active": True, "inactive": False}
+FORM_FIELDS = ("type", "name", "email", "role", "reason")
 
 
 @require_safe
 @auditor_required
 def principal_list(request: HttpRequest) -> HttpResponse:
-    of = choice_parameter(request, "type", TYPES) or "user"
+    type_ = choice_parameter(request, "type", TYPES) or "user"
     find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
-    rows = _users(find, activity) if of == "user" else groups_with_counts(Group.objects.filter(name__icontains=find))
-    page = paginate_names(request, rows, "username" if of == "user" else "name", max_rows=ROWS_A_PAGE)
+    if type_ == "user":
+        page = paginate_names(request, _users(find, activity), "username", max_rows=ROWS_A_PAGE)
+    else:
+        groups = groups_with_counts(Group.objects.filter(name__icontains=find))
+        page = paginate_names(request, groups, "name", max_rows=ROWS_A_PAGE)
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
-        "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": of, "find": find,
+        "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": type_, "find": find,
         "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.can_administer,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
 
 
 def _users(find: str, activity: str):
-    """An account of the console only is no principal, and stands in the room of the accounts."""
+    """Return the users that are principals. Accounts that only sign in to the console are on the page of accounts."""
     rows = User.objects.filter(username__icontains=find, is_principal=True)
     return users_with_counts(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
 
@@ -45,29 +50,29 @@ def _users(find: str, activity: str):
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def add_principal(request: HttpRequest) -> HttpResponse:
-    """A user or a group; a user cannot sign in until a password is set."""
+    """Add a user, an account or a group. A user cannot sign in until a password is set."""
     if request.method != "POST":
-        of = "account" if request.GET.get("type") == "account" else choice_parameter(request, "type", TYPES) or "user"
-        return _form(request, {"type": of})
-    given = {name: request.POST.get(name, "") for name in ("type", "name", "email", "role", "reason")}
+        type_ = "account" if request.GET.get("type") == "account" else choice_parameter(request, "type", TYPES) or "user"
+        return _form(request, {"type": type_})
+    form = {name: request.POST.get(name, "") for name in FORM_FIELDS}
     try:
-        outcome = _added(request_author(request, given["reason"].strip()), given)
+        outcome = _add(request_author(request, form["reason"].strip()), form)
     except GrantError as error:
-        return _form(request, given | {"fault": f"{error}."}, status=400)
+        return _form(request, form | {"fault": f"{error}."}, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
-    if given["type"] == "account":
-        return see_other(principal_url("account", f"user:{given['name']}"))
-    return see_other(principal_url("person", f"{'group' if given['type'] == 'group' else 'user'}:{given['name']}"))
+    if form["type"] == "account":
+        return see_other(principal_url("account", f"user:{form['name']}"))
+    return see_other(principal_url("person", f"{'group' if form['type'] == 'group' else 'user'}:{form['name']}"))
 
 
-def _added(author, given: dict):
-    if given["type"] == "group":
-        return add_group(author=author, name=given["name"])
-    return add_user(author=author, name=given["name"], email=email_sent(given), role=given["role"] or Role.ORDINARY,
-                    is_principal=given["type"] != "account")
+def _add(author, form: dict):
+    if form["type"] == "group":
+        return add_group(author=author, name=form["name"])
+    return add_user(author=author, name=form["name"], email=email_from_form(form), role=form["role"] or Role.ORDINARY,
+                    is_principal=form["type"] != "account")
 
 
-def _form(request: HttpRequest, given: dict, *, status: int = 200) -> HttpResponse:
-    title = {"group": "Add group", "account": "Add account"}.get(given["type"], "Add person")
-    back = ("accounts", "Accounts") if given["type"] == "account" else ("people", "People")
-    return render_page(request, "people/add.html", {**given, "title": title, "roles": Role.choices, "back": back}, status=status)
+def _form(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
+    title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add person")
+    back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "People")
+    return render_page(request, "people/add.html", {**form, "title": title, "roles": Role.choices, "back": back}, status=status)

@@ -1,14 +1,19 @@
-"""The page of one user or group: where it belongs, what it holds, and what it sees. An ordinary account gets its own."""
+"""The page of one user or group: visible entities, direct grants, groups or members, and history.
 
-from collections.abc import Callable
+An account sees its own page at `my-access`, without forms and without the names of other principals.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.journal.history import history_of
-from authzconsole.web.people.visibility_tree import sight_section
+from authzconsole.web.journal.history import latest_journal_lines
+from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
@@ -28,14 +33,14 @@ from grants.principals.principal_lists import MAX_COUNTED, capped_count, held_en
 
 ROWS_A_PAGE = 20
 MAX_GROUPS = 200
-NO_PRINCIPAL = ("This account only signs in to the console: it is an unknown subject in every decision until it is granted "
-                "something or joins a group.")
-INACTIVE = "Inactive: cannot sign in and is denied everything. What it holds stays, and applies again once it is active."
+NO_PRINCIPAL = ("This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
+                "grant or joins a group.")
+INACTIVE = "Inactive: cannot sign in and is denied everything. Grants and memberships take effect again after reactivation."
 
 
 @dataclass(frozen=True, slots=True)
-class PrincipalPage:
-    """Whose page it is. is_own: an account looks at itself, and changes nothing."""
+class Profile:
+    """The principal that a page shows. is_own: the account looks at itself, and cannot change anything there."""
 
     principal: User | Group
     url: str
@@ -44,7 +49,8 @@ class PrincipalPage:
     is_own: bool = False
 
     @property
-    def written(self) -> str:
+    def address(self) -> str:
+        """The principal as text, such as `user:alice`."""
         return f"user:{self.principal.username}" if self.is_user else f"group:{self.principal.name}"
 
     @property
@@ -53,123 +59,137 @@ class PrincipalPage:
 
 
 def principal_or_404(text: str) -> User | Group:
+    """Return the principal of a text such as `user:alice`."""
     try:
         parse_principal(text)
     except PrincipalError as error:
         raise Http404(str(error)) from None
-    found = principals_by_name([text]).get(text)
-    if found is None:
-        raise Http404("there is no such person or group")
-    return found
+    principal = principals_by_name([text]).get(text)
+    if principal is None:
+        raise Http404("there is no such user or group")
+    return principal
 
 
 @require_safe
 @auditor_required
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
-    found = principal_or_404(principal)
     url = principal_url("person", principal)
-    return _page(request, PrincipalPage(found, url, active_generation(), request.user.can_administer))
+    return _page(request, Profile(principal_or_404(principal), url, active_generation(), request.user.can_administer))
 
 
 @require_safe
 def my_access(request: HttpRequest) -> HttpResponse:
-    return _page(request, PrincipalPage(request.user, request.path, active_generation(), can_change=False, is_own=True))
+    return _page(request, Profile(request.user, request.path, active_generation(), can_change=False, is_own=True))
 
 
-def _page(request: HttpRequest, asked: PrincipalPage) -> HttpResponse:
-    part = requested_section(request)
-    context = {"asked": asked, "url": asked.url, "principal": principal_link(asked.principal), "can_change": asked.can_change,
-               "generation": asked.generation, "most": MAX_COUNTED}
-    if part in SECTIONS:
-        section = SECTIONS[part](request, asked)
+def _page(request: HttpRequest, profile: Profile) -> HttpResponse:
+    """Render the page, or the one section that htmx requests."""
+    name = requested_section(request)
+    context = {"profile": profile, "url": profile.url, "principal": principal_link(profile.principal),
+               "can_change": profile.can_change, "generation": profile.generation, "most": MAX_COUNTED}
+    if name in SECTIONS:
+        section = SECTIONS[name](request, profile)
         if section is None:
-            raise Http404("there is no such part")
-        return render_page(request, f"people/_{part}.html", context | {part: section})
-    context |= {name: section(request, asked) for name, section in SECTIONS.items()}
+            raise Http404("there is no such section")
+        return render_page(request, f"people/_{name}.html", context | {name: section})
+    context |= {name: section(request, profile) for name, section in SECTIONS.items()}
     return render_page(request, "people/page.html", context | {
-        "hints": list(_hints(asked)), "role": Role(asked.principal.role).label if asked.is_user else "",
-        "leaving_url": principal_url("person-leaving", asked.written), "account_url": principal_url("account", asked.written),
+        "hints": list(_hints(profile)), "role": Role(profile.principal.role).label if profile.is_user else "",
+        "off_board_url": principal_url("person-leaving", profile.address),
+        "account_url": principal_url("account", profile.address),
     })
 
 
-def _hints(asked: PrincipalPage):
-    if asked.is_user and not asked.principal.is_active:
+def _hints(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield (level, text) of the notices above the sections."""
+    if profile.is_user and not profile.principal.is_active:
         yield "warning", INACTIVE
-    if asked.is_user and not asked.principal.is_principal:
+    if profile.is_user and not profile.principal.is_principal:
         yield "info", NO_PRINCIPAL
 
 
-def _groups(request: HttpRequest, asked: PrincipalPage) -> dict | None:
-    """Of a user: the groups, by name."""
-    if not asked.is_user:
+def _groups(request: HttpRequest, profile: Profile) -> dict | None:
+    """Return the groups of a user by name; None for a group."""
+    if not profile.is_user:
         return None
-    found = list(asked.principal.groups.order_by("name")[: MAX_GROUPS + 1])
-    return {"rows": [principal_link(group) for group in found[:MAX_GROUPS]], "is_cut": len(found) > MAX_GROUPS,
-            "most": MAX_GROUPS}
+    groups = list(profile.principal.groups.order_by("name")[: MAX_GROUPS + 1])
+    rows = [{"group": principal_link(group), "grants_url": f"{profile.url}?{urlencode({'through': group.name})}",
+             "remove_url": _removal_url(profile, user=profile.principal.username, group=group.name)}
+            for group in groups[:MAX_GROUPS]]
+    return {"rows": rows, "is_cut": len(groups) > MAX_GROUPS, "most": MAX_GROUPS}
 
 
-def _members(request: HttpRequest, asked: PrincipalPage) -> dict | None:
-    """Of a group: the users in it, by name."""
-    if asked.is_user:
+def _members(request: HttpRequest, profile: Profile) -> dict | None:
+    """Return the users in a group by name; None for a user."""
+    if profile.is_user:
         return None
-    rows, find = asked.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
-    page = paginate_names(request, rows.filter(username__icontains=find), "username", max_rows=ROWS_A_PAGE, prefix="member-")
-    return {"page": page, "rows": [principal_link(user) for user in page.rows], "find": find, "total": capped_count(rows)}
+    members, find = profile.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
+    page = paginate_names(request, members.filter(username__icontains=find), "username", max_rows=ROWS_A_PAGE, prefix="member-")
+    rows = [{"member": principal_link(user),
+             "remove_url": _removal_url(profile, user=user.username, group=profile.principal.name)} for user in page.rows]
+    return {"page": page, "rows": rows, "find": find, "total": capped_count(members)}
 
 
-def _holds(request: HttpRequest, asked: PrincipalPage) -> dict:
-    """What the principal itself holds, or one of its groups: of whichever is chosen, by address."""
-    groups = asked.principal.groups if asked.is_user else Group.objects.none()
-    name, find = request.GET.get("through", "").replace("\0", ""), text_parameter(request, "holds", max_characters=200)
-    through = groups.filter(name=name).first() if name else None
-    holder = through or asked.principal
-    rows = held_entities(holder)
-    total = capped_count(rows)
+def _removal_url(profile: Profile, *, user: str, group: str) -> str:
+    """Return the URL of the form that removes the user from the group and then leads back to this page."""
+    query = {"verb": "remove", "user": user, "group": group, "page": profile.address}
+    return f"{reverse('membership')}?{urlencode(query, safe=':')}"
+
+
+def _holds(request: HttpRequest, profile: Profile) -> dict:
+    """Return the direct grants of the principal, or of one of its groups (URL parameter `through`), by address."""
+    groups = profile.principal.groups if profile.is_user else Group.objects.none()
+    group_name = request.GET.get("through", "").replace("\0", "")
+    find = text_parameter(request, "holds", max_characters=200)
+    through = groups.filter(name=group_name).first() if group_name else None
+    holder = through or profile.principal
+    entities = held_entities(holder)
+    total = capped_count(entities)
     if find:
-        rows = rows.filter(key__icontains=find)
-    page = paginate_entities(request, sorted_by_address(rows), max_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
+        entities = entities.filter(key__icontains=find)
+    page = paginate_entities(request, sorted_by_address(entities), max_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
     return {
-        "page": page, "rows": _held_rows(asked, holder, page.rows), "total": total, "find": find,
+        "page": page, "rows": _grant_rows(profile, holder, page.rows), "total": total, "find": find,
         "through": principal_link(through) if through else None,
         "itself_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
     }
 
 
-def _held_rows(asked: PrincipalPage, holder: User | Group, entities: list[Entity]) -> list[dict]:
-    if asked.is_own:
-        return _own_rows(asked, entities)
+def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) -> list[dict]:
+    if profile.is_own:
+        return _own_rows(profile, entities)
     kind, name = ("user", holder.username) if isinstance(holder, User) else ("group", holder.name)
     model, column = GRANT_TABLES[kind]
     grants: dict[int, dict] = {}
     for grant in model.objects.select_related("granted_by").filter(**{column: holder.pk, "content_object__in": entities}):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
-    through = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
+    held = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
     return [{
         "address_link": address_link_to(entity), "entity": entity,
         "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
-        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], dict(through[entity.pk].groups) if through else {},
-                              changeable=asked.can_change),
+        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], dict(held[entity.pk].groups) if held else {},
+                              changeable=profile.can_change),
     } for entity in entities]
 
 
-def _own_rows(asked: PrincipalPage, entities: list[Entity]) -> list[dict]:
-    """Without who granted it and why, and linked where the account may look."""
-    held = held_privileges(asked.principal, [entity.pk for entity in entities])
-    visible = visibility_condition(asked.principal, asked.generation)
-    seen = set(Entity.objects.filter(visible, pk__in=held).values_list("pk", flat=True))
-    return [{"address_link": address_link_to(entity, linked=entity.pk in seen), "entity": entity,
+def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
+    """Return rows without authors and reasons, linked only to entities that the account can see."""
+    held = held_privileges(profile.principal, [entity.pk for entity in entities])
+    visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=held)
+    visible_ids = set(visible.values_list("pk", flat=True))
+    return [{"address_link": address_link_to(entity, linked=entity.pk in visible_ids), "entity": entity,
              "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
 
 
-def _sight(request: HttpRequest, asked: PrincipalPage) -> dict:
-    return sight_section(request, asked.principal, asked.generation)
+def _visibility(request: HttpRequest, profile: Profile) -> dict:
+    return visibility_section(request, profile.principal, profile.generation)
 
 
-def _history(request: HttpRequest, asked: PrincipalPage) -> dict | None:
-    return None if asked.is_own else history_of(principal=asked.written)
+def _history(request: HttpRequest, profile: Profile) -> dict | None:
+    return None if profile.is_own else latest_journal_lines(principal=profile.address)
 
 
-# by the id of the part; the template of each is people/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, PrincipalPage], dict | None]] = {
-    "sight": _sight, "holds": _holds, "groups": _groups, "members": _members, "history": _history,
+# by the id of the section; its template is people/_<id>.html
+SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
+    "visibility": _visibility, "holds": _holds, "groups": _groups, "members": _members, "history": _history,
 }

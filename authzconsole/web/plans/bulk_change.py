@@ -1,4 +1,4 @@
-"""Making plans for many entities at once, and for the grants on deleted addresses."""
+"""The forms that create plans for many entities at once, and for the ghost grants on deleted entities."""
 
 from urllib.parse import urlsplit, urlunsplit
 
@@ -28,23 +28,23 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
-    """What shall become of everything in `within`, or of each `address` that was chosen."""
+    """Create a plan for everything inside `within`, or for each selected `address`."""
     if request.method != "POST":
-        given = _given(request.GET) | _UNTOUCHED
-        return _none_chosen(request) if given["is_selection"] and not given["addresses"] else _form(request, given)
-    given = _given(request.POST)
+        form = _form_data(request.GET) | _INITIAL
+        return _nothing_selected(request) if form["is_selection"] and not form["addresses"] else _form(request, form)
+    form = _form_data(request.POST)
     try:
-        made = _plan(request, given)
+        plan = _plan(request, form)
     except (GrantError, VocabularyError, AddressError) as error:
-        return _form(request, given, fault=f"No plan was made: {error}.", status=400)
-    return see_other(plan_url(made))
+        return _form(request, form, fault=f"No plan was created: {error}.", status=400)
+    return see_other(plan_url(plan))
 
 
-# of a form that nobody filled in yet: all kinds are chosen
-_UNTOUCHED = {"kinds": None, "itself": True}
+# an empty form has all kinds selected
+_INITIAL = {"kinds": None, "itself": True}
 
 
-def _given(data) -> dict:
+def _form_data(data) -> dict:
     return {
         "within": data.get("within", "").strip(), "addresses": list(dict.fromkeys(data.getlist("address"))),
         "verb": data.get("verb", PlanVerb.GRANT.value), "principal": data.get("principal", ""), "more": data.get("more", ""),
@@ -53,68 +53,67 @@ def _given(data) -> dict:
     }
 
 
-def _plan(request: HttpRequest, given: dict) -> Plan:
+def _plan(request: HttpRequest, form: dict) -> Plan:
     author = request_author(request)
-    # names may begin or end with a space: only what is nothing but space is left out
-    names = [name for name in (given["principal"], *given["more"].splitlines()) if name.strip()]
-    change = parse_bulk_change(verb=given["verb"], principals=names, privileges=given["privileges"])
-    if given["is_selection"]:
-        return create_selection_plan(author=author, change=change, addresses=map(parse_address, given["addresses"]))
-    return create_subtree_plan(author=author, change=change, within=_container(given).address, kinds=given["kinds"],
-                           itself=given["itself"])
+    # Names may begin or end with a space. Only blank lines are skipped.
+    names = [name for name in (form["principal"], *form["more"].splitlines()) if name.strip()]
+    change = parse_bulk_change(verb=form["verb"], principals=names, privileges=form["privileges"])
+    if form["is_selection"]:
+        return create_selection_plan(author=author, change=change, addresses=map(parse_address, form["addresses"]))
+    return create_subtree_plan(author=author, change=change, within=_container(form).address, kinds=form["kinds"],
+                           itself=form["itself"])
 
 
-def _container(given: dict) -> Entity:
-    """Where it shall be; the instance unless given. Raises Http404 where there is no such container."""
-    entity = entity_at(address_or_404(given["within"] or str(instance_address())))
+def _container(form: dict) -> Entity:
+    """Return the container of the form, by default the instance. Raises Http404 if there is no such container."""
+    entity = entity_at(address_or_404(form["within"] or str(instance_address())))
     if entity is None or entity.kind not in CONTAINER_KINDS:
         raise Http404("there is no such container")
     return entity
 
 
-def _form(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    scope = _chosen(given) if given["is_selection"] else _inside(given)
-    return render_page(request, "plans/many.html", {
-        "given": given, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-        "all_privileges": list(Privilege), "most_chosen": MAX_SELECTED, **scope,
+def _form(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    scope = _selection(form) if form["is_selection"] else _scope(form)
+    return render_page(request, "plans/bulk_change.html", {
+        "given": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
+        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, **scope,
     }, status=status)
 
 
-def _none_chosen(request: HttpRequest) -> HttpResponse:
-    return render_page(request, "plans/none_chosen.html", {"back": _list_url(request), "most_chosen": MAX_SELECTED})
+def _nothing_selected(request: HttpRequest) -> HttpResponse:
+    return render_page(request, "plans/nothing_selected.html", {"back": _entity_list_url(request), "max_selected": MAX_SELECTED})
 
 
-def _list_url(request: HttpRequest) -> str:
-    """The page of an entity from which somebody comes; of the instance where that is not told."""
-    came_from, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
-    if came_from.netloc == request.get_host() and came_from.path.startswith(entities):
-        return urlunsplit(("", "", came_from.path, came_from.query, "children"))
+def _entity_list_url(request: HttpRequest) -> str:
+    """Return the entity page that the request came from; the page of the instance if the Referer names no entity page."""
+    referrer, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
+    if referrer.netloc == request.get_host() and referrer.path.startswith(entities):
+        return urlunsplit(("", "", referrer.path, referrer.query, "children"))
     return f"{entity_url(instance_address())}#children"
 
 
-def _chosen(given: dict) -> dict:
-    """Each as it was sent: what is no address stands there as text, and is refused with its reason."""
+def _selection(form: dict) -> dict:
+    """Return the selected entities. An invalid address is kept as text, so that the form can be corrected."""
     rows = []
-    for text in given["addresses"]:
+    for text in form["addresses"]:
         try:
             rows.append({"text": text, "address_link": address_link_to(parse_address(text))})
         except AddressError:
             rows.append({"text": text, "address_link": None})
-    return {"chosen": rows, "back": reverse("plans")}
+    return {"selected_rows": rows, "back": reverse("plans")}
 
 
-def _inside(given: dict) -> dict:
-    container = _container(given)
-    counts = _counts(container)
+def _scope(form: dict) -> dict:
+    container = _container(form)
+    counts = _counts_by_kind(container)
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
-              "is_chosen": given["kinds"] is None or kind in given["kinds"]} for kind in kinds_inside(container.kind)]
+              "is_selected": form["kinds"] is None or kind in form["kinds"]} for kind in kinds_inside(container.kind)]
     return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, linked=False),
-            "kinds": kinds,
-            "back": entity_url(container)}
+            "kinds": kinds, "back": entity_url(container)}
 
 
-def _counts(container: Entity) -> dict[str, int] | None:
-    """How many live entities of each kind lie in it; None where they are too many to be counted at every look."""
+def _counts_by_kind(container: Entity) -> dict[str, int] | None:
+    """Return the number of live entities by kind, or None if there are too many to count for each request."""
     if container.kind == "instance" and estimated_rows(Entity.objects.all()).is_large:
         return None
     return dict(live_entities_inside(container).order_by().values_list("kind").annotate(Count("pk")))
@@ -123,12 +122,12 @@ def _counts(container: Entity) -> dict[str, int] | None:
 @require_POST
 @administrator_required
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
-    """Take back the grants on deleted addresses; what is so now counts, and not what a report says."""
-    named = request.POST.get("namespace", "").strip()
+    """Create a plan that revokes the grants on deleted entities, as they are now and not as a report lists them."""
+    name = request.POST.get("namespace", "").strip()
     try:
-        namespace = parse_address(named if not named or ":" in named else f"namespace:{named}") if named else None
-        made = create_ghost_plan(author=request_author(request), namespace=namespace)
+        namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
+        plan = create_ghost_plan(author=request_author(request), namespace=namespace)
     except (GrantError, AddressError) as error:
-        messages.error(request, f"No plan was made: {error}.")
+        messages.error(request, f"No plan was created: {error}.")
         return see_other(reverse("plans"))
-    return see_other(plan_url(made))
+    return see_other(plan_url(plan))

@@ -1,4 +1,4 @@
-"""Making a plan of a file of changes, chosen or pasted."""
+"""The form that creates a plan from a file of changes or from pasted text, and the example files."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -13,7 +13,7 @@ from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
 from grants.plans.sources.file import create_plan_from_file
 
-# a page with more than this in a field is slow to write in, and to send back
+# longer text in the form field makes the page slow
 MAX_KEPT_BYTES = 256 * 1024
 MAX_NAME_CHARACTERS = 200
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -26,17 +26,20 @@ def import_changes(request: HttpRequest) -> HttpResponse:
         return _form(request)
     raw, name = b"", ""
     try:
-        raw, name = _sent(request)
-        made = _plan(request, raw, name)
+        raw, name = _upload(request)
+        plan = _plan(request, raw, name)
     except BadChangeFile as bad:
         return _form(request, raw=raw, name=name, bad=bad, status=400)
     except GrantError as error:
-        return _form(request, raw=raw, name=name, fault=f"No plan was made: {error}.", status=400)
-    return see_other(plan_url(made))
+        return _form(request, raw=raw, name=name, fault=f"No plan was created: {error}.", status=400)
+    return see_other(plan_url(plan))
 
 
-def _sent(request: HttpRequest) -> tuple[bytes, str]:
-    """The file and its name; where none was chosen, what was pasted. Raises PlanError where the file is too long."""
+def _upload(request: HttpRequest) -> tuple[bytes, str]:
+    """Return the bytes and name of the uploaded file, or the pasted text and an empty name.
+
+    Raises PlanError if the file is too long.
+    """
     upload = request.FILES.get("file")
     if upload is None:
         return request.POST.get("text", "").encode(errors="surrogatepass"), ""
@@ -47,7 +50,7 @@ def _sent(request: HttpRequest) -> tuple[bytes, str]:
 
 def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
     if not raw and not name:
-        raise PlanError("nothing was given: choose a file, or paste the changes")
+        raise PlanError("there are no changes: choose a file or paste the changes")
     return create_plan_from_file(author=request_author(request), raw=raw, name=name)
 
 
@@ -68,7 +71,7 @@ def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str 
 @administrator_required
 def sample_change_file(request: HttpRequest, extension: str) -> HttpResponse:
     if extension not in SAMPLES:
-        raise Http404("there is no such sample")
+        raise Http404("there is no such example")
     response = HttpResponse(SAMPLES[extension], content_type=f"{MEDIA_TYPES[extension]}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="changes.{extension}"'
     return response

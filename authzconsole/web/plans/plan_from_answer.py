@@ -1,4 +1,4 @@
-"""Granting what an answer says is missing: a plan to look at, and to apply or not."""
+"""The form that turns a denied decision into a plan of the missing grants."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -19,14 +19,14 @@ from grants.policies.question import QuestionError
 @require_POST
 @administrator_required
 def new_plan_from_answer(request: HttpRequest) -> HttpResponse:
-    """The fewest grants that turn the denial into a permit; the question is asked again, and not read from the form."""
-    place = address_or_404(request.POST.get("address", ""))
-    given = {name: request.POST.get(name, "").strip() for name in FIELDS}
-    given["subject"] = principal_from_input(request.POST.get("subject", ""))
+    """Create a plan with the fewest grants that permit the operation. The question is decided again, not read from the form."""
+    address = address_or_404(request.POST.get("address", ""))
+    form = {name: request.POST.get(name, "").strip() for name in FIELDS}
+    form["subject"] = principal_from_input(request.POST.get("subject", ""))
     try:
-        made = create_plan_from_answer(author=request_author(request),
-                                       question=question_from_input(place, given, active_generation()))
+        question = question_from_input(address, form, active_generation())
+        plan = create_plan_from_answer(author=request_author(request), question=question)
     except (GrantError, QuestionError) as error:
-        messages.error(request, f"No plan was made: {error}.")
-        return see_other(entity_url(place))
-    return see_other(plan_url(made))
+        messages.error(request, f"No plan was created: {error}.")
+        return see_other(entity_url(address))
+    return see_other(plan_url(plan))

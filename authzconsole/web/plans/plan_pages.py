@@ -1,48 +1,43 @@
-"""Plans: the list of them, one with what it changes, and what becomes of it."""
+"""The list of plans, and the page of one plan with its effect and items.
+
+The views that create, apply, discard, undo and renew plans are in `plan_actions`.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, AnalysisName
-from analytics.regrant_plans import create_regrant_plan
-from analytics.storage import StorageError
-from authzconsole.web.reports.run_details import run_or_404
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from analytics.analyses import AnalysisName
+from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
-from entities.address import AddressError, parse_address
+from authzconsole.web.shared.rendering import render_page, requested_section
+from entities.address import parse_address
 from entities.vocabulary import KINDS
-from grants.errors import GrantError, StaleBase
 from grants.models import Plan, PlanItem, PlanState
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
-from grants.plans.renew import RENEWALS, renew_plan
-from grants.plans.sources.origins import create_plan_from_copy, create_readiness_plan
+from grants.plans.renew import RENEWALS
 from grants.plans.staleness import line_summary, stale_line
-from grants.policies.catalogue import UnknownGeneration
 
 PLANS_A_PAGE = 25
 PRINCIPALS_A_PAGE = 20
 ITEMS_A_PAGE = 50
 MAX_STRANDED = 12
-ORIGINS = {"change-set": "chosen by hand", "copy": "copied from somebody", "readiness": "to make a namespace deletable",
-           AnalysisName.POLICY_IMPACT: "to keep what people have", "inverse": "to undo a plan",
-           "subtree": "for all in a container",
-           "selection": "for chosen entities", "ghosts": "to take ghost grants back", "file": "from a file"}
-UNCONFIRMED = "Nothing was changed: confirm that it leaves entities with fewer than two administrators, or discard it."
-FIELDS = ("source", "target", "within")
+# by the stored origin of a plan
+ORIGIN_LABELS = {
+    "change-set": "from a question", "copy": "copy", "readiness": "to make a namespace deletable",
+    AnalysisName.POLICY_IMPACT: "to keep current permissions", "inverse": "to undo a plan", "subtree": "bulk change",
+    "selection": "bulk change of selected entities", "ghosts": "ghost grant cleanup", "file": "imported changes",
+}
+COPY_FIELDS = ("source", "target", "within")
 
 
 class PlanItemSequence(Sequence):
-    """The items of a plan: numbered without gaps, so that a page in the middle costs what the first one costs."""
+    """The items of a plan as a sequence. Positions have no gaps, so a page in the middle costs the same as the first one."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
@@ -57,21 +52,21 @@ class PlanItemSequence(Sequence):
 @require_safe
 @auditor_required
 def plan_list(request: HttpRequest) -> HttpResponse:
-    return _list_page(request, dict.fromkeys(FIELDS, ""))
+    return render_plan_list(request, dict.fromkeys(COPY_FIELDS, ""))
 
 
-def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def render_plan_list(request: HttpRequest, copy_form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     state = choice_parameter(request, "state", PlanState.values)
     rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_A_PAGE, name="page")
     return render_page(request, "plans/list.html", {
-        "page": page, "rows": [_listed(plan) for plan in page.rows], "state": state, "states": PlanState.values, "given": given,
-        "fault": fault, "can_change": request.user.can_administer,
+        "page": page, "rows": [_plan_summary(plan) for plan in page.rows], "state": state, "states": PlanState.values,
+        "given": copy_form, "fault": fault, "can_change": request.user.can_administer,
     }, status=status)
 
 
-def _listed(plan: Plan) -> dict:
-    return {"plan": plan, "origin": ORIGINS.get(plan.origin, plan.origin), "url": plan_url(plan)}
+def _plan_summary(plan: Plan) -> dict:
+    return {"plan": plan, "origin": ORIGIN_LABELS.get(plan.origin, plan.origin), "url": plan_url(plan)}
 
 
 def plan_url(plan: Plan) -> str:
@@ -81,21 +76,21 @@ def plan_url(plan: Plan) -> str:
 def _effects(request: HttpRequest, plan: Plan) -> dict:
     page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), max_rows=PRINCIPALS_A_PAGE,
                             name="principals")
-    return {"page": page, "rows": [_shown_effect(effect) for effect in page.rows]}
+    return {"page": page, "rows": [_effect_row(effect) for effect in page.rows]}
 
 
-def _shown_effect(effect: PrincipalEffect) -> dict:
+def _effect_row(effect: PrincipalEffect) -> dict:
     shown = principal_link_from_text(effect.principal)
     return {"principal": shown if effect.members is None else shown.with_members(effect.members),
-            "gains": _shown_tally(effect.gains), "losses": _shown_tally(effect.losses)}
+            "gains": _tally_words(effect.gains), "losses": _tally_words(effect.losses)}
 
 
-def _shown_tally(tally: Tally) -> list[tuple]:
-    """(privilege, words) such as (ADMIN, `3 datasets, 1 stream`), in the order of the vocabulary."""
+def _tally_words(tally: Tally) -> list[tuple]:
+    """Return (privilege, words) such as (ADMIN, `3 datasets, 1 stream`), with kinds in the order of the vocabulary."""
     words: dict[str, list[str]] = {}
     for kind in KINDS.values():
-        for (of, privilege), total in tally.items():
-            if of == kind.name:
+        for (kind_name, privilege), total in tally.items():
+            if kind_name == kind.name:
                 words.setdefault(privilege, []).append(f"{total:,} {kind.title if total == 1 else kind.plural}")
     return [(privilege, ", ".join(words[privilege])) for privilege in sorted(words)]
 
@@ -108,174 +103,80 @@ def _items(request: HttpRequest, plan: Plan) -> dict:
                                    for item in page.rows]}
 
 
-# by the id of the part; the template of each is plans/_<id>.html
-PARTS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "items": _items}
+# by the id of the section; its template is plans/_<id>.html
+SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "items": _items}
 
 
 @require_safe
 @auditor_required
 def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
-    return _plan_page(request, _plan_or_404(pk), reason=text_parameter(request, "reason"))
+    return render_plan(request, plan_or_404(pk), reason=text_parameter(request, "reason"))
 
 
-def _plan_or_404(pk: int) -> Plan:
-    found = Plan.objects.select_related("inverse_of", "renewal_of").filter(pk=pk).first()
-    if found is None:
+def plan_or_404(pk: int) -> Plan:
+    plan = Plan.objects.select_related("inverse_of", "renewal_of").filter(pk=pk).first()
+    if plan is None:
         raise Http404("there is no such plan")
-    return found
+    return plan
 
 
-def _plan_page(request: HttpRequest, found: Plan, *, fault: str = "", reason: str = "", status: int = 200) -> HttpResponse:
-    part = requested_section(request)
-    if part in PARTS:
-        return render_page(request, f"plans/_{part}.html", {"plan": found, part: PARTS[part](request, found)})
-    line = stale_line(found) if found.is_proposed else None
-    strands = found.effect["stranded_none"] + found.effect["stranded_one"]
+def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: str = "", status: int = 200) -> HttpResponse:
+    """Render the page of a plan, or the one section that htmx requests. fault, reason: what the form for applying it shows."""
+    name = requested_section(request)
+    if name in SECTIONS:
+        return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
+    line = stale_line(plan) if plan.is_proposed else None
+    total_stranded = stranded_count(plan)
+    stranded = [{"address_link": address_link_to(row.address), "admins": row.admins}
+                for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
     return render_page(request, "plans/page.html", {
-        **_listed(found), "figures": list(_figures(found, strands)), "fault": fault, "reason": reason,
+        **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
         "can_change": request.user.can_administer,
-        "stale": f"What this plan depends on was changed since: {line_summary(line)}." if line else "",
-        "can_renew": found.origin in RENEWALS, "changes": found.effect["grants"] + found.effect["revokes"], "strands": strands,
-        "stranded": [{"address_link": address_link_to(row.address), "admins": row.admins}
-                     for row in stranded_entities(found, most_rows=MAX_STRANDED)],
-        "stranded_more": max(0, strands - MAX_STRANDED), "followers": list(found.inverses.order_by("-pk")[:1]),
-        "aim": _aim(found) if found.state == PlanState.APPLIED else None,
-        **{name: section(request, found) for name, section in PARTS.items()},
+        "stale": f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else "",
+        "can_renew": plan.origin in RENEWALS, "changes": plan.effect["grants"] + plan.effect["revokes"],
+        "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
+        "followers": list(plan.inverses.order_by("-pk")[:1]),
+        "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
+        **{name: section(request, plan) for name, section in SECTIONS.items()},
     }, status=status)
 
 
-def _aim(found: Plan) -> dict | None:
-    """What the plan, or the one that it undoes, was made for, and where one sees whether that is so now."""
-    made_for = found.inverse_of or found
-    recipe = made_for.recipe
-    match made_for.origin:
+def stranded_count(plan: Plan) -> int:
+    """Return how many entities would have fewer than two active administrators."""
+    return plan.effect["stranded_none"] + plan.effect["stranded_one"]
+
+
+def _next_step(plan: Plan) -> dict | None:
+    """Return the link that shows whether the purpose of the plan, or of the plan that it undoes, is fulfilled now."""
+    origin_plan = plan.inverse_of or plan
+    recipe = origin_plan.recipe
+    match origin_plan.origin:
         case "readiness":
             namespace = parse_address(recipe["namespace"])
-            return {"words": f"Look whether {recipe['user']} can delete {namespace} now",
+            return {"words": f"Check whether {recipe['user']} can delete {namespace} now",
                     "analysis": AnalysisName.DELETE_READINESS,
                     "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
                     "generation": recipe["generation"]}
-        case AnalysisName.POLICY_IMPACT if made_for is found:
-            return {"words": f"Make {recipe['to_generation']} the active generation",
+        case AnalysisName.POLICY_IMPACT if origin_plan is plan:
+            return {"words": f"Activate generation {recipe['to_generation']}",
                     "url": reverse("generation-activate", args=[recipe["to_generation"]])}
     return None
 
 
-def _figures(found: Plan, strands: int) -> Iterator[tuple[int, str, str]]:
-    """(figure, unit, meaning); what is always said first, and what is nothing left out."""
-    effect, is_over = found.effect, found.state == PlanState.APPLIED
-    for figure, one, many in (
-        (effect["grants"], *(("grant made", "grants made") if is_over else ("grant to make", "grants to make"))),
-        (effect["revokes"], *(("grant taken back", "grants taken back") if is_over
-                              else ("grant to take back", "grants to take back"))),
-        (effect["principals"], "person or group gains or loses", "people and groups gain or lose"),
+def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
+    """Yield (figure, unit, meaning): first the figures that are always shown, then those above zero."""
+    effect = plan.effect
+    is_applied = plan.state == PlanState.APPLIED
+    for figure, singular, plural in (
+        (effect["grants"], *(("grant added", "grants added") if is_applied else ("grant to add", "grants to add"))),
+        (effect["revokes"], *(("grant revoked", "grants revoked") if is_applied else ("grant to revoke", "grants to revoke"))),
+        (effect["principals"], "user or group affected", "users and groups affected"),
     ):
-        yield figure, one if figure == 1 else many, ""
-    for figure, one, many, meaning in (
-        (effect["already"], "item that was so already", "items that were so already", ""),
+        yield figure, singular if figure == 1 else plural, ""
+    for figure, singular, plural, meaning in (
+        (effect["already"], "item already in place", "items already in place", ""),
         (effect["planned"], "address registered as planned", "addresses registered as planned", ""),
-        (strands, "entity left with fewer than two administrators", "entities left with fewer than two administrators", "bad"),
+        (total_stranded, "entity with fewer than two administrators", "entities with fewer than two administrators", "bad"),
     ):
         if figure:
-            yield figure, one if figure == 1 else many, meaning
-
-
-@require_POST
-@administrator_required
-def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    found, reason = _plan_or_404(pk), request.POST.get("reason", "").strip()
-    strands = found.effect["stranded_none"] + found.effect["stranded_one"]
-    if found.is_proposed and strands and request.POST.get("strand") != "yes":
-        return _plan_page(request, found, reason=reason, fault=UNCONFIRMED, status=400)
-    try:
-        applied = apply_plan(author=request_author(request, reason), plan_id=pk)
-    except StaleBase:
-        # the page says what was changed since
-        return _plan_page(request, found, reason=reason, status=409)
-    except GrantError as error:
-        return _plan_page(request, _plan_or_404(pk), fault=f"Nothing was changed: {error}.", reason=reason, status=400)
-    messages.success(request, f"Plan {applied.pk} is applied: {_done(applied)}.")
-    return see_other(plan_url(applied))
-
-
-def _done(applied: Plan) -> str:
-    effect = applied.effect
-    parts = [f"{effect[name]:,} {word}" for name, word in (("grants", "granted"), ("revokes", "revoked")) if effect[name]]
-    return ", ".join(parts) or "everything was so already, and nothing changed"
-
-
-@require_POST
-@administrator_required
-def discard_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _followed(request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded.")
-
-
-@require_POST
-@administrator_required
-def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _followed(request, pk, lambda author: create_inverse_plan(author=author, plan_id=pk),
-                     "This plan takes back what plan {0.inverse_of_id} changed. Nothing is changed until you apply it.")
-
-
-@require_POST
-@administrator_required
-def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    """The reason that was written for the stale plan is the new one's, until somebody writes another."""
-    return _followed(request, pk, lambda author: renew_plan(author=author, plan_id=pk),
-                     "This plan was made anew from what is so now. Look at it, and apply it.",
-                     reason=request.POST.get("reason", "").strip())
-
-
-def _followed(request: HttpRequest, pk: int, decide: Callable, sentence: str, *, reason: str = "") -> HttpResponse:
-    found = _plan_or_404(pk)
-    try:
-        decided = decide(request_author(request))
-    except (GrantError, AddressError) as error:
-        return _plan_page(request, found, fault=f"{error}.", reason=reason, status=400)
-    messages.success(request, sentence.format(decided))
-    return see_other(f"{plan_url(decided)}?{urlencode({'reason': reason})}" if reason else plan_url(decided))
-
-
-@require_POST
-@administrator_required
-def new_plan_from_readiness(request: HttpRequest) -> HttpResponse:
-    """Close the gap between what somebody holds and what deleting a namespace asks for."""
-    given = {name: request.POST.get(name, "").strip() for name in ("namespace", "generation")}
-    user = name_from_input(request.POST.get("user", ""), "user")
-    principal = principal_from_input(request.POST.get("principal", ""))
-    try:
-        made = create_readiness_plan(author=request_author(request), namespace=parse_address(given["namespace"]), user=user,
-                                 generation=given["generation"] or None, principal=principal)
-    except (GrantError, AddressError, UnknownGeneration) as error:
-        messages.error(request, f"{error}.")
-        return see_other(reverse("plans"))
-    return see_other(plan_url(made))
-
-
-@require_POST
-@administrator_required
-def new_plan_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
-    """Keep what people have, as the report of a policy impact says it."""
-    run = run_or_404(pk)
-    scope = {name: name_from_input(request.POST.get(name, ""), name) for name in ("user", "group")}
-    scope["namespace"] = request.POST.get("namespace", "").strip()
-    try:
-        made = create_regrant_plan(author=request_author(request), run=run, **scope)
-    except (GrantError, AnalysisError, StorageError) as error:
-        messages.error(request, f"No plan was made: {error}.")
-        return see_other(reverse("analysis", args=[run.pk]))
-    return see_other(plan_url(made))
-
-
-@require_POST
-@administrator_required
-def new_plan_from_copy(request: HttpRequest) -> HttpResponse:
-    given = {name: principal_from_input(request.POST.get(name, "")) for name in ("source", "target")}
-    given["within"] = request.POST.get("within", "").strip()
-    try:
-        within = parse_address(given["within"]) if given["within"] else None
-        made = create_plan_from_copy(author=request_author(request), source=given["source"], target=given["target"],
-                                     within=within)
-    except (GrantError, AddressError) as error:
-        return _list_page(request, given, fault=f"{error}.", status=400)
-    return see_other(plan_url(made))
+            yield figure, singular if figure == 1 else plural, meaning

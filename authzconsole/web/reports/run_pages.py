@@ -74,8 +74,8 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     is_done = run.state == RunState.DONE
     context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.can_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
-               "can_keep": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
-               "can_take_back": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
+               "can_keep_permissions": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
+               "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
     part = requested_section(request)
     if run.state == RunState.DONE:
         context |= (report_parts if run.analysis == AnalysisName.DELETE_READINESS else table_parts)(request, run, part)

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from tests.support.cast import PASSWORD
+from tests.support.pages import page_html
 
 ORDERS = "http://testserver/entities/dataset:sales.orders?kind=program"
 FORM = {"principal": "user:dee", "privilege": "READ"}
@@ -45,11 +46,11 @@ def test_signing_in_on_a_second_page_leads_on_from_it(cast):
     given = {"username": "ada", "password": PASSWORD, "next": "/journal/", "csrfmiddlewaretoken": "of the page before"}
     response = client.post("/sign-in", given, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/journal/")
-    assert "You are signed in already, as ada." in response.content.decode()
+    assert "You are signed in already, as ada." in page_html(response)
 
 
 def test_a_form_of_before_the_sign_in_is_refused_and_says_that_nothing_was_changed(cast):
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast["ada"])
     response = client.post("/grant/dataset:sales.orders", FORM | {"csrfmiddlewaretoken": "x"})
-    assert response.status_code == 403 and "nothing was changed" in response.content.decode()
+    assert response.status_code == 403 and "nothing was changed" in page_html(response)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.cast import PASSWORD
+from tests.support.pages import page_html
 
 
 def test_signing_in_leads_to_where_one_wanted_to_go(browse):
@@ -17,7 +18,7 @@ def test_signing_in_never_leads_to_another_host(browse):
 
 def test_a_wrong_password_says_so_and_keeps_the_name(browse):
     response = browse().post("/sign-in", {"username": "ned", "password": "wrong"})
-    text = response.content.decode()
+    text = page_html(response)
     assert response.status_code == 200
     assert "No account has this name and this password." in text and 'value="ned"' in text
 
@@ -39,7 +40,7 @@ def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(
     client = browse()
     response = client.post(url, {"principal": "user:dee", "privilege": "READ"})
     assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
-    assert "Your session had ended; sign in and repeat what you did." in client.get("/sign-in").content.decode()
+    assert "Your session had ended; sign in and repeat what you did." in page_html(client.get("/sign-in"))
     response = client.post("/sign-in", {"username": "ada", "password": PASSWORD}, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
 
@@ -49,13 +50,13 @@ def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
     response = client.post("/grant/dataset:sales.orders", follow=True, headers={
         "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
-    assert "Your session had ended" in client.get(response.headers["HX-Redirect"]).content.decode()
+    assert "Your session had ended" in page_html(client.get(response.headers["HX-Redirect"]))
 
 
 def test_signing_out_after_the_session_ended_is_not_a_deed_to_repeat(browse):
     response = browse().post("/sign-out", follow=True)
     assert (response.request["PATH_INFO"], response.request["QUERY_STRING"]) == ("/sign-in", "")
-    assert "session had ended" not in response.content.decode()
+    assert "session had ended" not in page_html(response)
 
 
 def test_a_part_that_is_asked_for_after_the_session_ended_sends_the_whole_page_to_the_sign_in(browse):
@@ -68,14 +69,14 @@ def test_the_password_can_be_changed(browse, cast):
     new = "quite another password"
     client = browse("ned")
     response = client.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new}, follow=True)
-    assert "Your password is changed." in response.content.decode()
+    assert "Your password is changed." in page_html(response)
     cast["ned"].refresh_from_db()
     assert cast["ned"].check_password(new)
 
 
 def test_a_password_that_is_too_simple_is_refused_beside_its_field(browse, cast):
     sent = {"old_password": PASSWORD, "new_password1": "ned", "new_password2": "ned"}
-    text = browse("ned").post("/password", sent).content.decode()
+    text = page_html(browse("ned").post("/password", sent))
     assert "too short" in text
     cast["ned"].refresh_from_db()
     assert cast["ned"].check_password(PASSWORD)
@@ -90,6 +91,6 @@ def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
     client, url = browse("dee"), "/password"
     for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
                          ("This is not your password of today.", "The two new passwords differ.")),):
-        text = client.post(url, sent).content.decode()
+        text = page_html(client.post(url, sent))
         assert all(said in text for said in words) and "Please" not in text
-    assert "Please" not in browse().post("/sign-in", {"username": "dee", "password": "wrong"}).content.decode()
+    assert "Please" not in page_html(browse().post("/sign-in", {"username": "dee", "password": "wrong"}))

@@ -17,6 +17,7 @@ from grants.plans.apply import apply_plan
 from grants.plans.sources.origins import create_plan_from_copy
 from tests.support.authors import administrator, at
 from tests.support.cast import SETUP
+from tests.support.pages import page_html
 
 
 def revisions(response) -> list[int]:
@@ -57,12 +58,12 @@ def test_a_day_is_part_of_what_it_begins_and_of_what_it_ends(browse):
 
 
 @pytest.mark.parametrize(("query", "fault"), [
-    ("since=yesterday", "<code>yesterday</code> is no day"), ("until=2026-02-31", "<code>2026-02-31</code> is no day"),
-    ("entity=nonsense", "nonsense"), ("since=0001-01-01T00:00%2B14:00", "is no day"), ("until=9999-12-31", "is no day"),
+    ("since=yesterday", "<code>yesterday</code> is not a date"), ("until=2026-02-31", "<code>2026-02-31</code> is not a date"),
+    ("entity=nonsense", "nonsense"), ("since=0001-01-01T00:00%2B14:00", "is not a date"), ("until=9999-12-31", "is not a date"),
 ])
 def test_what_cannot_be_read_is_said_and_stays_in_its_field(query, fault, browse):
     page = browse("aud").get(f"/journal/?{query}&actor=ada")
-    text = page.content.decode()
+    text = page_html(page)
     assert page.status_code == 200 and fault in text and 'value="ada"' in text
     assert revisions(page) == []
 
@@ -93,9 +94,9 @@ def test_the_export_is_what_the_filter_shows_and_a_spreadsheet_computes_none_of_
 
 
 def test_the_proof_says_that_the_chain_holds_and_where_it_is_broken(browse):
-    assert f"from line 1 to line {current_revision()}" in browse("aud").get("/journal/proof").content.decode()
+    assert f"from line 1 to line {current_revision()}" in page_html(browse("aud").get("/journal/proof"))
     JournalLine.objects.filter(revision=5).update(reason="never said")
-    text = browse("aud").get("/journal/proof").content.decode()
+    text = page_html(browse("aud").get("/journal/proof"))
     assert "The chain is broken: line 5 was changed after it was written" in text
 
 
@@ -115,9 +116,9 @@ def test_a_line_leads_to_its_plan_wherever_it_is_shown(browse):
     plan = create_plan_from_copy(author=author, source="user:ned", target="user:out")
     apply_plan(author=author, plan_id=plan.pk)
     for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders"):
-        assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in browse("ada").get(url).content.decode(), url
+        assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
 
 
 def test_what_somebody_wrote_is_no_plan(browse):
     browse("ada").post("/describe/dataset:sales.orders", {"description": "plan 1: all orders"})
-    assert "/plans/1/" not in browse("ada").get("/journal/").content.decode()
+    assert "/plans/1/" not in page_html(browse("ada").get("/journal/"))

@@ -55,7 +55,7 @@ def test_the_page_of_a_container_leads_to_a_plan_for_all_in_it(browse):
         "artifact": 1, "application": 1, "program": 1, "dataset": 2}
     before = held()
     made = client.post(MANY, sent | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
-    assert places(made) == set(SALES) and "6 grants to make" in text_of(made) and held() == before
+    assert places(made) == set(SALES) and "6 grants to add" in text_of(made) and held() == before
     client.post(f"/plans/{made.context['plan'].pk}/apply", {"reason": "she audits sales"})
     assert held() - before == {("user:out", place, "READ") for place in SALES}
 
@@ -76,8 +76,8 @@ def test_several_principals_and_fewer_kinds(browse):
     made = browse("ada").post(MANY, sent, follow=True)
     assert {(row.verb, row.principal, str(row.address)) for row in made.context["plan"].items.all()} == {
         ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS)}
-    assert "2 entities left with fewer than two administrators" in text_of(made)
-    assert "for all in a container" in text_of(browse("aud").get("/plans/"))
+    assert "2 entities with fewer than two administrators" in text_of(made)
+    assert "bulk change" in text_of(browse("aud").get("/plans/"))
 
 
 def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
@@ -89,9 +89,9 @@ def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
     assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many" name="selection" value="yes">', text)
     form = client.get(MANY, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
     sent = fields(form)
-    assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 chosen entities" in text_of(form)
+    assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 selected" in text_of(form)
     made = client.post(MANY, sent | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
-    assert places(made) == {CUSTOMERS} and "for chosen entities" in text_of(made)
+    assert places(made) == {CUSTOMERS} and "bulk change of selected entities" in text_of(made)
     sent = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
     assert "no entity is chosen" in text_of(client.post(MANY, sent))
 
@@ -103,7 +103,7 @@ def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
 ])
 def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, browse):
     text = browse("ada").get(f"{MANY}?selection=yes", headers={"Referer": came_from}).content.decode()
-    assert "Nothing is chosen" in text and "0 chosen" not in text and f'href="{back}"' in text
+    assert "No entities selected" in text and "0 chosen" not in text and f'href="{back}"' in text
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
@@ -145,8 +145,8 @@ def test_ghosts_are_taken_back_from_the_list_the_report_and_the_overview(browse,
             '<form class="block-body form" action', "<form action"), url
         assert GHOSTS not in browse("aud").get(url).content.decode(), url
     made = browse("ada").post(GHOSTS, follow=True)
-    assert places(made) == {"dataset:sales.legacy"} and "1 grant to take back" in text_of(made)
-    assert "to take ghost grants back" in text_of(made)
+    assert places(made) == {"dataset:sales.legacy"} and "1 grant to revoke" in text_of(made)
+    assert "ghost grant cleanup" in text_of(made)
     assert places(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
 
 
@@ -162,18 +162,18 @@ def test_a_report_of_another_analysis_offers_no_such_plan(browse, settings, tmp_
 ])
 def test_where_no_ghost_is_found_it_says_so(namespace, words, browse):
     answer = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
-    assert words in text_of(answer) and "No plan was made" in text_of(answer) and not Plan.objects.exists()
+    assert words in text_of(answer) and "No plan was created" in text_of(answer) and not Plan.objects.exists()
 
 
 def test_pasted_changes_and_a_file_make_a_plan(browse):
     client, before = browse("ada"), everything()[:7]
     pasted = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
-    assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to take back" in text_of(pasted)
+    assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to revoke" in text_of(pasted)
     sent = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
     chosen = client.post(IMPORT, {"file": sent, "text": "left aside"}, follow=True)
     assert "Grant 1 and revoke 1 from quarter.csv" in text_of(chosen)
     assert "1 line repeats what an earlier line of the file says, and counts once: line 4." in text_of(chosen)
-    assert everything()[:7] == before and "from a file" in text_of(client.get("/plans/"))
+    assert everything()[:7] == before and "imported changes" in text_of(client.get("/plans/"))
 
 
 @pytest.mark.parametrize("form", ["pasted", "chosen"])
@@ -184,7 +184,7 @@ def test_every_bad_line_is_listed_and_what_was_given_stands_in_the_field(form, b
     assert answer.status_code == 400 and not Plan.objects.exists()
     text = text_of(answer)
     for words in ("120 lines to correct", "4 privilege `<READ>` is not one of READ, WRITE, EXECUTE, ADMIN",
-                  "Not shown here: 20 further bad lines"):
+                  "Not shown: 20 more bad lines"):
         assert words in text, words
     area = answer.content.decode().split("<textarea")[1]
     assert unescape(area.split(">\n", 1)[1].split("</textarea>")[0]) == bad
@@ -192,7 +192,7 @@ def test_every_bad_line_is_listed_and_what_was_given_stands_in_the_field(form, b
 
 
 @pytest.mark.parametrize(("sent", "words"), [
-    ({}, "nothing was given: choose a file, or paste the changes"), ({"text": "  \n"}, "the file is empty"),
+    ({}, "there are no changes: choose a file or paste the changes"), ({"text": "  \n"}, "the file is empty"),
     ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
     ({"text": FILE.split("\n")[0]}, "a header and no changes"),
 ])
@@ -205,7 +205,7 @@ def test_what_is_no_file_of_changes_says_what_to_do(sent, words, browse):
 def test_a_file_that_is_too_long_is_refused_and_a_long_one_is_not_shown_again(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_FILE_BYTES", 300)
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_KEPT_BYTES", 150)
-    for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to be shown here")):
+    for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to show here")):
         answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", text.encode())})
         assert answer.status_code == 400 and words in text_of(answer)
         assert FILE not in unescape(answer.content.decode().split("<textarea")[1])

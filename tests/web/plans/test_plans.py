@@ -16,6 +16,7 @@ from grants.plans.sources.origins import create_plan_from_changes, create_readin
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, at, everything, held
 from tests.support.cast import SETUP
+from tests.support.pages import page_html
 from tests.support.reports import done_run
 
 ORDERS = "dataset:sales.orders"
@@ -76,38 +77,38 @@ def test_an_administrator_does(url, browse, plan, applied):
 
 def test_an_auditor_sees_no_form_that_writes(browse, plan, applied):
     for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied.pk}/", FORECAST):
-        text = browse("aud").get(url).content.decode().replace('action="/sign-out" method="post"', "")
+        text = page_html(browse("aud").get(url)).replace('action="/sign-out" method="post"', "")
         assert 'method="post"' not in text, url
 
 
 def test_a_plan_says_what_it_changes_and_whom_it_strands(browse, plan):
-    text = re.sub(r"(<[^>]+>|\s)+", " ", browse("ada").get(f"/plans/{plan.pk}/").content.decode())
-    for words in ("1 grant to make", "1 grant to take back", "1 item that was so already", "(so already)",
-                  "1 entity left with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
+    text = re.sub(r"(<[^>]+>|\s)+", " ", page_html(browse("ada").get(f"/plans/{plan.pk}/")))
+    for words in ("1 grant to add", "1 grant to revoke", "1 item already in place", "(no change)",
+                  "1 entity with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
         assert words in text, words
 
 
 def test_stranding_has_to_be_confirmed_and_a_reason_given(browse, plan):
     client, before = browse("ada"), everything()
     answer = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
-    text = answer.content.decode()
-    assert answer.status_code == 400 and "confirm that it leaves" in text and "tidy up" in text
+    text = page_html(answer)
+    assert answer.status_code == 400 and "Confirm that entities will have" in text and "tidy up" in text
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes"})
-    assert answer.status_code == 400 and "the reason is missing" in answer.content.decode()
+    assert answer.status_code == 400 and "the reason is missing" in page_html(answer)
     assert everything() == before
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
-    assert "is applied: 1 granted, 1 revoked." in answer.content.decode() and "Undo with a plan" in answer.content.decode()
+    assert "is applied: 1 granted, 1 revoked." in page_html(answer) and "Undo with a plan" in page_html(answer)
 
 
 def test_a_stale_plan_says_what_changed_and_is_made_anew(browse, plan):
     change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
     client, before = browse("ada"), everything()
-    page = client.get(f"/plans/{plan.pk}/").content.decode()
-    assert "was changed since: line" in page and "Apply plan" not in page
+    page = page_html(client.get(f"/plans/{plan.pk}/"))
+    assert "Changed since it was created: line" in page and "Apply plan" not in page
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
-    assert answer.status_code == 409 and "was changed since: line" in answer.content.decode() and everything() == before
+    assert answer.status_code == 409 and "Changed since it was created: line" in page_html(answer) and everything() == before
     answer = client.post(f"/plans/{plan.pk}/renew", follow=True)
-    assert "Apply plan" in answer.content.decode() and f"plan {plan.pk}" in answer.content.decode()
+    assert "Apply plan" in page_html(answer) and f"plan {plan.pk}" in page_html(answer)
 
 
 def test_a_plan_is_undone_by_a_plan(browse, plan):
@@ -119,7 +120,7 @@ def test_a_plan_is_undone_by_a_plan(browse, plan):
     assert inverse.inverse_of_id == plan.pk and held() != before
     client.post(f"/plans/{inverse.pk}/apply", {"reason": "back"})
     assert held() == before
-    assert f"Plan {inverse.pk}</a> undoes it" in client.get(f"/plans/{plan.pk}/").content.decode()
+    assert f"Plan {inverse.pk}</a> undoes it" in page_html(client.get(f"/plans/{plan.pk}/"))
 
 
 def test_what_cannot_be_decided_any_more_says_so(browse, plan):
@@ -128,12 +129,12 @@ def test_what_cannot_be_decided_any_more_says_so(browse, plan):
     decided = "was discarded already"
     for verb, words in (("apply", decided), ("discard", decided), ("undo", "only what was applied")):
         answer = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
-        assert answer.status_code == 400 and words in answer.content.decode()
+        assert answer.status_code == 400 and words in page_html(answer)
 
 
 def test_the_forecast_leads_to_a_plan_that_closes_the_gap_and_back(browse):
     client, question = browse("ada"), Question("user", "dee", "delete", at("namespace:sales"), "final")
-    page = client.get("/entities/namespace:sales?deleter=dee").content.decode()
+    page = page_html(client.get("/entities/namespace:sales?deleter=dee"))
     assert "/forecast/namespace:sales?deleter=dee" in page
     page = client.get(FORECAST)
     assert page.context["forecast"].verdict == "refused" and page.context["receivers"] == ["user:dee"]
@@ -153,7 +154,7 @@ def test_the_forecast_answers_for_everybody_in_every_generation(user, generation
 
 
 def test_a_forecast_of_what_is_no_live_namespace_says_so(browse):
-    text = browse("ada").get(f"/forecast/{ORDERS}?deleter=ned").content.decode()
+    text = page_html(browse("ada").get(f"/forecast/{ORDERS}?deleter=ned"))
     assert "is not a namespace" in text
 
 
@@ -163,15 +164,15 @@ def test_a_forecast_of_what_is_no_live_namespace_says_so(browse):
 ])
 def test_a_copy_that_cannot_be_made_keeps_what_was_typed(sent, words, browse):
     answer = browse("ada").post("/plans/copy", sent)
-    assert answer.status_code == 400 and words in answer.content.decode() and answer.context["given"]["target"] == sent["target"]
+    assert answer.status_code == 400 and words in page_html(answer) and answer.context["given"]["target"] == sent["target"]
     assert not Plan.objects.exists()
 
 
 def test_a_part_is_answered_alone(browse, plan, htmx):
     for part in ("effects", "items"):
-        text = browse("aud").get(f"/plans/{plan.pk}/", headers=htmx(part)).content.decode()
+        text = page_html(browse("aud").get(f"/plans/{plan.pk}/", headers=htmx(part)))
         assert f'id="{part}"' in text and "<html" not in text
-    text = browse("aud").get(FORECAST, headers=htmx("lacking")).content.decode()
+    text = page_html(browse("aud").get(FORECAST, headers=htmx("lacking")))
     assert 'id="lacking"' in text and "<html" not in text
 
 
@@ -214,14 +215,14 @@ def impact(cast, settings, tmp_path):
 
 def test_a_report_of_policy_impact_leads_to_a_plan_that_keeps_what_people_have(impact, browse):
     url = f"/plans/policy-impact/{impact.pk}"
-    assert url in browse("ada").get(f"/analyses/{impact.pk}/").content.decode()
-    assert url not in browse("aud").get(f"/analyses/{impact.pk}/").content.decode()
+    assert url in page_html(browse("ada").get(f"/analyses/{impact.pk}/"))
+    assert url not in page_html(browse("aud").get(f"/analyses/{impact.pk}/"))
     assert [browse(name).post(url).status_code for name in ("aud", "ned", "dee")] == [403, 404, 404]
     assert browse("ada").post("/plans/policy-impact/0").status_code == 404
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
-    assert "It keeps 1 answer that would be lost." in page.content.decode() and page.context["plan"].effect["grants"] == 1
+    assert "It keeps 1 answer that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
     answer = browse("ada").post(url, {"user": "nobody"}, follow=True)
-    assert "No plan was made: user:nobody is not known here" in answer.content.decode()
+    assert "No plan was created: user:nobody is not known here" in page_html(answer)
 
 
 def queries(client, url) -> int:

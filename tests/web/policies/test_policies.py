@@ -8,6 +8,7 @@ from grants.active_generation import active_generation
 from grants.models import ActiveGeneration, JournalLine
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import everything
+from tests.support.pages import page_html
 from tests.support.reports import done_run
 
 
@@ -18,7 +19,7 @@ def rows(response) -> dict[tuple[str, str], dict]:
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_source(name, browse):
     response = browse("dee").get(f"/policies/?generation={name}")
-    shown, text = rows(response), response.content.decode()
+    shown, text = rows(response), page_html(response)
     assert list(shown) == [(kind.name, operation) for kind in KINDS.values() for operation in kind.operations]
     for (kind, operation), row in shown.items():
         policy = GENERATIONS[name].policy(kind, operation)
@@ -30,7 +31,7 @@ def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_s
 def test_every_row_has_an_id_of_its_own(browse):
     ids = [row["id"] for row in rows(browse("dee").get("/policies/?generation=final&with=core")).values()]
     assert "namespace-delete" in ids and len(set(ids)) == len(ids)
-    assert '<tr id="namespace-delete"' in browse("dee").get("/policies/").content.decode()
+    assert '<tr id="namespace-delete"' in page_html(browse("dee").get("/policies/"))
 
 
 def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
@@ -44,9 +45,9 @@ def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
 
 
 @pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
-                                              ("generation=final&with=core", "Policies: final beside core")])
+                                              ("generation=final&with=core", "Policies: final and core")])
 def test_the_title_of_the_page_says_which_generations_stand_there(query, title, browse):
-    assert f"<title>{title} · Authorization console</title>" in browse("dee").get(f"/policies/?{query}").content.decode()
+    assert f"<title>{title} · Authorization console</title>" in page_html(browse("dee").get(f"/policies/?{query}"))
 
 
 def test_the_differences_can_stand_alone(browse):
@@ -61,7 +62,7 @@ def test_what_is_not_known_falls_back_to_the_active_generation(query, browse):
 
 
 def test_only_an_administrator_is_offered_another_generation_and_may_make_it_active(browse):
-    offered = {name: "Make core active" in browse(name).get("/policies/?generation=core").content.decode()
+    offered = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
                for name in ("ada", "aud", "dee")}
     assert offered == {"ada": True, "aud": False, "dee": False}
     url, before = "/policies/core/activate", everything()
@@ -73,7 +74,7 @@ def test_only_an_administrator_is_offered_another_generation_and_may_make_it_act
 
 def test_what_it_would_change_is_looked_at_first(browse, settings, tmp_path):
     settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
-    assert "Nobody has looked yet at what this changes" in client.get("/policies/core/activate").content.decode()
+    assert "Impact not analysed yet" in page_html(client.get("/policies/core/activate"))
     options = {"generation": "final", "to_generation": "core"}
     done_run(tmp_path, {}, analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, revision=1,
              summary={"answers_lost": 77}, finished_at=timezone.now())
@@ -81,7 +82,7 @@ def test_what_it_would_change_is_looked_at_first(browse, settings, tmp_path):
     run = done_run(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
                    summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
     page = client.get("/policies/core/activate")
-    assert page.context["run"] == run and "5,000" in page.content.decode() and "changes since" in page.content.decode()
+    assert page.context["run"] == run and "5,000" in page_html(page) and "changes since" in page_html(page)
 
 
 def test_the_change_is_made_with_its_reason_once(browse):
@@ -91,7 +92,7 @@ def test_the_change_is_made_with_its_reason_once(browse):
     assert response.redirect_chain == [("/policies/", 303)] and active_generation().name == "proposed"
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.actor, line.reason) == ("generation-activate", "ada", "trial in spring")
-    assert "<code>proposed</code> is the active generation now" in response.content.decode()
+    assert "<code>proposed</code> is the active generation now" in page_html(response)
 
 
 def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(browse):
@@ -99,8 +100,8 @@ def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(
     ActiveGeneration.objects.create(pk=1, name="existing")
     before = everything()
     response = client.post("/policies/core/activate", {"from": "final", "reason": "trial"})
-    assert response.status_code == 409 and "Another generation was made active meanwhile" in response.content.decode()
-    assert 'value="trial"' in response.content.decode() and active_generation().name == "existing" and everything() == before
+    assert response.status_code == 409 and "Another generation was made active meanwhile" in page_html(response)
+    assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and everything() == before
 
 
 def test_the_pages_cost_a_fixed_number_of_queries(browse, django_assert_max_num_queries):

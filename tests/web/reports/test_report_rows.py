@@ -6,6 +6,7 @@ import pytest
 
 from analytics.analyses import ANALYSES, analysis_named
 from grants.journal import current_revision
+from tests.support.pages import page_html
 from tests.support.reports import done_run
 
 READY = {"rows": [("hr", "dee", 2, 0, 2, False), ("sales", "ned", 6, 6, 0, True)],
@@ -68,7 +69,7 @@ def test_a_number_leads_nowhere_where_the_pairs_were_left_out(written, browse):
 ])
 def test_every_row_leads_to_what_it_names(analysis, tables, shown, written, browse):
     run = written(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
-    text = browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert [part for part in shown if part not in text] == []
 
 
@@ -102,9 +103,9 @@ def test_what_nobody_administers_stands_first_until_another_order_is_asked_for(w
 
 def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(written, browse):
     run, url = written("stranded", STRANDED), "/grant/dataset:sales.b?privilege=ADMIN"
-    assert f'href="{url}"' in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
-    assert 'value="ADMIN" checked' in browse("ada").get(url).content.decode()
-    assert "/grant/" not in browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    assert f'href="{url}"' in page_html(browse("ada").get(f"/analyses/{run.pk}/"))
+    assert 'value="ADMIN" checked' in page_html(browse("ada").get(url))
+    assert "/grant/" not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
 
 
 def test_a_figure_of_an_overview_leads_to_its_rows(written, browse):
@@ -128,7 +129,7 @@ def test_each_table_has_the_question_that_it_answers_as_its_heading(analysis, wr
     run = written(analysis, {table.name: [] for table in analysis_named(analysis).tables}, options=BOTH,
                   changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0})
     for table in analysis_named(analysis).tables:
-        text = browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}").content.decode()
+        text = page_html(browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}"))
         heading = re.search(r'<h2 id="rows-title">([^<]+)</h2>', text)[1]
         assert heading.endswith("?") and heading not in ("Rows?", "Detail?"), (analysis, table.name)
         assert (heading == "What changed since run 4?") is (table.name == "changes")

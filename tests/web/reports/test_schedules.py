@@ -4,6 +4,7 @@ import pytest
 
 from analytics.models import AnalysisRun, Schedule
 from grants.models import JournalLine
+from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
 
@@ -12,12 +13,12 @@ URL = "/analyses/nightly/delete-readiness"
 
 def test_a_nightly_run_is_switched_on_and_off_and_the_list_says_so(browse):
     client = browse("ada")
-    assert client.get("/analyses/").content.decode().count('<span class="muted">off</span>') == 5
-    text = client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True).content.decode()
+    assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == 5
+    text = page_html(client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True))
     assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
-    page = client.get(URL).content.decode()
+    page = page_html(client.get(URL))
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
-    off = client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True).content.decode()
+    off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
     assert "delete-readiness does not run by itself." in off
     assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == ["schedule-on", "schedule-off"]
 
@@ -31,11 +32,11 @@ def test_a_nightly_run_is_switched_on_and_off_and_the_list_says_so(browse):
 def test_what_cannot_be_is_explained_and_nothing_that_was_typed_is_lost(sent, fault, browse):
     response = browse("ada").post(URL, {"reason": "because", **sent})
     assert response.status_code == 400 and fault in response.context["fault"]
-    assert 'value="because"' in response.content.decode() and not Schedule.objects.exists()
+    assert 'value="because"' in page_html(response) and not Schedule.objects.exists()
 
 
 def test_only_policy_impact_compares_and_only_delete_readiness_looks_at_one_namespace(browse):
-    texts = {name: browse("ada").get(f"/analyses/nightly/{name}").content.decode()
+    texts = {name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
              for name in ("delete-readiness", "policy-impact", "stranded")}
     assert {name: ("to_generation" in text, 'name="namespace"' in text) for name, text in texts.items()} == {
         "delete-readiness": (False, True), "policy-impact": (True, False), "stranded": (False, False)}
@@ -44,4 +45,4 @@ def test_only_policy_impact_compares_and_only_delete_readiness_looks_at_one_name
 def test_a_scheduled_run_says_who_asked_for_it(browse):
     run = AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"}, is_scheduled=True, state="failed")
     for url in ("/analyses/", f"/analyses/{run.pk}/"):
-        assert "by the schedule" in browse("aud").get(url).content.decode()
+        assert "by the schedule" in page_html(browse("aud").get(url))
