@@ -141,7 +141,7 @@ def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeyp
 def test_a_report_gives_the_figures_first_then_the_namespaces_then_the_rows(report, browse):
     response = browse("aud").get(f"/analyses/{report.pk}/")
     text = page_html(response)
-    headings = ("Who can delete which namespace?", "Which users can delete a namespace, and what are they missing?")
+    headings = ("Who can delete which namespace?", "How far is each user from deleting a namespace?")
     assert text.index("that no user can delete") < text.index(headings[0]) < text.index(headings[1])
     assert [(row["namespace"], row["names"], row["nearest_user"]) for row in response.context["namespaces"]["rows"]] == [
         ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
