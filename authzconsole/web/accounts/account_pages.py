@@ -1,4 +1,4 @@
-"""The accounts of the console: who signs in, with which role, and what administrators change of one."""
+"""The list of accounts, the page of one account, and the forms that change its role, email, activity and password."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.common import login_throttle as guesses
 from authzconsole.models import ApiToken
-from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, good_tokens, password_forecast
-from authzconsole.web.accounts.tokens import shown_token, token_form
+from authzconsole.web.accounts.change_forecast import AccountForecast, active_tokens, change_forecast, password_forecast
+from authzconsole.web.accounts.tokens import token_form, token_row
 from authzconsole.web.people.email_field import email_from_form
 from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
@@ -19,32 +19,34 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
 from grants.journal import Author
-from grants.models import Role, User
+from grants.models import User
 from grants.principals.principal_lists import capped_count_subquery
 from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
 
 ROWS_A_PAGE = 25
 MAX_TOKENS = 20
-URLS = {"change": "account-change", "password": "account-password", "leaving": "person-leaving"}
+URLS = {"change": "account-change", "password": "account-password", "off_board": "person-leaving"}
 
 
 @require_safe
 @auditor_required
 def account_list(request: HttpRequest) -> HttpResponse:
-    find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", Role.values)
+    find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", ROLE_LABELS)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    total_tokens = capped_count_subquery(good_tokens().filter(owner=OuterRef("pk")))
+    total_tokens = capped_count_subquery(active_tokens().filter(owner=OuterRef("pk")))
     page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_A_PAGE)
     fresh = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {
         "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.can_administer,
-        "rows": [{"user": user, "principal": principal_link(user), "url": principal_url("account", str(user))}
+        "rows": [{"user": user, "role": ROLE_LABELS[user.role], "principal": principal_link(user),
+                  "url": principal_url("account", str(user))}
                  for user in page.rows],
         "roles": [("", "All", url_with(request, role=None, **fresh)),
-                  *((value, title, url_with(request, role=value, **fresh)) for value, title in Role.choices)],
+                  *((value, title, url_with(request, role=value, **fresh)) for value, title in ROLE_CHOICES)],
     })
 
 
@@ -55,47 +57,47 @@ def account_page(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 def _account_or_404(principal: str) -> User:
-    found = principal_or_404(principal)
-    if not isinstance(found, User):
+    user = principal_or_404(principal)
+    if not isinstance(user, User):
         raise Http404("groups have no account")
-    return found
+    return user
 
 
 def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None, password: str = "",
           status: int = 200) -> HttpResponse:
-    """email: what its form sent, where that was refused."""
-    given = email or {"email": user.email, "reason": ""}
+    """email: the values of its form, if they were refused."""
+    form = email or {"email": user.email, "reason": ""}
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return render_page(request, "accounts/account.html", {
         "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
-        "email": given.get("email", ""), "email_reason": given.get("reason", ""),
-        "password": password, "roles": Role.choices, "role_label": Role(user.role).label,
+        "email": form.get("email", ""), "email_reason": form.get("reason", ""),
+        "password": password, "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
         "can_sign_in": user.has_usable_password(),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
-        "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "most_tokens": MAX_TOKENS,
-        "tokens": [shown_token(token, user) for token in tokens[:MAX_TOKENS]], "tokens_are_cut": len(tokens) > MAX_TOKENS,
+        "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,
+        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "tokens_are_cut": len(tokens) > MAX_TOKENS,
         "token_form": token_form({"owner": user.username}),
     }, status=status)
 
 
-def _set_role(author: Author, name: str, sent: dict):
-    return set_user_role(author=author, name=name, role=sent.get("role", ""))
+def _set_role(author: Author, name: str, form: dict):
+    return set_user_role(author=author, name=name, role=form.get("role", ""))
 
 
-def _set_email(author: Author, name: str, sent: dict):
-    return set_user_email(author=author, name=name, email=email_from_form(sent))
+def _set_email(author: Author, name: str, form: dict):
+    return set_user_email(author=author, name=name, email=email_from_form(form))
 
 
-def _set_active(author: Author, name: str, sent: dict):
-    return set_user_active(author=author, name=name, active=sent.get("active") == "yes")
+def _set_active(author: Author, name: str, form: dict):
+    return set_user_active(author=author, name=name, active=form.get("active") == "yes")
 
 
-# by what a form of the page says that it changes
+# by the field `change` of a form
 CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activity": _set_active}
 
 
-def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
-    """What would happen, and the form that does it: a page, or the dialog."""
+def _confirmation(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
+    """Render what would happen and the form that confirms it, as a page or in the dialog."""
     template = "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
     return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path,
                                            "back": principal_url("account", str(user))})
@@ -104,16 +106,16 @@ def _asking(request: HttpRequest, user: User, forecast: AccountForecast) -> Http
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
-    sent = request.POST if request.method == "POST" else request.GET
-    user, name = _account_or_404(principal), sent.get("change", "")
+    form = request.POST if request.method == "POST" else request.GET
+    user, name = _account_or_404(principal), form.get("change", "")
     if name not in CHANGES:
         raise Http404("there is no such change")
     if request.method != "POST":
-        return _asking(request, user, change_forecast(user, name, sent))
+        return _confirmation(request, user, change_forecast(user, name, form))
     try:
-        outcome = CHANGES[name](request_author(request, sent.get("reason", "").strip()), user.username, sent)
+        outcome = CHANGES[name](request_author(request, form.get("reason", "").strip()), user.username, form)
     except GrantError as error:
-        return _page(request, user, fault=f"{error}.", email=sent if name == "email" else None, status=400)
+        return _page(request, user, fault=f"{error}.", email=form if name == "email" else None, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(principal_url("account", principal))
 
@@ -122,10 +124,10 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
-    """A new password, shown on the answer to this and never again."""
+    """Generate a password. It is shown in this response and never again."""
     user = _account_or_404(principal)
     if request.method != "POST":
-        return _asking(request, user, password_forecast(user))
+        return _confirmation(request, user, password_forecast(user))
     try:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:

@@ -1,4 +1,4 @@
-"""Signing in and out, and changing one's password; Django's views in the console's look."""
+"""The views for signing in and for changing the own password, based on those of Django, with throttling."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,30 +17,33 @@ from authzconsole.common import login_throttle as guesses
 
 
 class PasswordAttemptForm:
-    """A form that looks at a password. Who guesses waits, at whichever form, known here or not: see
-    authzconsole.common.login_throttle."""
+    """A form that checks a password, and counts wrong ones for a name and for a client address.
+
+    After too many, all such forms refuse further attempts for some time, also for unknown names: see
+    authzconsole.common.login_throttle.
+    """
 
     wait_seconds = 0
 
     @contextmanager
     def counted(self, request: HttpRequest, name: str, then: str) -> Iterator[None]:
-        """Around the look, which ends in ValidationError where the password is wrong. then: what to do after the wait."""
-        counted = guesses.passwords(request, name)
-        self.wait_seconds = guesses.seconds_to_wait(*counted)
+        """Wrap the check, which raises ValidationError for a wrong password. then: what the user can do after the wait."""
+        counters = guesses.passwords(request, name)
+        self.wait_seconds = guesses.seconds_to_wait(*counters)
         if self.wait_seconds:
-            raise ValidationError("Too many wrong passwords were sent for this name or from your address. "
+            raise ValidationError("Too many wrong passwords for this name or from your address. "
                                   f"Wait {guesses.in_words(self.wait_seconds)}, then {then}.")
         try:
             yield
         except ValidationError:
-            guesses.count_wrong(*counted)
+            guesses.count_wrong(*counters)
             raise
-        # not those of the address: who has one account could go on guessing at others
-        guesses.forget(counted[0])
+        # The counter of the address stays: otherwise the owner of one account could go on guessing for others.
+        guesses.forget(counters[0])
 
 
 class RetryAfterMixin:
-    """A view of such a form."""
+    """A view of a PasswordAttemptForm that answers 429 with Retry-After while attempts are refused."""
 
     def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
         response = super().form_invalid(form)
@@ -51,8 +54,8 @@ class RetryAfterMixin:
 
 class SignInForm(PasswordAttemptForm, AuthenticationForm):
     error_messages = AuthenticationForm.error_messages | {
-        "invalid_login": "No account has this name and this password. Capitals count in both.",
-        "inactive": "This account is inactive. An administrator of the console can make it active.",
+        "invalid_login": "Wrong user name or password. Both are case-sensitive.",
+        "inactive": "This account is inactive. A console administrator can activate it.",
     }
 
     def clean(self) -> dict:
@@ -70,7 +73,7 @@ class SignIn(RetryAfterMixin, views.LoginView):
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.htmx:
-            # a part of a page was asked for after the session ended: the whole page must go to the sign-in
+            # htmx requested a section after the session ended: redirect the whole page
             back = request.htmx.current_url_abs_path or reverse("home")
             return HttpResponseClientRedirect(f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}")
         return super().get(request, *args, **kwargs)
@@ -78,8 +81,8 @@ class SignIn(RetryAfterMixin, views.LoginView):
 
 class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
     error_messages = PasswordChangeForm.error_messages | {
-        "password_incorrect": "This is not your password of today. Enter it again.",
-        "password_mismatch": "The two new passwords differ. Enter the same in both fields.",
+        "password_incorrect": "This is not your current password. Enter it again.",
+        "password_mismatch": "The two new passwords differ. Enter the same password in both fields.",
     }
 
     def __init__(self, *args, request: HttpRequest, **kwargs):
@@ -92,14 +95,14 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
 
     def clean_new_password1(self) -> str:
         password = self.cleaned_data.get("new_password1", "")
-        # with the old one as it was found right, and not with the account's: that would tell a guess that nobody counts
+        # Compare with the old password that was already verified, not with that of the account: this would be an uncounted guess.
         if password == self.cleaned_data.get("old_password"):
-            raise ValidationError("This is the password that you have now. Choose another.")
+            raise ValidationError("This is your current password. Choose another.")
         return password
 
 
 class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChangeView):
-    """Leads back to where somebody was going when the console asked for a new password first."""
+    """Change the own password, then redirect to the page that required the change, if any."""
 
     template_name = "accounts/password.html"
     form_class = OwnPasswordForm
@@ -116,7 +119,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
 
     def form_valid(self, form) -> HttpResponse:
         form.user.must_change_password = False
-        messages.success(self.request, "Your password is changed.")
+        messages.success(self.request, "Your password was changed.")
         return super().form_valid(form)
 
 

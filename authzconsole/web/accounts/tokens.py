@@ -1,4 +1,4 @@
-"""API tokens: all of them, making one, which is shown once, and revoking one, which asks first."""
+"""The list of API tokens, and the forms that create and revoke one."""
 
 from dataclasses import dataclass
 
@@ -22,12 +22,13 @@ from grants.errors import GrantError
 from grants.models import User
 
 ROWS_A_PAGE = 25
-USUAL_DAYS = 90
+DEFAULT_DAYS = 90
+STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """state: good, expired or revoked."""
+    """A token as pages list it. state: good, expired or revoked. state_label: the state as text."""
 
     token: ApiToken
     owner: PrincipalLink
@@ -36,22 +37,26 @@ class TokenRow:
     state: str
 
     @property
+    def state_label(self) -> str:
+        return STATE_LABELS[self.state]
+
+    @property
     def is_good(self) -> bool:
         return self.state == "good"
 
 
-def shown_token(token: ApiToken, owner: User) -> TokenRow:
+def token_row(token: ApiToken, owner: User) -> TokenRow:
     state = "revoked" if token.revoked_at else "expired" if token.expires_at <= timezone.now() else "good"
     return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
 
 
-def token_form(given: dict) -> dict:
-    """What the form for a new token shows; given: what was filled in."""
-    return {"owner": "", "name": "", "days": str(USUAL_DAYS), "chosen": [], "reason": "", "most_days": LONGEST_LIFE_DAYS,
-            "scopes": TokenScope.choices} | given
+def token_form(form: dict) -> dict:
+    """Return the fields of the form for a new token, prefilled with `form`."""
+    defaults = {"owner": "", "name": "", "days": str(DEFAULT_DAYS), "selected_scopes": [], "reason": ""}
+    return defaults | {"max_days": LONGEST_LIFE_DAYS, "scopes": TokenScope.choices} | form
 
 
-# by the word of the chip
+# by the value of the filter
 STATES = {
     "good": lambda now: Q(revoked_at=None, expires_at__gt=now),
     "expired": lambda now: Q(revoked_at=None, expires_at__lte=now),
@@ -69,8 +74,8 @@ def token_list(request: HttpRequest) -> HttpResponse:
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_A_PAGE, name="page")
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
-        "page": page, "rows": [shown_token(token, token.owner) for token in page.rows], "state": state, "states": list(STATES),
-        "find": find, "url": request.path, "can_change": request.user.can_administer,
+        "page": page, "rows": [token_row(token, token.owner) for token in page.rows], "state": state,
+        "states": list(STATE_LABELS.items()), "find": find, "url": request.path, "can_change": request.user.can_administer,
     })
 
 
@@ -78,29 +83,29 @@ def token_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def new_token(request: HttpRequest) -> HttpResponse:
-    """The secret stands on the answer to the form, and nowhere afterwards."""
+    """Create a token. Its secret is shown in this response and never again."""
     if request.method != "POST":
         return _new_page(request, {"owner": name_from_input(name_parameter(request, "owner"), "user")})
-    given = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
-    given["owner"] = name_from_input(request.POST.get("owner", ""), "user")
-    given["chosen"] = request.POST.getlist("scope")
+    form = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
+    form["owner"] = name_from_input(request.POST.get("owner", ""), "user")
+    form["selected_scopes"] = request.POST.getlist("scope")
     try:
-        issued = create_token(author=request_author(request, given["reason"]), owner=given["owner"],
-                              name=given["name"], scopes=given["chosen"], days=_days(given["days"]))
+        issued = create_token(author=request_author(request, form["reason"]), owner=form["owner"],
+                              name=form["name"], scopes=form["selected_scopes"], days=_days(form["days"]))
     except (TokenError, GrantError) as error:
-        return _new_page(request, given, fault=f"{error}.", status=400)
-    return render_page(request, "accounts/token_issued.html", {"shown": shown_token(issued.token, issued.token.owner),
+        return _new_page(request, form, fault=f"{error}.", status=400)
+    return render_page(request, "accounts/token_issued.html", {"shown": token_row(issued.token, issued.token.owner),
                                                                "secret": issued.secret})
 
 
 def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise TokenError(f"`{text[:20]}` is not a number of days: write one from 1 to {LONGEST_LIFE_DAYS:,}")
+        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {LONGEST_LIFE_DAYS:,}")
     return int(text)
 
 
-def _new_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    return render_page(request, "accounts/token_new.html", {"token_form": token_form(given), "fault": fault}, status=status)
+def _new_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    return render_page(request, "accounts/token_new.html", {"token_form": token_form(form), "fault": fault}, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -111,11 +116,11 @@ def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
         raise Http404("there is no such token")
     if request.method != "POST":
         template = "accounts/_token_end.html" if requested_section(request) == "dialog" else "accounts/token_end.html"
-        return render_page(request, template, {"shown": shown_token(token, token.owner)})
+        return render_page(request, template, {"shown": token_row(token, token.owner)})
     try:
         outcome = revoke_token(author=request_author(request, request.POST.get("reason", "").strip()), number=pk)
     except GrantError as error:
-        return render_page(request, "accounts/token_end.html", {"shown": shown_token(token, token.owner), "fault": f"{error}."},
+        return render_page(request, "accounts/token_end.html", {"shown": token_row(token, token.owner), "fault": f"{error}."},
                            status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("tokens"))

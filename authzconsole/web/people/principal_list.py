@@ -11,6 +11,7 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
 from grants.models import Role, User
 from grants.principals.principal_lists import groups_with_counts, users_with_counts
@@ -33,9 +34,11 @@ def principal_list(request: HttpRequest) -> HttpResponse:
     else:
         groups = groups_with_counts(Group.objects.filter(name__icontains=find))
         page = paginate_names(request, groups, "name", max_rows=ROWS_A_PAGE)
+    rows = [{"row": row, "principal": principal_link(row), "role": ROLE_LABELS[row.role] if type_ == "user" else ""}
+            for row in page.rows]
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
-        "page": page, "rows": [{"row": row, "principal": principal_link(row)} for row in page.rows], "type": type_, "find": find,
+        "page": page, "rows": rows, "type": type_, "find": find,
         "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.can_administer,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
@@ -75,4 +78,4 @@ def _add(author, form: dict):
 def _form(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
     title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add person")
     back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "People")
-    return render_page(request, "people/add.html", {**form, "title": title, "roles": Role.choices, "back": back}, status=status)
+    return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)

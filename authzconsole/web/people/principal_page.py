@@ -20,12 +20,13 @@ from authzconsole.web.shared.paging import paginate_entities, paginate_names, ur
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.roles import ROLE_LABELS
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
-from grants.models import GRANT_TABLES, Role, User
+from grants.models import GRANT_TABLES, User
 from grants.policies.policy import Generation
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
@@ -94,7 +95,7 @@ def _page(request: HttpRequest, profile: Profile) -> HttpResponse:
         return render_page(request, f"people/_{name}.html", context | {name: section})
     context |= {name: section(request, profile) for name, section in SECTIONS.items()}
     return render_page(request, "people/page.html", context | {
-        "hints": list(_hints(profile)), "role": Role(profile.principal.role).label if profile.is_user else "",
+        "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
         "off_board_url": principal_url("person-leaving", profile.address),
         "account_url": principal_url("account", profile.address),
     })

@@ -128,7 +128,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
     line = stale_line(plan) if plan.is_proposed else None
     total_stranded = stranded_count(plan)
     stranded = [{"address_link": address_link_to(row.address), "admins": row.admins}
-                for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
+                for row in stranded_entities(plan, most_rows=MAX_STRANDED)]
     return render_page(request, "plans/page.html", {
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
         "can_change": request.user.can_administer,

@@ -159,14 +159,15 @@ def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse
     browse("ned")
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
     text = asked(client, f"{url}?change=activity&active=no")
-    for words in ("6 grants of its own and 0 memberships stop counting", "1 session ends.",
-                  "1 API token is refused as long as it is inactive.", "6 entities are left with fewer than two administrators",
+    for words in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
+                  "1 session ends.",
+                  "1 API token is refused while the account is inactive.", "6 entities are left with fewer than two administrators",
                   ": 6 with nobody.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
         assert words in text
     sent = fields(text)
     assert sent == {"change": "activity", "active": "no", "reason": ""}
     client.post(url, sent | {"reason": "left"})
-    assert "6 grants of its own and 0 memberships count again." in asked(client, f"{url}?change=activity&active=yes")
+    assert "Their 6 direct grants and 0 memberships take effect again." in asked(client, f"{url}?change=activity&active=yes")
 
 
 def fields(text: str) -> dict[str, str]:
@@ -178,14 +179,14 @@ def fields(text: str) -> dict[str, str]:
 def test_another_role_says_what_it_opens_and_who_is_left(browse, cast):
     client = browse("ada")
     text = asked(client, "/accounts/change/user:dee?change=role&role=auditor")
-    assert "Its role was Ordinary and will be Auditor. It sees everything in this console and changes nothing." in text
+    assert "The role changes from User to Auditor. Auditors see everything in this console and cannot change anything." in text
     assert "Set role to Auditor" in text
-    assert "the only active administrator" in asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    assert "the only active console administrator" in asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
     User.objects.filter(username="out").update(role="administrator")
     create_token(author=COMMAND, owner="ada", name="a job", scopes=["administer"], days=9)
     text = asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
-    assert "1 other active administrator of this console is left." in text and "1 API token changes nothing any more." in text
-    assert "already: nothing changes" in asked(client, "/accounts/change/user:dee?change=role&role=ordinary")
+    assert "1 other active console administrator remains." in text and "1 API token can no longer change anything." in text
+    assert "already has the role User. Nothing changes." in asked(client, "/accounts/change/user:dee?change=role&role=ordinary")
 
 
 def test_replacing_a_password_says_how_many_sessions_end(browse):

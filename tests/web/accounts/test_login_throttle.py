@@ -60,7 +60,7 @@ def test_a_name_that_was_guessed_at_waits_whether_somebody_has_it_or_not(name):
     held = sign_in(name, PASSWORD)
     assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= guesses.WINDOW_SECONDS
     assert held.context["form"].non_field_errors() == [
-        "Too many wrong passwords were sent for this name or from your address. "
+        "Too many wrong passwords for this name or from your address. "
         f"Wait {guesses.in_words(int(held['Retry-After']))}, then sign in."]
     assert sign_in("dee", PASSWORD).status_code == 302
 
@@ -146,7 +146,7 @@ def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_
     monkeypatch.setattr(MD5PasswordHasher, "verify", lambda *given: looked.append(given))
     held = change(left_open, PASSWORD)
     assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= guesses.WINDOW_SECONDS and not looked
-    told = ("Too many wrong passwords were sent for this name or from your address. "
+    told = ("Too many wrong passwords for this name or from your address. "
             f"Wait {guesses.in_words(int(held['Retry-After']))}, then change yours.")
     assert held.context["form"].errors == {"old_password": [told]} and told in held.content.decode()
     assert sign_in("ned", PASSWORD).status_code == 429
@@ -168,7 +168,7 @@ def test_the_old_password_is_counted_by_name_and_by_address_and_begins_anew_once
 @pytest.mark.usefixtures("redis_shared")
 def test_the_new_password_is_no_other_way_to_guess_at_the_old_one(cast):
     texts = [change(open_session(cast["ned"]), "wrong", tried).context["form"].errors.as_json() for tried in (PASSWORD, "other")]
-    assert all("old_password" in text and "that you have now" not in text for text in texts)
+    assert all("old_password" in text and "is your current password" not in text for text in texts)
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")

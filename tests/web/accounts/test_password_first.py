@@ -111,7 +111,7 @@ def test_a_refused_change_opens_nothing(given, new):
 
 def test_the_same_password_again_is_no_change(given):
     client, password = given("dee")
-    assert "This is the password that you have now" in page_html(changed(client, password, password))
+    assert "This is your current password" in page_html(changed(client, password, password))
     assert client.get("/").status_code == 303
 
 

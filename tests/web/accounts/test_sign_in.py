@@ -20,7 +20,7 @@ def test_a_wrong_password_says_so_and_keeps_the_name(browse):
     response = browse().post("/sign-in", {"username": "ned", "password": "wrong"})
     text = page_html(response)
     assert response.status_code == 200
-    assert "No account has this name and this password." in text and 'value="ned"' in text
+    assert "Wrong user name or password." in text and 'value="ned"' in text
 
 
 def test_an_inactive_account_is_told_nothing_more_than_a_stranger(browse):
@@ -69,7 +69,7 @@ def test_the_password_can_be_changed(browse, cast):
     new = "quite another password"
     client = browse("ned")
     response = client.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new}, follow=True)
-    assert "Your password is changed." in page_html(response)
+    assert "Your password was changed." in page_html(response)
     cast["ned"].refresh_from_db()
     assert cast["ned"].check_password(new)
 
@@ -90,7 +90,7 @@ def test_healthz_answers_everybody(client):
 def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
     client, url = browse("dee"), "/password"
     for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
-                         ("This is not your password of today.", "The two new passwords differ.")),):
+                         ("This is not your current password.", "The two new passwords differ.")),):
         text = page_html(client.post(url, sent))
         assert all(said in text for said in words) and "Please" not in text
     assert "Please" not in page_html(browse().post("/sign-in", {"username": "dee", "password": "wrong"}))

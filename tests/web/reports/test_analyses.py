@@ -34,7 +34,7 @@ def sent(monkeypatch, settings, tmp_path):
     """No worker is told of anything, and reports lie in a folder of the test's own."""
     settings.SNAPSHOT_URI = str(tmp_path)
     told = []
-    monkeypatch.setattr("analytics.runs.services._send", told.append)
+    monkeypatch.setattr("analytics.runs.services.send_run", told.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return told
