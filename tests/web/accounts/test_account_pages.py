@@ -160,8 +160,8 @@ def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
     text = asked(client, f"{url}?change=activity&active=no")
     for words in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
-                  "1 session ends.",
-                  "1 API token is refused while the account is inactive.", "6 entities are left with fewer than two administrators",
+                  "1 session ends.", "1 API token is refused while the account is inactive.",
+                  "6 entities are left with fewer than two administrators",
                   ": 6 with nobody.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
         assert words in text
     sent = fields(text)
