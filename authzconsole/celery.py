@@ -1,4 +1,4 @@
-"""The Celery application; tasks live in each package's `tasks.py` and only call a service."""
+"""The Celery application. Tasks are defined in the `tasks.py` of each package and only call a service."""
 
 import logging.config
 import os

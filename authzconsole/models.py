@@ -1,4 +1,4 @@
-"""API tokens: what a service shows instead of a session."""
+"""The table of API tokens, with which services authenticate."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from grants.models import User
 
 
 class TokenScope(models.TextChoices):
-    """What a token is good for."""
+    """What a token permits its bearer to do."""
 
     DECIDE = "decide", "Ask for decisions about any subject"
     READ = "read", "Read what its owner may see"
@@ -14,9 +14,9 @@ class TokenScope(models.TextChoices):
 
 
 class ApiToken(models.Model):
-    """One token, known only by its SHA-256: it is 256 random bits, so there is nothing to guess and nothing to salt.
+    """One API token, stored as the SHA-256 of its secret. The secret has 256 random bits, so it needs no salt.
 
-    scopes: values of TokenScope in their order, with a space between them.
+    scopes: values of TokenScope in their order, separated by spaces.
     """
 
     name = models.CharField(max_length=100)

@@ -1,4 +1,4 @@
-"""The application as the workers of the production server load it."""
+"""The WSGI application that the workers of the production server load."""
 
 import os
 import signal
@@ -8,5 +8,5 @@ from authzconsole.wsgi import application
 
 __all__ = ["application"]
 
-# otherwise a worker outlives a server that was killed, and answers beside those of the next one
+# without this, the workers of a killed server live on and answer requests next to those of its successor
 dies_with_parent(signal.SIGTERM, os.getppid())()

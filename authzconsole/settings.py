@@ -259,7 +259,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_answer",
+    "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_handler",
     # so many proxies in front, of which each adds to X-Forwarded-For; what stands before that anybody may have written
     "NUM_PROXIES": env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://"))),
     # `?format=` would be a second way to say what Accept says

@@ -1,3 +1,5 @@
+"""The WSGI application of the console, with the fast path for AuthZEN calls in front."""
+
 import os
 
 from django.core.wsgi import get_wsgi_application
@@ -6,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 
 console = get_wsgi_application()
 
-# Django's applications are there from here on only
+# only now are Django's applications loaded
 from authzconsole.api.token_fast_path import TokenFastPath  # noqa: E402
 
 application = TokenFastPath(console)

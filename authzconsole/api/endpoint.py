@@ -1,6 +1,6 @@
-"""What every endpoint of the AuthZEN API does around its answer: who calls, what was sent, and refusals as one string.
+"""The frame of every AuthZEN endpoint: authenticate the caller, read the body, and report errors as one JSON string.
 
-Plain Django views: a decision takes a fraction of a millisecond, less than a framework's view around it.
+The endpoints are plain Django views: a decision takes a fraction of a millisecond, less than a framework's view around it.
 """
 
 import json
@@ -14,68 +14,68 @@ from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.common.api_caller import Caller, caller_of
-from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
-from authzconsole.common.refusal import Refused
-from authzconsole.common.request_body import body_of, check_content_type
+from authzconsole.common.api_caller import Caller, authenticate_caller
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.request_body import check_content_type, read_json_object
 from grants.policies.question import QuestionError
 
 logger = logging.getLogger(__name__)
 
 
-def answer(content: object, *, status: int = 200, headers: dict | None = None) -> HttpResponse:
-    """JSON that nobody keeps: the next answer may differ."""
+def json_response(content: object, *, status: int = 200, headers: dict | None = None) -> HttpResponse:
+    """Return a JSON response that must not be cached, because the next answer can differ."""
     return HttpResponse(json.dumps(content), content_type="application/json", status=status,
                         headers={"Cache-Control": "no-store", **(headers or {})})
 
 
 def endpoint(scope: str) -> Callable:
-    """A view that takes JSON by POST, from whoever may call with that scope, and answers with what is returned."""
-    def decorated(answered: Callable[[Caller, dict], object]):
-        def checked(request: HttpRequest) -> HttpResponse:
+    """Turn `function(caller, body)` into a view for POST requests with JSON bodies from callers with this scope."""
+    def decorate(function: Callable[[Caller, dict], object]):
+        def handle(request: HttpRequest) -> HttpResponse:
             check_method(request, "POST")
             check_content_type(request)
-            caller = caller_of(request, scope)
-            return answer(answered(caller, body_of(request)))
+            caller = authenticate_caller(request, scope)
+            return json_response(function(caller, read_json_object(request)))
 
-        @wraps(answered)
+        @wraps(function)
         def view(request: HttpRequest) -> HttpResponse:
             try:
-                return _with_connection(checked, request)
+                return _retry_lost_connection(handle, request)
             except QuestionError as error:
-                return answer(str(error), status=400)
-            except Refused as refused:
-                return answer(refused.message, status=refused.status, headers=refused.headers)
+                return json_response(str(error), status=400)
+            except RequestRefused as refusal:
+                return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
             except Exception as error:
-                return _failed(request, error)
+                return _server_error_response(request, error)
 
-        # a token needs no protection against forgery; `caller_of` checks it for a session
+        # a token needs no CSRF protection; `authenticate_caller` checks it for sessions
         return csrf_exempt(login_not_required(view))
 
-    return decorated
+    return decorate
 
 
-def _with_connection(checked: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Asks once more on a new connection where the kept one was lost: nothing is changed by asking."""
+def _retry_lost_connection(handle: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
+    """Repeat the request once on a new connection if the persistent one was lost. This is safe: decisions change nothing."""
     try:
-        return checked(request)
+        return handle(request)
     except (OperationalError, InterfaceError):
         if connection.in_atomic_block or connection.is_usable():
             raise
         connection.close()
-        return checked(request)
+        return handle(request)
 
 
-def _failed(request: HttpRequest, error: Exception) -> HttpResponse:
-    if is_busy(error):
-        return answer(f"another change holds the database; ask again in {BUSY_RETRY_SECONDS} seconds", status=503,
-                      headers={"Retry-After": str(BUSY_RETRY_SECONDS)})
-    # Django's page for it is HTML; the signal is what Django sends too
+def _server_error_response(request: HttpRequest, error: Exception) -> HttpResponse:
+    if is_database_locked(error):
+        return json_response(f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
+                             status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    # in place of Django's HTML page, but with the signal that Django sends
     logger.exception("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)
-    return answer(f"the console failed to answer; its log says why, at the request {request.id}", status=500)
+    return json_response(f"internal error; the log of the console has the details under the request id {request.id}", status=500)
 
 
 def check_method(request: HttpRequest, *allowed: str) -> None:
     if request.method not in allowed:
-        raise Refused(405, f"this endpoint answers {' and '.join(allowed)} only", Allow=", ".join(allowed))
+        raise RequestRefused(405, f"this endpoint only accepts {' and '.join(allowed)}", Allow=", ".join(allowed))

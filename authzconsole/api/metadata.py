@@ -1,11 +1,11 @@
-"""AuthZEN: where the endpoints are. Open to everybody, as clients read it before they have a token."""
+"""The AuthZEN metadata document, which names the endpoints. It is public: clients read it before they have a token."""
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 
-from authzconsole.api.endpoint import answer, check_method
-from authzconsole.common.refusal import Refused
+from authzconsole.api.endpoint import check_method, json_response
+from authzconsole.common.refusal import RequestRefused
 
 PATHS = {
     "access_evaluation_endpoint": "access/v1/evaluation",
@@ -20,8 +20,8 @@ PATHS = {
 def configuration(request: HttpRequest) -> HttpResponse:
     try:
         check_method(request, "GET", "HEAD")
-    except Refused as refused:
-        return answer(refused.message, status=refused.status, headers=refused.headers)
-    # from the setting: whoever sends a request chooses its Host header
+    except RequestRefused as refusal:
+        return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
+    # from the setting, because the caller controls the Host header
     base = settings.PUBLIC_URL
-    return answer({"policy_decision_point": base, **{name: f"{base}/{path}" for name, path in PATHS.items()}})
+    return json_response({"policy_decision_point": base, **{name: f"{base}/{path}" for name, path in PATHS.items()}})

@@ -1,79 +1,78 @@
-"""Pages of a search. A token is signed and carries the search that it belongs to, its limit and the last id before it."""
+"""Page tokens of the AuthZEN searches. A token is signed and carries its search, its limit and the last id before the page."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 
-from django.core import signing
-
-from authzconsole.common.refusal import Refused
+from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.signed_cursor import CursorNotOurs, CursorOfAnotherList, read_cursor, sign_cursor
 from grants.evaluation.authzen_search import SearchPage
 
-MOST_RESULTS = 1_000
+MAX_RESULTS = 1_000
 SALT = "authzconsole.api.page"
 
 
 @dataclass(frozen=True, slots=True)
-class PageAsked:
-    """search: which search it is a page of. limit: as it was asked for; None: as many as are given at once."""
+class RequestedPage:
+    """The page that a search request asks for.
 
-    search: str
-    is_asked: bool
+    search: what must stay the same from page to page. is_requested: whether the request has the member `page`.
+    limit: as requested, None for the default. after: the last id of the page before, empty for the first page.
+    """
+
+    search: object
+    is_requested: bool
     limit: int | None
     after: str
 
     @property
-    def most_rows(self) -> int:
-        return MOST_RESULTS if self.limit is None else min(self.limit, MOST_RESULTS)
+    def max_rows(self) -> int:
+        return MAX_RESULTS if self.limit is None else min(self.limit, MAX_RESULTS)
 
-    def answered(self, found: SearchPage, results: list[dict]) -> dict:
-        """`page` stands there when it was asked for, or when the answer is not complete."""
-        if not self.is_asked and not found.has_more:
+    def response(self, found: SearchPage, results: list[dict]) -> dict:
+        """Return the response body. It has the member `page` if the request has it, or if the results are incomplete."""
+        if not self.is_requested and not found.has_more:
             return {"results": results}
-        page = {"next_token": self._next(found), "count": len(results)}
+        page = {"next_token": self._next_token(found), "count": len(results)}
         if found.total is not None:
             page["total"] = found.total
         return {"page": page, "results": results}
 
-    def _next(self, found: SearchPage) -> str:
-        # who asks for none asks how many there are: no page follows that one
-        if not found.has_more or not self.most_rows:
+    def _next_token(self, found: SearchPage) -> str:
+        # a limit of 0 asks for the total only, so no page follows
+        if not found.has_more or not self.max_rows:
             return ""
         last = found.ids[-1] if found.ids else self.after
-        return signing.dumps([self.search, self.limit, last], salt=SALT)
+        return sign_cursor([self.limit, last], list_identity=self.search, salt=SALT)
 
 
-def page_asked(body: dict, *, search: object) -> PageAsked:
-    """search: all that must stay the same from page to page. Raises Refused."""
-    digest = hashlib.sha256(json.dumps(search, sort_keys=True).encode()).hexdigest()
+def requested_page(body: dict, *, search: object) -> RequestedPage:
+    """Return the page that the body asks for. `search` is everything that must stay the same. Raise RequestRefused."""
     page = body.get("page", {})
     if not isinstance(page, dict):
-        raise Refused(400, "`page` must be an object")
-    limit = _limit(page)
-    # the empty one is what the last page says; it comes before the first page as `cursor` does in REST
+        raise RequestRefused(400, "`page` must be an object")
+    limit = _requested_limit(page)
+    # the last page returns an empty token; sent back, it asks for the first page again
     if page.get("token", "") == "":
-        return PageAsked(digest, "page" in body, limit, "")
-    of_search, first_limit, after = _opened(page["token"])
-    if of_search != digest:
-        raise Refused(400, "`page.token` belongs to another search: every member but `page` must stay as it was")
+        return RequestedPage(search, "page" in body, limit, "")
+    first_limit, after = _token_position(page["token"], search)
     if limit not in (None, first_limit):
-        raise Refused(400, "`page.limit` must stay as it was on the first page, or be left out")
-    return PageAsked(digest, True, first_limit, after)
+        raise RequestRefused(400, "`page.limit` must be the same as on the first page, or be left out")
+    return RequestedPage(search, True, first_limit, after)
 
 
-def _limit(page: dict) -> int | None:
+def _requested_limit(page: dict) -> int | None:
     limit = page.get("limit")
     if "limit" in page and (type(limit) is not int or limit < 0):
-        raise Refused(400, "`page.limit` must be an integer of 0 or more")
+        raise RequestRefused(400, "`page.limit` must be an integer of 0 or more")
     return limit
 
 
-def _opened(token: object) -> list:
+def _token_position(token: object, search: object) -> list:
     if not isinstance(token, str):
-        raise Refused(400, "`page.token` must be a string")
+        raise RequestRefused(400, "`page.token` must be a string")
     try:
-        # what is not ASCII was not made here
-        return signing.loads(token.encode("ascii").decode(), salt=SALT)
-    except (signing.BadSignature, UnicodeEncodeError):
-        raise Refused(400, "`page.token` is none that this console gave, or was altered: leave it out to begin with the "
-                           "first page") from None
+        return read_cursor(token, list_identity=search, salt=SALT)
+    except CursorNotOurs:
+        raise RequestRefused(400, "`page.token` was not issued by this console, or was altered: leave it out to start with "
+                                  "the first page") from None
+    except CursorOfAnotherList:
+        raise RequestRefused(400, "`page.token` belongs to another search: do not change any member except `page`") from None

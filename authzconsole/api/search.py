@@ -1,63 +1,64 @@
-"""AuthZEN: Subject, Resource and Action Search. Each result is permitted, and all that is permitted is found."""
+"""The AuthZEN endpoints Subject, Resource and Action Search. Results are exact: every result is permitted, none is missing."""
 
 from authzconsole.api.endpoint import endpoint
-from authzconsole.api.page_tokens import PageAsked, page_asked
+from authzconsole.api.page_tokens import RequestedPage, requested_page
 from authzconsole.common.api_caller import Caller
-from authzconsole.common.refusal import Refused
+from authzconsole.common.refusal import RequestRefused
 from authzconsole.models import TokenScope
 from entities.vocabulary import KINDS, Privilege
 from grants.evaluation.authzen_search import EMPTY_PAGE, search_entities, search_operations, search_principals
 from grants.policies.question import Question, question_from_json
 
 MEMBERS = ("subject", "action", "resource", "context")
-# a privilege is asked of every kind of entity
-ANY_ACTION = {"name": Privilege.READ.value}
+# an action search names no action; a bare privilege is valid for every kind of entity
+PLACEHOLDER_ACTION = {"name": Privilege.READ.value}
 
 
 @endpoint(TokenScope.DECIDE)
 def subject_search(caller: Caller, body: dict) -> dict:
-    if not caller.asks_about_all:
-        raise Refused(403, "your account may ask about itself only: who else may do something is not told")
-    body = _with(body, "subject", id="")
+    if not caller.can_ask_about_all:
+        raise RequestRefused(403, "your account can only ask about itself, so it cannot search for subjects")
+    body = _with_member(body, "subject", id="")
     question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
-    found = EMPTY_PAGE if question.unknown_reason else search_principals(question, after=page.after, max_rows=page.most_rows)
-    return page.answered(found, [{"type": question.subject_type, "id": name} for name in found.ids])
+    found = EMPTY_PAGE if question.unknown else search_principals(question, after=page.after, most_rows=page.max_rows)
+    return page.response(found, [{"type": question.subject_type, "id": name} for name in found.ids])
 
 
 @endpoint(TokenScope.DECIDE)
 def resource_search(caller: Caller, body: dict) -> dict:
-    body = _with(body, "resource", id="")
+    body = _with_member(body, "resource", id="")
     question = question_from_json(body, active_generation=caller.generation, of_kind=True)
-    caller.check_may_ask(question)
+    caller.check_can_ask(question)
     page = _page(body, "resource", question)
-    found = EMPTY_PAGE if question.unknown_reason else search_entities(
-        question, after=page.after, max_rows=page.most_rows, visible_in=None if caller.asks_about_all else caller.generation)
-    return page.answered(found, [{"type": question.target.kind, "id": key} for key in found.ids])
+    visible_in = None if caller.can_ask_about_all else caller.generation
+    found = EMPTY_PAGE if question.unknown else search_entities(
+        question, after=page.after, most_rows=page.max_rows, visible_in=visible_in)
+    return page.response(found, [{"type": question.target.kind, "id": key} for key in found.ids])
 
 
 @endpoint(TokenScope.DECIDE)
 def action_search(caller: Caller, body: dict) -> dict:
-    body = body | {"action": ANY_ACTION}
+    body = body | {"action": PLACEHOLDER_ACTION}
     question = question_from_json(body, active_generation=caller.generation)
-    caller.check_may_ask(question)
+    caller.check_can_ask(question)
     page = _page(body, "action", question)
-    found = EMPTY_PAGE if question.unknown_reason else search_operations(
-        _questions(body, question.target.kind, caller.generation), after=page.after, max_rows=page.most_rows)
-    return page.answered(found, [{"name": operation} for operation in found.ids])
+    found = EMPTY_PAGE if question.unknown else search_operations(
+        _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, most_rows=page.max_rows)
+    return page.response(found, [{"name": operation} for operation in found.ids])
 
 
-def _questions(body: dict, kind: str, active: str) -> list[Question]:
-    """Every operation of the kind, then the bare privileges."""
-    return [question_from_json(body | {"action": {"name": str(name)}}, active_generation=active)
+def _questions_for_each_action(body: dict, kind: str, generation: str) -> list[Question]:
+    """Return one question for every operation of the kind, then one for every privilege."""
+    return [question_from_json(body | {"action": {"name": str(name)}}, active_generation=generation)
             for name in (*KINDS[kind].operations, *Privilege)]
 
 
-def _with(body: dict, member: str, **parts) -> dict:
-    """The body with other parts of one member; a member that is no object is left for the question to refuse."""
+def _with_member(body: dict, member: str, **parts) -> dict:
+    """Return the body with `parts` set in one member. A member that is not an object is left for the question to refuse."""
     return body | {member: body[member] | parts} if isinstance(body.get(member), dict) else body
 
 
-def _page(body: dict, searched: str, question: Question) -> PageAsked:
-    asked = [body.get(member) for member in MEMBERS]
-    return page_asked(body, search=[searched, question.generation, *asked])
+def _page(body: dict, searched: str, question: Question) -> RequestedPage:
+    members = [body.get(member) for member in MEMBERS]
+    return requested_page(body, search=[searched, question.generation, *members])

@@ -1,7 +1,7 @@
-"""A shorter way to the AuthZEN endpoints for who shows a token: past what only pages and sessions need.
+"""A fast path to the AuthZEN endpoints for callers with a token: it skips the middleware that only pages and sessions need.
 
-Most of what Django does around a view (sessions, messages, htmx, forgery, templates) takes longer than the decision. The view
-is the same, and so are the checks of the host, of HTTPS and of the token.
+Sessions, messages, htmx, CSRF and templates take longer than the decision itself. The fast path calls the same view, and checks
+the host, HTTPS and the token in the same way. `docs/performance.md` states the gain.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,43 +18,45 @@ from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_i
 
 
 class TokenFastPath:
-    """A WSGI application in front of `console`, which answers all that is not for this lane."""
+    """A WSGI application in front of `console`, which answers every request that the fast path does not handle."""
 
     def __init__(self, console: Callable):
         self._console = console
-        self._answers = {
-            f"/{path}": RequestIdMiddleware(SecurityMiddleware(_of_known_host(view))) for path, view in VIEWS.items()
+        self._handlers = {
+            f"/{path}": RequestIdMiddleware(SecurityMiddleware(_check_host(view))) for path, view in VIEWS.items()
         }
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
-        answered = self._answers.get(environ.get("PATH_INFO", ""))
-        if answered is None or "HTTP_AUTHORIZATION" not in environ or environ.get("SCRIPT_NAME"):
+        handler = self._handlers.get(environ.get("PATH_INFO", ""))
+        if handler is None or "HTTP_AUTHORIZATION" not in environ or environ.get("SCRIPT_NAME"):
             return self._console(environ, start_response)
         set_script_prefix("/")
-        _connection_renew()
-        response = answered(WSGIRequest(environ))
+        _renew_connection()
+        response = handler(WSGIRequest(environ))
         unbind_request_id()
         headers = [*response.items(), ("Content-Length", str(len(response.content)))]
         start_response(f"{response.status_code} {response.reason_phrase}", headers)
         return [response.content]
 
 
-def _of_known_host(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    def answered(request: HttpRequest) -> HttpResponse:
+def _check_host(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def checked_view(request: HttpRequest) -> HttpResponse:
         try:
             request.get_host()
         except DisallowedHost:
-            return HttpResponse("this console is not known by the name in the Host header\n", status=400,
+            return HttpResponse("the Host header does not name this console (see ALLOWED_HOSTS)\n", status=400,
                                 content_type="text/plain")
         return view(request)
 
-    return answered
+    return checked_view
 
 
-def _connection_renew() -> None:
-    """What Django does when a request begins, but without a question to the database whether it is still there: the endpoint
-    asks again where it was not."""
-    # who calls from within a transaction of its own keeps it
+def _renew_connection() -> None:
+    """Close an obsolete connection, as Django does at the start of a request, but skip the query that checks its health.
+
+    The endpoint repeats the request if the connection turns out to be lost.
+    """
+    # a caller inside a transaction (a test) keeps its connection
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
         connection.health_check_done = True

@@ -1,4 +1,4 @@
-"""No path ends in a slash: a POST cannot be redirected."""
+"""The URLs of the AuthZEN API. No path ends in a slash, because a POST cannot be redirected."""
 
 from django.urls import path
 
@@ -6,16 +6,16 @@ from authzconsole.api.evaluation import evaluation, evaluations
 from authzconsole.api.metadata import PATHS, configuration
 from authzconsole.api.search import action_search, resource_search, subject_search
 
-_NAMED = {
+_VIEW_BY_NAME = {
     "access_evaluation_endpoint": evaluation,
     "access_evaluations_endpoint": evaluations,
     "search_subject_endpoint": subject_search,
     "search_resource_endpoint": resource_search,
     "search_action_endpoint": action_search,
 }
-VIEWS = {PATHS[name]: view for name, view in _NAMED.items()}
+VIEWS = {PATHS[name]: view for name, view in _VIEW_BY_NAME.items()}
 
 urlpatterns = [
     path(".well-known/authzen-configuration", configuration, name="authzen-configuration"),
-    *(path(where, _NAMED[name], name=name.replace("_", "-")) for name, where in PATHS.items()),
+    *(path(route, _VIEW_BY_NAME[name], name=name.replace("_", "-")) for name, route in PATHS.items()),
 ]

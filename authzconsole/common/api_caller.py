@@ -1,6 +1,6 @@
-"""Who calls: a token in the Authorization header, or else a signed-in account.
+"""Authenticate the callers of AuthZEN and REST: an API token in the Authorization header, or else a session.
 
-What comes back never depends on whether an address exists that the caller may not see.
+No answer depends on whether an address exists that the caller cannot see.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 from rest_framework.authentication import CSRFCheck
 
-from authzconsole.common import login_throttle as guesses
-from authzconsole.common.refusal import Refused
-from authzconsole.common.tokens import ShownToken, TokenRefused, TokenUnknown, token_shown
+from authzconsole.common import login_throttle
+from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -27,75 +27,81 @@ REALM = 'Bearer realm="authorization console"'
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """generation: the active one, by name. asks_about_all: about any subject, and is told everything; otherwise about the user
-    `name` only. user: of a session."""
+    """The authenticated caller of an endpoint.
+
+    `generation` is the name of the active generation. A caller that `can_ask_about_all` may ask about any subject and gets
+    full explanations. Other callers may only ask about the user `name`. `user` is the account of a session, None for a token.
+    """
 
     generation: str
-    asks_about_all: bool
+    can_ask_about_all: bool
     name: str = ""
     user: User | None = None
 
-    def check_may_ask(self, question: Question) -> None:
-        if not self.asks_about_all and (question.subject_type, question.subject) != ("user", self.name):
-            raise Refused(403, f"your account may ask about itself only, which is the subject user {self.name}")
+    def check_can_ask(self, question: Question) -> None:
+        """Raise RequestRefused (403) if the caller may not ask about the subject of the question."""
+        if not self.can_ask_about_all and (question.subject_type, question.subject) != ("user", self.name):
+            raise RequestRefused(403, f"your account can only ask about itself, which is the subject user {self.name}")
 
-    def states_seen(self, addresses: set[Address]) -> dict[Address, str]:
-        """Of the entities that `list` or `get` shows to the user: what is not seen looks like what there is not."""
-        seen = visibility_condition(self.user, generation_by_name(self.generation))
-        return {address: row.state for address, row in entities_at(addresses, among=Entity.objects.filter(seen)).items()}
+    def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
+        """Return the states of the entities that `list` or `get` shows to the user; an invisible entity looks unregistered."""
+        visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
+        return {address: entity.state for address, entity in entities_at(addresses, among=visible).items()}
 
 
-def caller_of(request: HttpRequest, scope: str) -> Caller:
-    """Raises Refused: 401 for nobody, 403 for somebody who may not call this."""
+def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
+    """Return the caller. Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint."""
     if "Authorization" in request.headers:
-        return Caller(token_of(request, scope).generation, asks_about_all=True)
+        return Caller(authenticate_token(request, scope).generation, can_ask_about_all=True)
     if not request.user.is_authenticated:
-        raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+        raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_password_is_own(request.user)
-    check_forgery(request)
+    check_csrf(request)
     return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)
 
 
-def token_of(request: HttpRequest, scope: str) -> ShownToken:
-    """The token in the Authorization header, which there is. Raises Refused."""
+def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
+    """Return the token of the Authorization header, which must be present. Raise RequestRefused (401, 403 or 429)."""
     scheme, _, secret = request.headers["Authorization"].partition(" ")
     if scheme.lower() != "bearer":
-        raise Refused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
+        raise RequestRefused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
     try:
-        token = token_shown(secret.strip())
+        token = verify_token(secret.strip())
     except TokenUnknown as error:
-        raise _unknown(request, str(error)) from None
+        raise _unknown_token_refusal(request, str(error)) from None
     except TokenRefused as error:
-        raise _invalid(str(error)) from None
+        raise _invalid_token_refusal(str(error)) from None
     if scope not in token.scopes:
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
+        raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
     return token
 
 
-def _invalid(sentence: str) -> Refused:
-    return Refused(401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"')
+def _invalid_token_refusal(sentence: str) -> RequestRefused:
+    return RequestRefused(401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"')
 
 
-def _unknown(request: HttpRequest, sentence: str) -> Refused:
-    """Counted only here, so that a good token neither waits nor is slowed down, whoever guesses beside it."""
-    counted = guesses.tokens(request)
-    if wait_seconds := guesses.seconds_to_wait(counted):
-        return Refused(429, f"too many unknown tokens came from your address: send no other for "
-                            f"{guesses.in_words(wait_seconds)}", Retry_After=str(wait_seconds))
-    guesses.count_wrong(counted)
-    return _invalid(sentence)
+def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefused:
+    """Count the unknown token. Only unknown tokens are counted, so a valid token is never delayed by guesses from its address."""
+    counter = login_throttle.token_counter(request)
+    if wait_seconds := login_throttle.seconds_to_wait(counter):
+        return RequestRefused(429, f"too many unknown tokens came from your address: wait "
+                                   f"{login_throttle.wait_in_words(wait_seconds)} before you send another one",
+                              Retry_After=str(wait_seconds))
+    login_throttle.count_failure(counter)
+    return _invalid_token_refusal(sentence)
 
 
 def check_password_is_own(user: User) -> None:
-    """For a session only: a token is a secret of its own, and what shows it need not stop because a password was set anew."""
+    """Refuse a session whose password was set by an administrator. Tokens have their own secret and keep working."""
     if user.must_change_password:
         page = f"{settings.PUBLIC_URL}{reverse('password')}"
-        raise Refused(403, f"your password was set by somebody else: choose your own at {page} first")
+        raise RequestRefused(403, f"an administrator set your password: choose a new one at {page} first")
 
 
-def check_forgery(request: HttpRequest) -> None:
+def check_csrf(request: HttpRequest) -> None:
+    """Refuse a session request without a valid CSRF token."""
     check = CSRFCheck(lambda request: None)
     check.process_request(request)
     if reason := check.process_view(request, None, (), {}):
-        raise Refused(403, f"the session's request carries no proof that this console made it: {reason}")
+        raise RequestRefused(403, f"the CSRF check of this session request failed: {reason}")

@@ -1,9 +1,12 @@
-"""SQLite lets one write at a time: who waited in vain behind a long import is asked to come again."""
+"""Recognize a locked SQLite database, so that requests can answer 503 with Retry-After.
+
+SQLite allows one writer at a time, and an import can hold the lock for minutes.
+"""
 
 from django.db import OperationalError
 
-BUSY_RETRY_SECONDS = 10
+RETRY_AFTER_SECONDS = 10
 
 
-def is_busy(error: Exception) -> bool:
+def is_database_locked(error: Exception) -> bool:
     return isinstance(error, OperationalError) and "database is locked" in str(error)

@@ -1,10 +1,10 @@
-"""Wrong passwords and unknown tokens are counted: by the name that was tried, and by the address that they came from.
+"""Throttle guesses of passwords and tokens: count failures by the name that was tried and by the client address.
 
-INVARIANT: nobody learns from it who has an account: a name that nobody has is counted and held back like any other, before a
-password is looked at.
+INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
+for an existing account, before any password is checked.
 
-They are counted in Redis, so that all processes of all servers share them, each for WINDOW_SECONDS. While Redis does not
-answer, each process counts for itself: weaker by the number of processes, and nobody is locked out.
+Failures are counted in Redis for WINDOW_SECONDS, so that all processes of all servers share the counts. While Redis is not
+reachable, each process counts alone: the limit is then weaker by the number of processes, and no one is locked out.
 """
 
 import hashlib
@@ -25,84 +25,94 @@ from entities.vocabulary import clip
 logger = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 600
-MOST_OF_A_NAME = 10
-# many people may stand behind one address
-MOST_OF_AN_ADDRESS = 100
-MOST_TOKENS_OF_AN_ADDRESS = 300
-Answered = TypeVar("Answered")
+MAX_PASSWORDS_PER_NAME = 10
+# higher than the limit per name, because many people can share one address
+MAX_PASSWORDS_PER_ADDRESS = 100
+MAX_TOKENS_PER_ADDRESS = 300
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
-    """What is counted together. what: in words; who: the name or the address. most: so many, and the next are held back."""
+class FailureCounter:
+    """One count of failures.
 
-    what: str
-    who: str
-    most: int
+    subject: what is counted, in words. value: the name or the address. limit: the number of failures per window after which
+    further attempts have to wait.
+    """
+
+    subject: str
+    value: str
+    limit: int
 
     def window(self) -> tuple[str, int]:
-        """The key of the present window, and the seconds until it ends. Windows of different names do not end together."""
-        digest = hashlib.sha256(f"{self.what}\n{self.who}".encode(errors="replace")).hexdigest()
-        number, passed = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
-        return f"guesses:{digest}:{number}", WINDOW_SECONDS - passed
+        """Return the cache key of the current window and the seconds until it ends.
+
+        The start of the window depends on the key, so that the windows of different names do not all end together.
+        """
+        digest = hashlib.sha256(f"{self.subject}\n{self.value}".encode(errors="replace")).hexdigest()
+        number, passed_seconds = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
+        return f"guesses:{digest}:{number}", WINDOW_SECONDS - passed_seconds
 
 
-def passwords(request: HttpRequest, name: str) -> tuple[Guesses, Guesses]:
-    return (Guesses("passwords for the name", name, MOST_OF_A_NAME),
-            Guesses("passwords from the address", caller_address(request), MOST_OF_AN_ADDRESS))
+def password_counters(request: HttpRequest, name: str) -> tuple[FailureCounter, FailureCounter]:
+    """Return the counters of a sign-in attempt: by name, and by client address."""
+    return (FailureCounter("passwords for the name", name, MAX_PASSWORDS_PER_NAME),
+            FailureCounter("passwords from the address", client_address(request), MAX_PASSWORDS_PER_ADDRESS))
 
 
-def tokens(request: HttpRequest) -> Guesses:
-    return Guesses("tokens from the address", caller_address(request), MOST_TOKENS_OF_AN_ADDRESS)
+def token_counter(request: HttpRequest) -> FailureCounter:
+    return FailureCounter("tokens from the address", client_address(request), MAX_TOKENS_PER_ADDRESS)
 
 
-def caller_address(request: HttpRequest) -> str:
-    """As far as the proxies in front of the console (PROXIES) tell it. Of IPv6 the network: one machine has all of it."""
-    told = BaseThrottle().get_ident(request) or ""
+def client_address(request: HttpRequest) -> str:
+    """Return the client address that the trusted proxies (PROXIES) report; for IPv6 its /64 network, which one host owns."""
+    reported = BaseThrottle().get_ident(request) or ""
     try:
-        address = ipaddress.ip_address(told)
+        address = ipaddress.ip_address(reported)
     except ValueError:
-        return told
-    return told if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
+        return reported
+    return reported if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
 
 
-def seconds_to_wait(*counted: Guesses) -> int:
-    """0 where none of them is held back. It counts nothing: who waits does not make the wait longer."""
-    windows = {guesses.window(): guesses.most for guesses in counted}
-    found = _asked(lambda cache: cache.get_many([key for key, _ in windows]))
-    return max((seconds for (key, seconds), most in windows.items() if found.get(key, 0) >= most), default=0)
+def seconds_to_wait(*counters: FailureCounter) -> int:
+    """Return how long the next attempt has to wait, 0 if it may go ahead. Asking does not count and extends no wait."""
+    limits = {counter.window(): counter.limit for counter in counters}
+    counts = _with_cache(lambda cache: cache.get_many([key for key, _ in limits]))
+    return max((seconds for (key, seconds), limit in limits.items() if counts.get(key, 0) >= limit), default=0)
 
 
-def count_wrong(*counted: Guesses) -> None:
-    for guesses in counted:
-        key, seconds = guesses.window()
-        # told once in each window: whoever goes on fills no log
-        if _asked(lambda cache, key=key: _counted(cache, key)) == guesses.most:
-            logger.warning("%d wrong %s %r: further ones are held back for %d s", guesses.most, guesses.what, clip(guesses.who),
-                           seconds)
+def count_failure(*counters: FailureCounter) -> None:
+    for counter in counters:
+        key, seconds = counter.window()
+        # logged once per window, so that an attacker cannot fill the log
+        if _with_cache(lambda cache, key=key: _increment(cache, key)) == counter.limit:
+            logger.warning("%d wrong %s %r: further attempts wait for %d s", counter.limit, counter.subject,
+                           clip(counter.value), seconds)
 
 
-def forget(*counted: Guesses) -> None:
-    _asked(lambda cache: cache.delete_many([guesses.window()[0] for guesses in counted]))
+def reset(*counters: FailureCounter) -> None:
+    """Forget the failures of the current window."""
+    _with_cache(lambda cache: cache.delete_many([counter.window()[0] for counter in counters]))
 
 
-def in_words(seconds: int) -> str:
+def wait_in_words(seconds: int) -> str:
     minutes = -(-seconds // 60)
     return f"{seconds} seconds" if seconds <= 60 else f"{minutes} minutes"
 
 
-def _counted(cache: BaseCache, key: str) -> int:
+def _increment(cache: BaseCache, key: str) -> int:
     cache.add(key, 0, WINDOW_SECONDS)
     try:
         return cache.incr(key)
     except ValueError:
-        # it went in between: its window is over, or a store that forgets was full
+        # the key expired or was evicted between the two calls
         return 1
 
 
-def _asked(ask: Callable[[BaseCache], Answered]) -> Answered:
+def _with_cache(operation: Callable[[BaseCache], Result]) -> Result:
+    """Run the operation on the shared cache, or on the cache of this process while Redis is not reachable."""
     try:
-        return ask(caches["shared"])
+        return operation(caches["shared"])
     except (RedisError, OSError, ValueError) as error:
-        logger.error("Redis does not answer (%s): this process counts wrong passwords for itself", type(error).__name__)
-        return ask(caches["default"])
+        logger.error("Redis does not answer (%s): this process counts failed attempts alone", type(error).__name__)
+        return operation(caches["default"])

@@ -1,5 +1,8 @@
-class Refused(Exception):
-    """A request that is not answered: the status, one sentence, and the headers that belong to the status."""
+"""The exception for a request that an endpoint refuses."""
+
+
+class RequestRefused(Exception):
+    """A refused request: the HTTP status, a message of one sentence, and headers, with `_` in place of `-` in their names."""
 
     def __init__(self, status: int, message: str, **headers: str):
         self.status, self.message = status, message

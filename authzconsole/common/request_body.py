@@ -1,45 +1,50 @@
-"""What was sent: JSON, one object, not too long."""
+"""Read request bodies: one JSON object of limited size."""
+
+from typing import NoReturn
 
 from django.http import HttpRequest
 
-from authzconsole.common.refusal import Refused
+from authzconsole.common.refusal import RequestRefused
 from grants.strict_json import MalformedJson, json_from_bytes
 
-LONGEST_BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000
 
 
 def check_content_type(request: HttpRequest) -> None:
     if request.content_type != "application/json":
-        raise Refused(400, "the Content-Type must be application/json")
+        raise RequestRefused(400, "the Content-Type must be application/json")
 
 
-def body_of(request: HttpRequest, *, if_empty: dict | None = None) -> dict:
-    """if_empty: what an empty body stands for. Raises Refused: 413 where it is too long, 400 where it is no JSON object."""
-    raw = _raw(request)
-    if len(raw) > LONGEST_BODY_BYTES:
-        _too_long()
+def read_json_object(request: HttpRequest, *, default: dict | None = None) -> dict:
+    """Return the JSON object in the body, or `default` if the body is empty.
+
+    Raise RequestRefused: 413 if the body is too long, 400 if it is not a JSON object.
+    """
+    raw = _read_limited(request)
+    if len(raw) > MAX_BODY_BYTES:
+        _refuse_too_long()
     if not raw.strip():
-        if if_empty is not None:
-            return if_empty
-        raise Refused(400, "the body is empty: send a JSON object")
+        if default is not None:
+            return default
+        raise RequestRefused(400, "the body is empty: send a JSON object")
     try:
         body = json_from_bytes(raw, what="the body")
     except MalformedJson as error:
-        raise Refused(400, str(error)) from None
+        raise RequestRefused(400, str(error)) from None
     if not isinstance(body, dict):
-        raise Refused(400, "the body must be a JSON object")
+        raise RequestRefused(400, "the body must be a JSON object")
     return body
 
 
-def _raw(request: HttpRequest) -> bytes:
+def _read_limited(request: HttpRequest) -> bytes:
     length = request.META.get("CONTENT_LENGTH")
     if not length and request.META.get("wsgi.input_terminated"):
-        # sent in chunks: Django would take it for empty
-        return request.META["wsgi.input"].read(LONGEST_BODY_BYTES + 1)
-    if length and length.isascii() and length.isdigit() and int(length) > LONGEST_BODY_BYTES:
-        _too_long()
+        # Django treats a chunked body as empty
+        return request.META["wsgi.input"].read(MAX_BODY_BYTES + 1)
+    if length and length.isascii() and length.isdigit() and int(length) > MAX_BODY_BYTES:
+        _refuse_too_long()
     return request.body
 
 
-def _too_long():
-    raise Refused(413, f"the body is longer than {LONGEST_BODY_BYTES:,} bytes, which is the limit")
+def _refuse_too_long() -> NoReturn:
+    raise RequestRefused(413, f"the body is longer than {MAX_BODY_BYTES:,} bytes, which is the limit")

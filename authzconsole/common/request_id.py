@@ -1,3 +1,5 @@
+"""Give every request an id, so that error pages, log lines and journal lines can be matched."""
+
 import re
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""Making, revoking and recognising API tokens. A token is shown once, when it is made."""
+"""Create, revoke and verify API tokens. The secret of a token is shown once, when it is created, and is not stored."""
 
 import hashlib
 import secrets
@@ -19,36 +19,39 @@ from grants.journal import Author, Change, append_to_journal
 from grants.models import User
 from grants.principal_names import control_character_fault, storage_fault
 
-# found by whoever searches code or logs for secrets that leaked
-BEGINNING = "azc_"
+# lets secret scanners recognize leaked tokens
+PREFIX = "azc_"
 MAX_NAME_CHARACTERS = 100
-LONGEST_LIFE_DAYS = 3_650
-USE_NOTED_EVERY = timedelta(minutes=1)
+MAX_LIFETIME_DAYS = 3_650
+LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
 class TokenError(ValueError):
-    """A token that cannot be made or revoked so; the message says why."""
+    """A token cannot be created or revoked; the message says why."""
 
 
 class TokenRefused(ValueError):
-    """A token that is not, or no longer, good for anything; the message may be told to whoever showed it."""
+    """A token is not valid, or no longer; the message can be shown to the caller."""
 
 
 class TokenUnknown(TokenRefused):
-    """What was shown is no token, and never was one."""
+    """The secret belongs to no token, past or present."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """secret: what its owner shows from now on; it is kept nowhere."""
+    """A new token with its secret, which is not stored."""
 
     token: ApiToken
     secret: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShownToken:
-    """A token that is good. number: its primary key. scopes: values of TokenScope. generation: the active one, by name."""
+class ValidToken:
+    """A verified token.
+
+    number: its primary key. scopes: values of TokenScope. generation: the name of the active generation.
+    """
 
     number: int
     owner_id: int
@@ -57,12 +60,12 @@ class ShownToken:
 
 
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
-    """A token of the account `owner` that expires in `days`. Raises TokenError, NotAdministrator."""
-    scopes = _checked(name, scopes, days)
+    """Create a token of the account `owner` that expires in `days`. Raise TokenError or NotAdministrator."""
+    scopes = _checked_scopes(name, scopes, days)
     with administrator_transaction(author) as head:
         user = None if storage_fault(owner) else User.objects.filter(username=owner).first()
         _check_owner(owner, user, scopes)
-        secret, now = BEGINNING + secrets.token_urlsafe(32), timezone.now()
+        secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
         token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes), created_at=now,
                                         expires_at=now + timedelta(days=days))
         detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}"
@@ -71,7 +74,7 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
 
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
-    """From now on the token is good for nothing; its row stays. Raises TokenError, NotAdministrator."""
+    """Revoke a token at once; its row stays. Raise TokenError or NotAdministrator."""
     with administrator_transaction(author) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:
@@ -84,72 +87,73 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
     return Outcome(True, f"the token {token} of {token.owner} is revoked", revision)
 
 
-# written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it; with the
-# generation, which would be a question of its own, and the two take most of the time that a decision takes
-_SHOWN = f"""
+# Plain SQL, because this statement precedes every decision and the ORM takes longer to build it than the database takes to
+# answer it. It includes the active generation, which saves a second query.
+_VERIFY_SQL = f"""
 SELECT t.id, t.owner_id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s, u.is_active,
   t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL})
 FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_id WHERE t.digest = %s"""
 
 
-def token_shown(secret: str) -> ShownToken:
-    """The token of that secret. Raises TokenRefused. One query, and a write at most once a minute."""
+def verify_token(secret: str) -> ValidToken:
+    """Return the token with this secret. Raise TokenRefused. One query, and at most one write per minute."""
     now = timezone.now()
     with connection.cursor() as cursor:
-        cursor.execute(_SHOWN, [database_time(now), database_time(now - USE_NOTED_EVERY), _digest(secret)])
+        cursor.execute(_VERIFY_SQL, [database_time(now), database_time(now - LAST_USE_RESOLUTION), _digest(secret)])
         row = cursor.fetchone()
     if row is None:
-        raise TokenUnknown("the token is not known here")
-    number, owner_id, scopes, is_kept, is_fresh, owner_is_active, is_note_due, chosen = row
-    if not is_kept:
+        raise TokenUnknown("the token is unknown")
+    number, owner_id, scopes, is_not_revoked, is_not_expired, is_owner_active, is_update_due, chosen = row
+    if not is_not_revoked:
         raise TokenRefused("the token was revoked")
-    if not is_fresh:
+    if not is_not_expired:
         raise TokenRefused("the token has expired")
-    if not owner_is_active:
+    if not is_owner_active:
         raise TokenRefused("the account of the token is inactive")
-    if is_note_due:
-        _note_use(number, now)
-    return ShownToken(number, owner_id, frozenset(scopes.split()), generation_or_default(chosen).name)
+    if is_update_due:
+        _update_last_use(number, now)
+    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(chosen).name)
 
 
-def _note_use(number: int, now: datetime) -> None:
-    """Without waiting: an import may hold SQLite's only lock for minutes, and no answer should wait for a note."""
+def _update_last_use(number: int, now: datetime) -> None:
+    """Store the time of the last use. Skip it if SQLite is locked: an import can hold the lock for minutes."""
     rows = ApiToken.objects.filter(pk=number)
     if connection.vendor != "sqlite":
         rows.update(last_used_at=now)
         return
     with connection.cursor() as cursor:
-        patience_milliseconds = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+        timeout_milliseconds = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
         cursor.execute("PRAGMA busy_timeout = 0")
         try:
             rows.update(last_used_at=now)
         except OperationalError:
-            # the next use notes it
+            # the next use stores it
             pass
         finally:
-            cursor.execute(f"PRAGMA busy_timeout = {patience_milliseconds}")
+            cursor.execute(f"PRAGMA busy_timeout = {timeout_milliseconds}")
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
-def _checked(name: str, scopes: Iterable[str], days: int) -> list[str]:
-    """The scopes in their order."""
+def _checked_scopes(name: str, scopes: Iterable[str], days: int) -> list[str]:
+    """Return the scopes in the order of TokenScope. Raise TokenError."""
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS:
-        raise TokenError(f"a token has a name of 1 to {MAX_NAME_CHARACTERS} characters")
+        raise TokenError(f"the name of a token must have 1 to {MAX_NAME_CHARACTERS} characters")
     if fault := control_character_fault("the name", name):
         raise TokenError(fault)
     scopes = set(scopes)
     if not scopes or scopes - set(TokenScope.values):
-        raise TokenError(f"a token is for one or more of {', '.join(TokenScope.values)}")
-    if not 1 <= days <= LONGEST_LIFE_DAYS:
-        raise TokenError(f"a token lives for 1 to {LONGEST_LIFE_DAYS:,} days")
+        raise TokenError(f"a token needs one or more of the scopes {', '.join(TokenScope.values)}")
+    if not 1 <= days <= MAX_LIFETIME_DAYS:
+        raise TokenError(f"the lifetime of a token must be 1 to {MAX_LIFETIME_DAYS:,} days")
     return [scope for scope in TokenScope.values if scope in scopes]
 
 
 def _check_owner(name: str, user: User | None, scopes: list[str]) -> None:
     if user is None or not user.is_active:
-        raise TokenError(f"`{clip(name)}` is no active account of this console: the owner of a token must be one")
+        raise TokenError(f"`{clip(name)}` is not an active account of this console, so it cannot own a token")
     if TokenScope.ADMINISTER in scopes and not user.can_administer:
-        raise TokenError(f"{user} does not administer this console, so a token of that account cannot either")
+        raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
+                         f"`{TokenScope.ADMINISTER}`")

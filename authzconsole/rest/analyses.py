@@ -19,10 +19,10 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_administrator, check_oversees
-from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
-from authzconsole.rest.framework.endpoint import Endpoint, created
-from authzconsole.rest.framework.fields import LARGEST_NUMBER, NameText, Shape, Text, Word
+from authzconsole.rest.framework.callers import check_administrator, check_overseer
+from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_for, list_identity, page_of, page_shape, position_in_list
+from authzconsole.rest.framework.endpoint import Endpoint, created_response
+from authzconsole.rest.framework.fields import LARGEST_NUMBER, Choice, NameText, Shape, Text
 from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import FILE, LOCATION, described, in_path
@@ -67,7 +67,7 @@ class RunSerializer(serializers.Serializer):
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
-    scheduled = serializers.BooleanField(help_text="Whether its schedule asked for it, and nobody else.")
+    scheduled = serializers.BooleanField(help_text="Whether its schedule requested it, and nobody else.")
     requested_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
@@ -90,21 +90,21 @@ class ResultsSerializer(serializers.Serializer):
 
 
 class RunsQuery(PageQuery):
-    analysis = Word(choices=list(ANALYSES), required=False)
-    state = Word(choices=RunState.values, required=False)
+    analysis = Choice(choices=list(ANALYSES), required=False)
+    state = Choice(choices=RunState.values, required=False)
 
 
 class StartSerializer(Shape):
-    analysis = Word(choices=list(ANALYSES), help_text="The name of an analysis.")
-    generation = Word(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
-    to_generation = Word(choices=list(GENERATIONS), required=False)
+    analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    to_generation = Choice(choices=list(GENERATIONS), required=False)
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
 
 
 class ResultsQuery(PageQuery):
     namespace = Text(required=False, max_length=200, help_text="Only rows of this namespace, where the table has that column.")
     user = NameText(required=False, help_text="Only rows of this user, where the table has that column.")
-    change = Word(choices=list(CHANGES), required=False, help_text="Only rows that changed so; of the table `changes`.")
+    change = Choice(choices=list(CHANGES), required=False, help_text="Only rows that changed so; of the table `changes`.")
 
 
 class CsvRenderer(BaseRenderer):
@@ -147,11 +147,11 @@ class Runs(Endpoint):
     @described("runs_list", TAG, "List runs", "Newest first. For administrators and auditors.", query=RunsQuery,
                answers={200: page_shape(RunSerializer)}, example={"items": [RUN | {"waiting_reason": ""}], "next": None})
     def get(self, request: Request) -> Response:
-        check_oversees(request)
-        asked = self.asked
+        check_overseer(request)
+        query = self.query
         rows = AnalysisRun.objects.select_related("requested_by")
-        rows = rows.filter(**{name: asked[name] for name in ("analysis", "state") if name in asked})
-        return Response(page_of([Part(rows, ("-pk",))], _run_as_json, asked=asked, of=list_identity("runs", asked)))
+        rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
+        return Response(page_of([Part(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)))
 
     @described("runs_start", TAG, "Start an analysis", "The run waits for a worker; Location says where to follow it.",
                sends=StartSerializer, sent={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
@@ -160,7 +160,7 @@ class Runs(Endpoint):
         check_administrator(request)
         sent = self.body(StartSerializer)
         run = request_run(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
-        response = created(_followed_as_json(run), run_location(run.pk))
+        response = created_response(_followed_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
 
@@ -170,7 +170,7 @@ class OneRun(Endpoint):
                "Its state, and of a finished one the figures. For administrators and auditors.",
                answers={200: RunSerializer}, example=RUN, errors=[404], parameters=[RUN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        check_oversees(request)
+        check_overseer(request)
         return Response(_followed_as_json(_run(number)))
 
 
@@ -183,7 +183,7 @@ class Cancellation(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
         run = _run(number)
-        self.no_body()
+        self.check_empty_body()
         cancel_run(run=run)
         return Response(_followed_as_json(_run(number)))
 
@@ -199,12 +199,12 @@ class Results(Endpoint):
                parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> Response:
         run, found = _finished(request, number, table)
-        asked, identity = self.asked, ["results", number, table, *list_identity("", self.asked)]
-        first = cursor_read(asked["cursor"], of=identity) if asked["cursor"] else 0
-        page = result_page(run, found.name, where=ResultFilter(equal=_equal(found, asked)), first_row=first,
-                           most_rows=asked["limit"])
+        query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
+        first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
+        page = result_page(run, found.name, where=ResultFilter(equal=_equal(found, query)), first_row=first,
+                           most_rows=query["limit"])
         end = first + len(page.rows)
-        following = cursor_written(end, of=identity) if end < page.total_rows else None
+        following = cursor_for(end, identity) if end < page.total_rows else None
         return Response({"items": page.rows, "next": following, "total": page.total_rows})
 
 
@@ -262,7 +262,7 @@ def _run(number: int) -> AnalysisRun:
 
 def _finished(request: Request, number: int, table: str) -> tuple[AnalysisRun, Table]:
     """Raises Http404 where there is no such run or table, Problem where it has no report."""
-    check_oversees(request)
+    check_overseer(request)
     run = _run(number)
     try:
         found = analysis_named(run.analysis).table(table)
@@ -273,8 +273,8 @@ def _finished(request: Request, number: int, table: str) -> tuple[AnalysisRun, T
     return run, found
 
 
-def _equal(table: Table, asked: dict) -> dict:
-    equal = {name: asked[name] for name in ("namespace", "user", "change") if name in asked}
+def _equal(table: Table, query: dict) -> dict:
+    equal = {name: query[name] for name in ("namespace", "user", "change") if name in query}
     if strange := [name for name in equal if name not in table.column_names]:
         raise Problem(400, f"the table `{table.name}` has no column `{strange[0]}`; it has {', '.join(table.column_names)}",
                       errors=[{"field": name, "message": "no such column"} for name in strange])

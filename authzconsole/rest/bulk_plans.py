@@ -4,19 +4,19 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.request_body import LONGEST_BODY_BYTES
+from authzconsole.common.request_body import MAX_BODY_BYTES
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import (
     AddressText,
-    Flag,
+    Boolean,
+    Choice,
     KindText,
+    List,
     PrincipalText,
-    Several,
     Shape,
     Text,
-    Word,
-    privilege_words,
+    privilege_list,
 )
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, described
@@ -33,14 +33,14 @@ from grants.tenant.faults import Fault
 class ForManySerializer(Shape):
     """Either all that lies in `within`, or `entities` one by one."""
 
-    verb = Word(choices=PlanVerb.values)
-    principals = Several(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS)
-    privileges = privilege_words()
+    verb = Choice(choices=PlanVerb.values)
+    principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS)
+    privileges = privilege_list()
     within = AddressText(required=False, help_text="The instance, a namespace or an application: what is live in it.")
-    kinds = Several(child=KindText(), required=False,
+    kinds = List(child=KindText(), required=False,
                     help_text="With `within`: only these kinds; all that lie in it unless given.")
-    itself = Flag(required=False, help_text="With `within`: the container too; true unless given.")
-    entities = Several(child=AddressText(), required=False, min_length=1, max_length=MAX_SELECTED,
+    itself = Boolean(required=False, help_text="With `within`: the container too; true unless given.")
+    entities = List(child=AddressText(), required=False, min_length=1, max_length=MAX_SELECTED,
                        help_text="Live entities, in place of `within`.")
 
     def validate(self, sent: dict) -> dict:
@@ -56,7 +56,7 @@ class GhostsSerializer(Shape):
 
 
 class ChangeFileSerializer(Shape):
-    document = Text(max_length=LONGEST_BODY_BYTES, help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these "
+    document = Text(max_length=MAX_BODY_BYTES, help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these "
                                                              f"members: one change a line.")
     title = Text(required=False, allow_blank=True, default="", max_length=LONGEST_TITLE_CHARACTERS)
 

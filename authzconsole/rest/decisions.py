@@ -4,7 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.api.evaluation import MOST_EVALUATIONS, SEMANTICS, evaluated
+from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS, evaluate_request
 from authzconsole.common.api_caller import Caller
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.endpoint import Endpoint
@@ -46,7 +46,7 @@ class EvaluationSerializer(serializers.Serializer):
 
 
 class OptionsSerializer(serializers.Serializer):
-    evaluations_semantic = serializers.ChoiceField(list(SEMANTICS), required=False)
+    evaluations_semantic = serializers.ChoiceField(list(STOP_DECISIONS), required=False)
 
 
 class DecisionsSerializer(EvaluationSerializer):
@@ -95,14 +95,14 @@ class Decisions(Endpoint):
     scopes = {"POST": TokenScope.DECIDE}
 
     @described("decisions_ask", TAG, "Ask for a decision and its reasons",
-               f"The requests of the AuthZEN Authorization API, one question or up to {MOST_EVALUATIONS:,}; each answer is "
+               f"The requests of the AuthZEN Authorization API, one question or up to {MAX_EVALUATIONS:,}; each answer is "
                "explained. A token with the scope `decide` asks about anybody, an ordinary account about itself. Members that "
                "are not known here are ignored, as that standard asks.",
                sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
         caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
-        return Response(evaluated(caller, _explained(self.raw_body())))
+        return Response(evaluate_request(caller, _explained(self.raw_body())))
 
 
 def _explained(body: dict) -> dict:

@@ -5,20 +5,20 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administrator, seen_entities, seen_entity
+from authzconsole.rest.framework.callers import author_of, check_administrator, visible_entities, visible_entity
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import (
     AddressText,
-    Flag,
+    Boolean,
+    Choice,
     KindText,
     NameText,
-    QueryFlag,
+    QueryBoolean,
     Shape,
     Text,
-    Word,
-    reason_text,
+    reason_field,
 )
 from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.problems import Problem
@@ -84,25 +84,25 @@ class EntitiesQuery(PageQuery):
     parent = AddressText(required=False, help_text="What lies directly in it.")
     within = AddressText(required=False, help_text="It, and what lies in it at any depth.")
     kind = KindText(required=False, help_text="Entities of this kind, such as `dataset`.")
-    state = Word(choices=State.values, required=False)
+    state = Choice(choices=State.values, required=False)
 
 
 class RegisterSerializer(Shape):
     address = AddressText()
     description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
     creator = NameText(required=False, help_text="The user who receives what the active generation gives to creators.")
-    reason = reason_text()
-    dry_run = Flag(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+    reason = reason_field()
+    dry_run = Boolean(required=False, default=False, help_text="Find out what it would do, and write nothing.")
 
 
 class DescribeSerializer(Shape):
     description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS)
-    reason = reason_text()
+    reason = reason_field()
 
 
 class DeleteQuery(Shape):
-    reason = reason_text()
-    dry_run = QueryFlag(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+    reason = reason_field()
+    dry_run = QueryBoolean(required=False, default=False, help_text="Find out what it would do, and write nothing.")
 
 
 ORDERS = {"address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales", "state": "live",
@@ -118,9 +118,9 @@ class Entities(Endpoint):
                "By kind and then by key, page by page. An ordinary account finds what `list` or `get` shows to it.",
                query=EntitiesQuery, answers={200: page_shape(EntitySerializer)}, example={"items": [ORDERS], "next": None})
     def get(self, request: Request) -> Response:
-        asked = self.asked
-        return Response(page_of([Part(_found(request, asked), ("kind", "key"))], entity_as_json, asked=asked,
-                                of=list_identity("entities", asked)))
+        query = self.query
+        return Response(page_of([Part(_found(request, query), ("kind", "key"))], entity_as_json, query=query,
+                                identity=list_identity("entities", query)))
 
     @described("entities_register", TAG, "Register an entity",
                "Makes an address live that is new or planned. One that is live already stays as it is (200). What contains it "
@@ -149,7 +149,7 @@ class OneEntity(Endpoint):
     @described("entities_retrieve", TAG, "Read an entity", "Answers 404 alike for what is not registered and what is not shown.",
                answers={200: EntitySerializer}, example=ORDERS, errors=[404], parameters=[PATH, ETAG])
     def get(self, request: Request, address: str) -> Response:
-        return _entity_response(seen_entity(request, address_or_404(address)))
+        return _entity_response(visible_entity(request, address_or_404(address)))
 
     @described("entities_describe", TAG, "Describe an entity", "Changes its description.",
                sends=DescribeSerializer, sent={"description": "Every order, by day", "reason": "said more exactly"},
@@ -171,15 +171,15 @@ class OneEntity(Endpoint):
         place = self._administered(request, address)
         with transaction.atomic():
             _matched(request, place, is_required=False)
-            if self.asked["dry_run"]:
+            if self.query["dry_run"]:
                 return Response(_foretold(place, "delete"))
-            outcome = delete_entity(author=author_of(request, self.asked["reason"]), address=place)
+            outcome = delete_entity(author=author_of(request, self.query["reason"]), address=place)
         return Response(_outcome_as_json(outcome, entity_at(place)))
 
     @staticmethod
     def _administered(request: Request, address: str) -> Address:
         place = address_or_404(address)
-        seen_entity(request, place)
+        visible_entity(request, place)
         check_administrator(request)
         return place
 
@@ -196,18 +196,18 @@ def as_json_time(time) -> str | None:
     return None if time is None else time.isoformat().replace("+00:00", "Z")
 
 
-def _found(request: Request, asked: dict):
-    rows = seen_entities(request)
-    if "q" in asked:
-        rows = rows & matching_entities(asked["q"]).order_by()
-    if "address" in asked:
-        rows = rows.filter(kind=asked["address"].kind, key=asked["address"].key)
-    if "parent" in asked:
-        rows = rows.filter(parent=entity_at(asked["parent"]) or 0)
-    if "within" in asked:
-        container = entity_at(asked["within"])
+def _found(request: Request, query: dict):
+    rows = visible_entities(request)
+    if "q" in query:
+        rows = rows & matching_entities(query["q"]).order_by()
+    if "address" in query:
+        rows = rows.filter(kind=query["address"].kind, key=query["address"].key)
+    if "parent" in query:
+        rows = rows.filter(parent=entity_at(query["parent"]) or 0)
+    if "within" in query:
+        container = entity_at(query["within"])
         rows = rows.none() if container is None else rows.filter(pk__in=subtree_of(container).order_by().values("pk"))
-    return rows.filter(**{name: asked[name] for name in ("kind", "state") if name in asked})
+    return rows.filter(**{name: query[name] for name in ("kind", "state") if name in query})
 
 
 def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Response:
@@ -227,7 +227,7 @@ def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Respons
         outcome = Outcome(outcome.has_changed, sentence, before)
         return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
-    return created(content, entity_location(place)) if outcome.has_changed else Response(content)
+    return created_response(content, entity_location(place)) if outcome.changed else Response(content)
 
 
 def _would_be_live(forecast: LifecycleForecast, creator: str | None) -> str:

@@ -4,10 +4,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import check_oversees
+from authzconsole.rest.framework.callers import check_overseer
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, NameText, Word
+from authzconsole.rest.framework.fields import AddressText, Choice, NameText
 from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
 from authzconsole.rest.openapi.operations import described
 from authzconsole.rest.policies import SourceSerializer
@@ -71,7 +71,7 @@ class DeletionForecastSerializer(serializers.Serializer):
 class DeletionQuery(PageQuery):
     namespace = AddressText(help_text="A live namespace.")
     user = NameText(help_text="Who deletes it.")
-    generation = Word(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
 
 
 EXAMPLE = {
@@ -95,13 +95,13 @@ class DeletionForecasts(Endpoint):
                "is deleted. 409 where that is no live namespace. For administrators and auditors.",
                query=DeletionQuery, answers={200: DeletionForecastSerializer}, example=EXAMPLE, errors=[409])
     def get(self, request: Request) -> Response:
-        check_oversees(request)
-        asked = self.asked
-        named = asked.get("generation")
+        check_overseer(request)
+        query = self.query
+        named = query.get("generation")
         generation = GENERATIONS[named] if named else active_generation()
-        forecast = deletion_forecast(asked["namespace"], asked["user"], generation)
-        page = page_of([Part(undeletable_entities(asked["namespace"], asked["user"], generation), ("kind", "key"))], str,
-                       asked=asked, of=list_identity("forecast", asked))
+        forecast = deletion_forecast(query["namespace"], query["user"], generation)
+        undeletable = undeletable_entities(query["namespace"], query["user"], generation)
+        page = page_of([Part(undeletable, ("kind", "key"))], str, query=query, identity=list_identity("forecast", query))
         return Response(_forecast_as_json(forecast) | page)
 
 

@@ -15,14 +15,14 @@ from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, 
 from authzconsole.rest.framework.endpoint import Endpoint, read_strictly
 from authzconsole.rest.framework.fields import (
     AddressText,
-    Flag,
+    Boolean,
+    Integer,
+    List,
     PrincipalText,
-    QueryFlag,
-    Several,
+    QueryBoolean,
     Shape,
-    Whole,
-    privilege_words,
-    reason_text,
+    privilege_list,
+    reason_field,
 )
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.openapi.operations import described
@@ -63,7 +63,7 @@ class GrantedSerializer(serializers.Serializer):
 
 class GrantsQuery(PageQuery):
     principal = PrincipalText(required=False, help_text="What `user:NAME` or `group:NAME` holds.")
-    through_groups = QueryFlag(required=False, default=False, help_text="With a user: what its groups hold, too.")
+    through_groups = QueryBoolean(required=False, default=False, help_text="With a user: what its groups hold, too.")
     entity = AddressText(required=False, help_text="What is held on exactly this address.")
     within = AddressText(required=False, help_text="What is held on this namespace or application, or on anything inside it.")
 
@@ -71,7 +71,7 @@ class GrantsQuery(PageQuery):
 class ChangeItemSerializer(Shape):
     principal = PrincipalText()
     entity = AddressText()
-    privileges = privilege_words()
+    privileges = privilege_list()
 
 
 class ChangeSetSerializer(Shape):
@@ -79,16 +79,16 @@ class ChangeSetSerializer(Shape):
 
     grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
-    reason = reason_text()
-    base_revision = Whole(required=False, help_text="Refuse (409) where the journal is no longer at this revision.")
-    dry_run = Flag(required=False, default=False, help_text="Find out what it would change, and write nothing.")
+    reason = reason_field()
+    base_revision = Integer(required=False, help_text="Refuse (409) where the journal is no longer at this revision.")
+    dry_run = Boolean(required=False, default=False, help_text="Find out what it would change, and write nothing.")
 
 
 class Envelope(ChangeSetSerializer):
     """The change set with its items unread: each is read by itself, so that every fault is found."""
 
-    grant = Several(required=False, default=list)
-    revoke = Several(required=False, default=list)
+    grant = List(required=False, default=list)
+    revoke = List(required=False, default=list)
 
 
 class ChangeSerializer(serializers.Serializer):
@@ -131,12 +131,12 @@ class Grants(Endpoint):
                query=GrantsQuery, answers={200: page_shape(GrantSerializer, **REVISION)},
                example={"items": [LISTED], "next": None, "revision": 812})
     def get(self, request: Request) -> Response:
-        asked = self.asked
+        query = self.query
         # read first: what is changed meanwhile makes it stale, as it should be
         revision = current_revision()
-        parts = [Part(rows.filter(**_on(asked)).select_related("content_object", "granted_by", who),
-                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _held(request, asked)]
-        page = page_of(parts, _grant_as_json, asked=asked, of=list_identity("grants", asked))
+        parts = [Part(rows.filter(**_on(query)).select_related("content_object", "granted_by", who),
+                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _held(request, query)]
+        page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
         return Response(page | {"revision": revision})
 
     @described("grants_change", TAG, "Grant and revoke",
@@ -231,10 +231,10 @@ def _words(refused: serializers.ValidationError) -> Iterator[str]:
         yield f"`{error['field']}`: {error['message']}" if error["field"] else error["message"]
 
 
-def _held(request: Request, asked: dict) -> Iterator[tuple[str, object]]:
-    """The tables to look into, users' first: ("user" or "group", rows). Raises Problem where others' are asked for."""
-    if "principal" in asked:
-        yield from _held_by(request, *parse_principal(asked["principal"]), asked["through_groups"])
+def _held(request: Request, query: dict) -> Iterator[tuple[str, object]]:
+    """The tables to look into, users' first: ("user" or "group", rows). Raises Problem where others' are requested."""
+    if "principal" in query:
+        yield from _held_by(request, *parse_principal(query["principal"]), query["through_groups"])
         return
     own = not request.user.can_see_all
     yield "user", UserGrant.objects.filter(**{"user": request.user} if own else {})
@@ -256,12 +256,12 @@ def _held_by(request: Request, kind: str, name: str, through_groups: bool) -> It
         yield "group", GroupGrant.objects.filter(group_id__in=groups)
 
 
-def _on(asked: dict) -> dict:
+def _on(query: dict) -> dict:
     where = {}
-    if "entity" in asked:
-        where = _at("content_object", asked["entity"])
-    if "within" in asked:
-        container = asked["within"]
+    if "entity" in query:
+        where = _at("content_object", query["entity"])
+    if "within" in query:
+        container = query["within"]
         if container.kind not in ("namespace", "application"):
             raise Problem(400, "`within` must be the address of a namespace or an application",
                           errors=[{"field": "within", "message": "this must be the address of a namespace or an application"}])

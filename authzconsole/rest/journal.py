@@ -5,10 +5,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_oversees
+from authzconsole.rest.framework.callers import check_overseer
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, Moment, PrincipalText, QueryWhole, Text, Word
+from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, Text, Time
 from authzconsole.rest.openapi.operations import described
 from grants.journal import ACTIONS, current_revision, first_break
 from grants.journal_queries import custom_query_plan, journal_lines
@@ -46,11 +46,11 @@ class JournalQuery(PageQuery):
     principal = PrincipalText(required=False)
     entity = AddressText(required=False)
     actor = Text(required=False, max_length=150, help_text="The name of the account, or of the command, that made the change.")
-    action = Word(choices=ACTIONS, required=False, help_text="Only lines of this action.")
-    since = Moment(required=False, help_text="At this time or later.")
-    until = Moment(required=False, help_text="Before this time.")
-    from_revision = QueryWhole(required=False, help_text="This revision or a later one.")
-    to_revision = QueryWhole(required=False, help_text="This revision or an earlier one.")
+    action = Choice(choices=ACTIONS, required=False, help_text="Only lines of this action.")
+    since = Time(required=False, help_text="At this time or later.")
+    until = Time(required=False, help_text="Before this time.")
+    from_revision = QueryInteger(required=False, help_text="This revision or a later one.")
+    to_revision = QueryInteger(required=False, help_text="This revision or an earlier one.")
 
 
 LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:sofia.lindqvist",
@@ -64,14 +64,14 @@ class Journal(Endpoint):
     @described("journal_list", TAG, "Read the journal", "Newest first. For administrators and auditors.", query=JournalQuery,
                answers={200: page_shape(LineSerializer)}, example={"items": [LINE], "next": None})
     def get(self, request: Request) -> Response:
-        check_oversees(request)
-        asked = self.asked
-        where = {name: asked[name] for name in ("principal", "actor", "action", "since", "until") if name in asked}
-        rows = journal_lines(**where, entity=str(asked.get("entity", "")))
+        check_overseer(request)
+        query = self.query
+        where = {name: query[name] for name in ("principal", "actor", "action", "since", "until") if name in query}
+        rows = journal_lines(**where, entity=str(query.get("entity", "")))
         for name, bound in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
-            rows = rows.filter(**{bound: asked[name]}) if name in asked else rows
+            rows = rows.filter(**{bound: query[name]}) if name in query else rows
         with custom_query_plan():
-            page = page_of([Part(rows, ("-place",))], _line_as_json, asked=asked, of=list_identity("journal", asked))
+            page = page_of([Part(rows, ("-place",))], _line_as_json, query=query, identity=list_identity("journal", query))
         return Response(page)
 
 
@@ -81,7 +81,7 @@ class Proof(Endpoint):
                "For administrators and auditors.",
                answers={200: ProofSerializer}, example={"holds": True, "revision": 812, "first_break": None})
     def get(self, request: Request) -> Response:
-        check_oversees(request)
+        check_overseer(request)
         revision, found = current_revision(), first_break()
         broken = {"revision": found.revision, "sentence": found.sentence} if found else None
         return Response({"holds": found is None, "revision": revision, "first_break": broken})

@@ -12,20 +12,20 @@ from analytics.regrant_plans import ORIGIN as IMPACT
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_oversees
-from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_read, cursor_written, list_identity, page_of, page_shape
-from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_overseer
+from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_for, list_identity, page_of, page_shape, position_in_list
+from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.fields import (
     LARGEST_NUMBER,
     AddressText,
+    Choice,
+    Integer,
+    List,
     NameText,
     PrincipalText,
-    Several,
     Shape,
     Text,
-    Whole,
-    Word,
-    reason_text,
+    reason_field,
 )
 from authzconsole.rest.framework.locations import plan_location
 from authzconsole.rest.framework.problems import Problem
@@ -122,22 +122,22 @@ class PlanPrincipalSerializer(serializers.Serializer):
 
 
 class PlansQuery(PageQuery):
-    state = Word(choices=PlanState.values, required=False)
-    origin = Word(choices=ORIGINS, required=False)
+    state = Choice(choices=PlanState.values, required=False)
+    origin = Choice(choices=ORIGINS, required=False)
 
 
 class MakePlanSerializer(Shape):
     grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
     title = Text(required=False, allow_blank=True, default="", max_length=LONGEST_TITLE_CHARACTERS)
-    base_revision = Whole(required=False, help_text="The revision at which the items were chosen; the newest unless given.")
+    base_revision = Integer(required=False, help_text="The revision at which the items were chosen; the newest unless given.")
 
 
 class MakePlanEnvelope(MakePlanSerializer):
     """With its items unread: each is read by itself, so that every fault is found."""
 
-    grant = Several(required=False, default=list)
-    revoke = Several(required=False, default=list)
+    grant = List(required=False, default=list)
+    revoke = List(required=False, default=list)
 
 
 class CopySerializer(Shape):
@@ -150,7 +150,7 @@ class CloseGapSerializer(Shape):
     namespace = AddressText()
     user = NameText(help_text="Who shall be able to delete it.")
     principal = PrincipalText(required=False, help_text="Who receives the grants: the user, unless a group of the user.")
-    generation = Word(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
 
 
 class NamespaceText(AddressText):
@@ -164,7 +164,7 @@ class NamespaceText(AddressText):
 
 
 class KeepSerializer(Shape):
-    run = Whole(help_text="The number of a finished run of policy-impact.")
+    run = Integer(help_text="The number of a finished run of policy-impact.")
     user = NameText(required=False, help_text="Only what this user would lose.")
     group = NameText(required=False, help_text="Only what the members of this group would lose.")
     namespace = NamespaceText(required=False, help_text="Only what would be lost in it: its address.")
@@ -175,7 +175,7 @@ class ApplySerializer(Shape):
 
 
 class DiscardSerializer(Shape):
-    reason = reason_text()
+    reason = reason_field()
 
 
 EFFECT = {"grants": 3, "revokes": 0, "already": 0, "principals": 1, "planned": 0, "stranded_none": 0, "stranded_one": 0}
@@ -201,10 +201,10 @@ class Plans(Endpoint):
     @described("plans_list", TAG, "List plans", f"Newest first. {OVERSEERS}", query=PlansQuery,
                answers={200: page_shape(PlanSerializer)}, example={"items": [PLAN], "next": None})
     def get(self, request: Request) -> Response:
-        check_oversees(request)
-        asked = self.asked
-        rows = Plan.objects.filter(**{name: asked[name] for name in ("state", "origin") if name in asked})
-        return Response(page_of([Part(rows, ("-pk",))], _plan_as_json, asked=asked, of=list_identity("plans", asked)))
+        check_overseer(request)
+        query = self.query
+        rows = Plan.objects.filter(**{name: query[name] for name in ("state", "origin") if name in query})
+        return Response(page_of([Part(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)))
 
     @described("plans_create", TAG, "Make a plan of a change set",
                f"Up to {MOST_ITEMS:,} items in both lists together. Nothing is granted or revoked until it is applied.",
@@ -282,7 +282,7 @@ class PlanItems(Endpoint):
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
         rows = _seen(request, number).items.all()
-        return Response(page_of([Part(rows, ("position",))], _item_as_json, asked=self.asked, of=["plan-items", number]))
+        return Response(page_of([Part(rows, ("position",))], _item_as_json, query=self.query, identity=["plan-items", number]))
 
 
 class PlanPrincipals(Endpoint):
@@ -294,12 +294,12 @@ class PlanPrincipals(Endpoint):
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
         effects = PrincipalEffects(_seen(request, number))
-        asked, identity = self.asked, ["plan-principals", number]
-        first = cursor_read(asked["cursor"], of=identity) if asked["cursor"] else 0
-        end = first + asked["limit"]
+        query, identity = self.query, ["plan-principals", number]
+        first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
+        end = first + query["limit"]
         found = effects[first : end + 1]
-        following = cursor_written(end, of=identity) if len(found) > asked["limit"] else None
-        return Response({"items": list(map(_effect_as_json, found[: asked["limit"]])), "next": following})
+        following = cursor_for(end, identity) if len(found) > query["limit"] else None
+        return Response({"items": list(map(_effect_as_json, found[: query["limit"]])), "next": following})
 
 
 class PlanApplication(Endpoint):
@@ -334,7 +334,7 @@ class PlanInverse(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
         plan = _seen(request, number)
-        self.no_body()
+        self.check_empty_body()
         return plan_made(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
 
 
@@ -346,13 +346,13 @@ class PlanRenewal(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
         plan = _seen(request, number)
-        self.no_body()
+        self.check_empty_body()
         return plan_made(renew_plan(author=author_of(request), plan_id=plan.pk))
 
 
 def _seen(request: Request, number: int) -> Plan:
     """Raises Problem for ordinary accounts, Http404 where there is none."""
-    check_oversees(request)
+    check_overseer(request)
     plan = Plan.objects.filter(pk=number).first() if number <= LARGEST_NUMBER else None
     if plan is None:
         raise Http404
@@ -360,7 +360,7 @@ def _seen(request: Request, number: int) -> Plan:
 
 
 def plan_made(plan: Plan) -> Response:
-    return created(_plan_as_json(plan), plan_location(plan.pk))
+    return created_response(_plan_as_json(plan), plan_location(plan.pk))
 
 
 def _plan_as_json(plan: Plan) -> dict:

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import KindText, Shape, Word, reason_text
+from authzconsole.rest.framework.fields import Choice, KindText, Shape, reason_field
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, described, in_path
@@ -76,12 +76,12 @@ class ActiveSerializer(serializers.Serializer):
 
 class CatalogueQuery(Shape):
     kind = KindText(required=False, help_text="Only the rows of this kind of entity.")
-    operation = Word(choices=OPERATIONS, required=False, help_text="Only the rows of this operation.")
+    operation = Choice(choices=OPERATIONS, required=False, help_text="Only the rows of this operation.")
 
 
 class ActivateSerializer(Shape):
-    name = Word(choices=list(GENERATIONS))
-    reason = reason_text()
+    name = Choice(choices=list(GENERATIONS))
+    reason = reason_field()
 
 
 FINAL = {"name": "final", "title": "Final", "summary": "Each entity stands alone.", "active": True,
@@ -113,7 +113,7 @@ class Catalogue(Endpoint):
             rules = generation_by_name(generation)
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
-        rows = [_policy_as_json(policy) for policy in _rows(rules, **self.asked)]
+        rows = [_policy_as_json(policy) for policy in _rows(rules, **self.query)]
         return Response(_generation_as_json(rules, active_generation()) | {"policies": rows})
 
 

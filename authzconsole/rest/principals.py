@@ -9,9 +9,9 @@ from rest_framework.response import Response
 
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.framework.endpoint import Endpoint, created
+from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Flag, NameText, QueryFlag, Shape, Text, Word, reason_text
+from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, Shape, Text, reason_field
 from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, described, in_path
@@ -61,8 +61,8 @@ class OutcomeSerializer(serializers.Serializer):
 class UsersQuery(PageQuery):
     q = Text(required=False, max_length=200, help_text="Any part of the name, in any case.")
     name = NameText(required=False, help_text="Exactly this name.")
-    active = QueryFlag(required=False)
-    role = Word(choices=Role.values, required=False)
+    active = QueryBoolean(required=False)
+    role = Choice(choices=Role.values, required=False)
 
 
 class GroupsQuery(PageQuery):
@@ -78,35 +78,35 @@ class MembersQuery(PageQuery):
 class MemberQuery(Shape):
     group = NameText()
     user = NameText()
-    reason = reason_text()
+    reason = reason_field()
 
 
 class NewUserSerializer(Shape):
     name = NameText()
     email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS)
-    active = Flag(required=False, default=True)
-    role = Word(choices=Role.values, required=False, default=Role.ORDINARY.value)
-    reason = reason_text()
+    active = Boolean(required=False, default=True)
+    role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value)
+    reason = reason_field()
 
 
 class UserChangeSerializer(Shape):
     """What is left out stays as it is."""
 
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
-    active = Flag(required=False)
-    role = Word(choices=Role.values, required=False)
-    reason = reason_text()
+    active = Boolean(required=False)
+    role = Choice(choices=Role.values, required=False)
+    reason = reason_field()
 
 
 class NewGroupSerializer(Shape):
     name = NameText()
-    reason = reason_text()
+    reason = reason_field()
 
 
 class NewMemberSerializer(Shape):
     group = NameText()
     user = NameText()
-    reason = reason_text()
+    reason = reason_field()
 
 
 SOFIA = {"name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
@@ -121,12 +121,12 @@ class Users(Endpoint):
     @described("users_list", TAG, "List users", "By name. An ordinary account finds itself only.", query=UsersQuery,
                answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
     def get(self, request: Request) -> Response:
-        asked = self.asked
+        query = self.query
         rows = User.objects.all() if request.user.can_see_all else User.objects.filter(pk=request.user.pk)
-        where = {"username__icontains": asked.get("q"), "username": asked.get("name"), "is_active": asked.get("active"),
-                 "role": asked.get("role")}
+        where = {"username__icontains": query.get("q"), "username": query.get("name"), "is_active": query.get("active"),
+                 "role": query.get("role")}
         rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("username",))], user_as_json, asked=asked, of=list_identity("users", asked)))
+        return Response(page_of([Part(rows, ("username",))], user_as_json, query=query, identity=list_identity("users", query)))
 
     @described("users_create", TAG, "Add a user", "The user cannot sign in until somebody sets a password.",
                sends=NewUserSerializer, sent={"name": "alice", "email": "alice@example.com"}, answers={201: UserSerializer},
@@ -140,7 +140,7 @@ class Users(Endpoint):
                 raise Problem(409, f"user:{sent['name']} exists already: change it with PATCH {user_location(sent['name'])}")
             add_user(author=author_of(request, sent.pop("reason")), **sent)
             user = _user(sent["name"])
-        return created(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
+        return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
 
 
 class OneUser(Endpoint):
@@ -173,10 +173,10 @@ class Groups(Endpoint):
     @described("groups_list", TAG, "List groups", "By name. An ordinary account finds its own.", query=GroupsQuery,
                answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "marketing-analytics"}], "next": None})
     def get(self, request: Request) -> Response:
-        asked = self.asked
-        where = {"name__icontains": asked.get("q"), "name": asked.get("name")}
+        query = self.query
+        where = {"name__icontains": query.get("q"), "name": query.get("name")}
         rows = _seen_groups(request).filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("name",))], _group_as_json, asked=asked, of=list_identity("groups", asked)))
+        return Response(page_of([Part(rows, ("name",))], _group_as_json, query=query, identity=list_identity("groups", query)))
 
     @described("groups_create", TAG, "Add a group", "It is empty at first.", sends=NewGroupSerializer, sent={"name": "analysts"},
                answers={201: GroupSerializer}, example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
@@ -186,7 +186,7 @@ class Groups(Endpoint):
         outcome = add_group(author=author_of(request, sent["reason"]), name=sent["name"])
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
-        return created({"name": sent["name"]}, group_location(sent["name"]))
+        return created_response({"name": sent["name"]}, group_location(sent["name"]))
 
 
 class OneGroup(Endpoint):
@@ -206,13 +206,13 @@ class Members(Endpoint):
                query=MembersQuery, answers={200: page_shape(MemberSerializer)},
                example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
-        asked, rows = self.asked, User.groups.through.objects.select_related("user", "group")
+        query, rows = self.query, User.groups.through.objects.select_related("user", "group")
         if not request.user.can_see_all:
             rows = rows.filter(user=request.user)
-        where = {"group__name": asked.get("group"), "user__username": asked.get("user")}
+        where = {"group__name": query.get("group"), "user__username": query.get("user")}
         rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("group_id", "user_id"))], _member_as_json, asked=asked,
-                                of=list_identity("members", asked)))
+        return Response(page_of([Part(rows, ("group_id", "user_id"))], _member_as_json, query=query,
+                                identity=list_identity("members", query)))
 
     @described("members_add", TAG, "Add a member", "One who is in the group already stays so.", sends=NewMemberSerializer,
                sent={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
@@ -226,7 +226,7 @@ class Members(Endpoint):
                example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
         check_administrator(request)
-        return _membership(request, remove_member, self.asked)
+        return _membership(request, remove_member, self.query)
 
 
 def user_as_json(user: User) -> dict:

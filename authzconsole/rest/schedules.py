@@ -10,10 +10,10 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_named
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_oversees
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_overseer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Flag, Shape, Text, Word, Worded, reason_text
+from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, Shape, Text, reason_field
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, described, in_path
 from grants.policies.catalogue import GENERATIONS
@@ -35,7 +35,7 @@ class SchedulesSerializer(serializers.Serializer):
     items = ScheduleSerializer(many=True)
 
 
-class MinuteText(Worded, serializers.RegexField):
+class MinuteText(ErrorMessages, serializers.RegexField):
     def __init__(self, **options):
         super().__init__(TIME_FORMAT, trim_whitespace=False, **options)
         self.error_messages["invalid"] = "this must be a time such as 02:30, in UTC"
@@ -50,12 +50,12 @@ class MinuteText(Worded, serializers.RegexField):
 
 
 class SwitchSerializer(Shape):
-    on = Flag(help_text="Whether it runs every night.")
+    on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of the day in UTC; as it was unless given.")
-    generation = Word(choices=list(GENERATIONS), required=False, help_text="Each night the active one unless given.")
-    to_generation = Word(choices=list(GENERATIONS), required=False)
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="Each night the active one unless given.")
+    to_generation = Choice(choices=list(GENERATIONS), required=False)
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
-    reason = reason_text()
+    reason = reason_field()
 
 
 EXAMPLE = {"analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "02:30", "options": {"generation": "final"}}
@@ -66,7 +66,7 @@ class Schedules(Endpoint):
                "Each analysis, whether it runs every night and when. Off until switched on. For administrators and auditors.",
                answers={200: SchedulesSerializer}, example={"items": [EXAMPLE]})
     def get(self, request: Request) -> Response:
-        check_oversees(request)
+        check_overseer(request)
         return Response({"items": list(map(_as_json, all_schedules()))})
 
 
@@ -74,11 +74,11 @@ class OneSchedule(Endpoint):
     @described("schedules_retrieve", TAG, "Read when an analysis runs by itself", "For administrators and auditors.",
                answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404], parameters=[ANALYSIS_PATH, ETAG])
     def get(self, request: Request, analysis: str) -> Response:
-        check_oversees(request)
+        check_overseer(request)
         return _response(_schedule(analysis))
 
     @described("schedules_change", TAG, "Switch a nightly run on or off",
-               "The options are replaced by those that are sent. A run that the schedule asked for says `scheduled`.",
+               "The options are replaced by those that are sent. A run that the schedule started says `scheduled`.",
                sends=SwitchSerializer, sent={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
                answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404, 412],
                parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])

@@ -9,7 +9,7 @@ from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.entities import Entities, OneEntity, Recreations
 from authzconsole.rest.forecasts import DeletionForecasts
-from authzconsole.rest.framework.endpoint import nowhere
+from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
 from authzconsole.rest.openapi.document import openapi
@@ -79,5 +79,5 @@ urlpatterns = [
     path("journal", Journal.as_view(), name="rest-journal"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
     # or Django would answer with a page, and to nobody with the way to sign in
-    re_path(r"", csrf_exempt(login_not_required(nowhere))),
+    re_path(r"", csrf_exempt(login_not_required(unknown_path))),
 ]

@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
 from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
 
@@ -81,10 +81,10 @@ class DatabaseBusyMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request, error):
-        if not is_busy(error):
+        if not is_database_locked(error):
             return None
         response = render(request, "503.html", status=503)
-        response["Retry-After"] = str(BUSY_RETRY_SECONDS)
+        response["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return response
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from authzconsole.api.evaluation import MOST_EVALUATIONS
-from authzconsole.common.request_body import LONGEST_BODY_BYTES
+from authzconsole.api.evaluation import MAX_EVALUATIONS
+from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.strict_json import MAX_NESTING, MalformedJson, json_from_bytes
 from tests.api.conftest import request
 
@@ -105,7 +105,7 @@ def test_names_are_taken_as_they_are_sent(api, text):
     ({"evaluations": [{}], "subject": "alice"}, "`subject` must be an object"),
     ({"evaluations": [{}], "action": {"name": 123}}, "`action.name` must be a string"),
     ({"evaluations": [{}], "context": 1}, "`context` must be an object"),
-    ({"evaluations": [{}] * (MOST_EVALUATIONS + 1)}, "`evaluations` holds 1,001 items; 1,000 are allowed in one request"),
+    ({"evaluations": [{}] * (MAX_EVALUATIONS + 1)}, "`evaluations` has 1,001 items; the limit is 1,000 per request"),
 ])
 def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
     answer = api.evaluate_all(request() | body)
@@ -113,19 +113,19 @@ def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
 
 
 def test_a_batch_may_be_as_long_as_the_limit(api):
-    answer = api.evaluate_all(request() | {"evaluations": [{}] * MOST_EVALUATIONS})
-    assert answer.json()["evaluations"] == [{"decision": True}] * MOST_EVALUATIONS
+    answer = api.evaluate_all(request() | {"evaluations": [{}] * MAX_EVALUATIONS})
+    assert answer.json()["evaluations"] == [{"decision": True}] * MAX_EVALUATIONS
 
 
 def test_a_body_over_the_limit_is_refused_with_413_and_the_limit(api):
-    long = request(context={"filler": "x" * LONGEST_BODY_BYTES})
+    long = request(context={"filler": "x" * MAX_BODY_BYTES})
     answer = api.evaluate(long)
     assert (answer.status_code, answer.json()) == (413, "the body is longer than 1,000,000 bytes, which is the limit")
 
 
 def test_a_body_of_exactly_the_limit_is_read(api):
     raw = json.dumps(request(context={"filler": ""})).encode()
-    assert api.post("/access/v1/evaluation", raw + b" " * (LONGEST_BODY_BYTES - len(raw))).json() == {"decision": True}
+    assert api.post("/access/v1/evaluation", raw + b" " * (MAX_BODY_BYTES - len(raw))).json() == {"decision": True}
 
 
 @pytest.mark.parametrize("method", ["get", "put", "delete", "patch", "options", "head"])
@@ -154,7 +154,7 @@ def test_a_failure_of_the_console_itself_is_a_sentence_too(api, monkeypatch):
     api.client.raise_request_exception = False
     answer = api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "r-7"})
     assert answer.status_code == 500
-    assert answer.json() == "the console failed to answer; its log says why, at the request r-7"
+    assert answer.json() == "internal error; the log of the console has the details under the request id r-7"
 
 
 def test_brackets_inside_strings_are_no_nesting():

@@ -50,7 +50,7 @@ def test_a_header_that_carries_no_known_token_is_refused_even_beside_a_session(a
 @pytest.mark.parametrize(("changes", "reason"), [
     ({"expires_at": timezone.now() - timedelta(seconds=1)}, "the token has expired"),
     ({"revoked_at": timezone.now()}, "the token was revoked"),
-    ({"digest": "0" * 64}, "the token is not known here"),
+    ({"digest": "0" * 64}, "the token is unknown"),
 ])
 def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, changes, reason):
     ApiToken.objects.update(**changes)
@@ -86,7 +86,7 @@ def test_an_ordinary_account_asks_about_itself_only(account):
     for body in (request(name, subject_type=subject_type) for name, subject_type in others):
         answer = bob.evaluate(body)
         assert answer.status_code == 403
-        assert answer.json() == "your account may ask about itself only, which is the subject user bob"
+        assert answer.json() == "your account can only ask about itself, which is the subject user bob"
 
 
 def test_one_item_about_somebody_else_refuses_the_whole_batch(account):
@@ -118,7 +118,7 @@ def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(account,
     client = Client(enforce_csrf_checks=True)
     assert client.login(username="alice", password=PASSWORD)
     refused = Api(client, {}).evaluate(request())
-    assert refused.status_code == 403 and "no proof that this console made it" in refused.json()
+    assert refused.status_code == 403 and "the CSRF check of this session request failed" in refused.json()
     client.cookies["csrftoken"] = "a" * 32
     assert Api(client, {"X-CSRFToken": "a" * 32}).evaluate(request()).json() == {"decision": True}
     assert Api(client, {"Authorization": f"Bearer {secret}"}).evaluate(request()).json() == {"decision": True}
@@ -129,7 +129,7 @@ def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_an
     session = by_session("alice")
     User.objects.filter(username="alice").update(must_change_password=True)
     for refused in (session.evaluate(request()), session.search("resource", RESOURCE_SEARCH)):
-        assert refused.status_code == 403 and "choose your own at http://127.0.0.1:8000/password first" in refused.json()
+        assert refused.status_code == 403 and "choose a new one at http://127.0.0.1:8000/password first" in refused.json()
     assert api.evaluate(request()).json() == {"decision": True}
     User.objects.filter(username="alice").update(must_change_password=False)
     assert session.evaluate(request()).json() == {"decision": True}

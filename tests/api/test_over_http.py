@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from authzconsole.common.request_body import LONGEST_BODY_BYTES
+from authzconsole.common.request_body import MAX_BODY_BYTES
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.services import ensure_entity
@@ -49,7 +49,7 @@ def test_an_evaluation_a_batch_and_a_search_answer(send):
 
 def test_errors_come_back_as_a_status_and_a_sentence_with_the_request_id(send):
     for body, headers, expected in ((None, {}, 400), (b"{", {}, 400), (b"{}", {"Content-Type": "text/plain"}, 400),
-                                    (b"x" * (LONGEST_BODY_BYTES + 1), {}, 413), (b"{}", {"Authorization": "Bearer x"}, 401)):
+                                    (b"x" * (MAX_BODY_BYTES + 1), {}, 413), (b"{}", {"Authorization": "Bearer x"}, 401)):
         status, sent, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
         assert (status, sent["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
 

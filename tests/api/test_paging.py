@@ -62,7 +62,7 @@ def test_following_the_tokens_meets_each_result_once_in_the_order_of_the_bytes(a
 
 
 def test_an_answer_longer_than_the_console_gives_at_once_has_a_page_unasked(api, way, monkeypatch):
-    monkeypatch.setattr(page_tokens, "MOST_RESULTS", 4)
+    monkeypatch.setattr(page_tokens, "MAX_RESULTS", 4)
     answer = search(api).json()
     assert list(answer) == ["page", "results"] and answer["page"]["count"] == 4
     assert ids(search(api, page={"token": answer["page"]["next_token"]})) == KEYS[4:8]

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command, get_commands, loa
 from django.db import connection
 from django.utils import timezone
 
-from authzconsole.common.tokens import ShownToken, TokenError, TokenRefused, create_token, revoke_token, token_shown
+from authzconsole.common.tokens import TokenError, TokenRefused, ValidToken, create_token, revoke_token, verify_token
 from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import ApiToken
 from grants.errors import NotAdministrator
@@ -42,7 +42,7 @@ def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
     assert first.secret != second.secret and len(first.secret) == len("azc_") + 43
     stored = str(list(ApiToken.objects.values())) + str(list(JournalLine.objects.values()))
     assert first.secret not in stored and first.secret.removeprefix("azc_") not in stored
-    assert token_shown(first.secret) == ShownToken(first.token.pk, ada.pk, frozenset({"decide"}), "final")
+    assert verify_token(first.secret) == ValidToken(first.token.pk, ada.pk, frozenset({"decide"}), "final")
 
 
 def test_scopes_stand_in_their_order_once(ada):
@@ -73,11 +73,12 @@ def test_only_administrators_make_and_revoke_tokens(ada):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"owner": "zoe"}, "`zoe` is no active account"), ({"owner": "a\0b"}, "is no active account"),
-    ({"name": " "}, "a token has a name of 1 to 100 characters"), ({"name": "x" * 101}, "a token has a name"),
-    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of decide, read, administer"),
-    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lives for 1 to 3,650 days"), ({"days": 3_651}, "lives for"),
-    ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary does not administer this console"),
+    ({"owner": "zoe"}, "`zoe` is not an active account"), ({"owner": "a\0b"}, "is not an active account"),
+    ({"name": " "}, "the name of a token must have 1 to 100 characters"), ({"name": "x" * 101}, "the name of a token must have"),
+    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of the scopes decide, read, administer"),
+    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lifetime of a token must be 1 to 3,650 days"),
+    ({"days": 3_651}, "the lifetime of a token"),
+    ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary is not an administrator of this console"),
 ])
 def test_a_token_that_could_not_work_is_refused_and_nothing_is_written(ada, changes, message):
     add_user(author=OPERATOR, name="ordinary")
@@ -94,14 +95,14 @@ def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
 
 def test_use_is_noted_once_a_minute(ada, django_assert_num_queries):
     secret = create().secret
-    token_shown(secret)
+    verify_token(secret)
     noted = ApiToken.objects.get().last_used_at
     assert timezone.now() - noted < timedelta(seconds=5)
     with django_assert_num_queries(1):
-        token_shown(secret)
+        verify_token(secret)
     assert ApiToken.objects.get().last_used_at == noted
     ApiToken.objects.update(last_used_at=noted - timedelta(minutes=2))
-    token_shown(secret)
+    verify_token(secret)
     assert ApiToken.objects.get().last_used_at > noted - timedelta(minutes=1)
 
 
@@ -114,13 +115,13 @@ def test_no_answer_waits_for_the_note_while_somebody_writes(ada):
     try:
         writer.execute("BEGIN IMMEDIATE")
         started = time.monotonic()
-        token_shown(secret)
+        verify_token(secret)
         assert time.monotonic() - started < 5
         assert ApiToken.objects.get().last_used_at is None
         writer.execute("ROLLBACK")
     finally:
         writer.close()
-    token_shown(secret)
+    verify_token(secret)
     assert ApiToken.objects.get().last_used_at is not None
 
 
@@ -132,14 +133,14 @@ def run(command, *arguments):
 
 def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
     output, errors = run("create_token", "ada", "--scope", "decide", "--scope", "read", "--days", "9")
-    token = token_shown(output.strip())
+    token = verify_token(output.strip())
     assert token.scopes == {"decide", "read"}
     kept = ApiToken.objects.get(pk=token.number)
     assert kept.name == "decide and read" and timedelta(days=8) < kept.expires_at - timezone.now() <= timedelta(days=9)
     assert f"manage.py revoke_token {token.number}" in errors
     assert "is revoked" in run("revoke_token", str(token.number))[0]
     with pytest.raises(TokenRefused, match="was revoked"):
-        token_shown(output.strip())
+        verify_token(output.strip())
 
 
 @pytest.mark.parametrize("arguments", [("create_token", "zoe", "--scope", "decide"), ("create_token", "ada"),

@@ -64,7 +64,7 @@ def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_an
     session, token = by_session("ada"), by_token("ada")
     User.objects.filter(username="ada").update(must_change_password=True)
     for method, path, body in [*(("GET", path, None) for path in READS), *WRITES, DECISIONS]:
-        assert "choose your own at http://127.0.0.1:8000/password" in problem(call(session, method, path, body), 403)["detail"]
+        assert "choose a new one at http://127.0.0.1:8000/password" in problem(call(session, method, path, body), 403)["detail"]
     assert token.get("/entities").status_code == token.post("/decisions", QUESTION).status_code == 200
     User.objects.filter(username="ada").update(must_change_password=False)
     assert session.get("/entities").status_code == 200
@@ -127,7 +127,7 @@ def test_what_an_account_does_not_see_looks_like_what_there_is_not(by_session, b
     dee = by_session("dee")
     answers.append(problem(dee.patch(f"/entities/{address}", {"description": "x"}, If_Match="*"), 404))
     answers.append(problem(dee.delete(f"/entities/{address}"), 404))
-    assert {answer["detail"] for answer in answers} == {"there is no such thing, or none that you may see"}
+    assert {answer["detail"] for answer in answers} == {"this resource does not exist, or you cannot see it"}
 
 
 def test_lists_show_an_ordinary_account_what_it_sees(by_session):
@@ -192,7 +192,7 @@ def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(cast):
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast["ada"])
     rest = Rest(client)
-    assert "no proof" in problem(rest.post("/groups", {"name": "one"}), 403)["detail"]
+    assert "CSRF check" in problem(rest.post("/groups", {"name": "one"}), 403)["detail"]
     assert rest.get("/groups").status_code == 200
     client.cookies["csrftoken"] = "a" * 32
     assert rest.post("/groups", {"name": "one"}, X_CSRFToken="a" * 32).status_code == 201

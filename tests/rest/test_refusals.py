@@ -9,9 +9,9 @@ from django.db import OperationalError
 from rest_framework.serializers import ListSerializer
 
 from analytics.models import AnalysisRun
-from authzconsole.common.request_body import LONGEST_BODY_BYTES
+from authzconsole.common.request_body import MAX_BODY_BYTES
 from authzconsole.rest import grants
-from authzconsole.rest.framework.fields import Shape, Worded
+from authzconsole.rest.framework.fields import ErrorMessages, Shape
 from grants.journal import ACTIONS
 from tests.rest.conftest import problem
 
@@ -55,14 +55,14 @@ def test_a_body_that_is_no_json_object(ada, body):
 
 
 def test_a_body_over_the_limit_names_the_limit(ada):
-    refused = problem(ada.post("/grants", b'{"reason":"' + b"x" * LONGEST_BODY_BYTES + b'"}'), 413)
+    refused = problem(ada.post("/grants", b'{"reason":"' + b"x" * MAX_BODY_BYTES + b'"}'), 413)
     assert "1,000,000 bytes" in refused["detail"]
 
 
 def test_a_change_set_of_the_most_items_fits_into_a_body(ada):
     longest = {"principal": "user:" + "ä" * 20, "entity": "dataset:sales." + "x" * 200,
                "privileges": ["READ", "WRITE", "EXECUTE", "ADMIN"]}
-    assert len(json.dumps({"grant": [longest] * grants.MOST_ITEMS})) < LONGEST_BODY_BYTES
+    assert len(json.dumps({"grant": [longest] * grants.MOST_ITEMS})) < MAX_BODY_BYTES
 
 
 def test_a_fault_of_the_console_is_told_as_one_and_named_in_the_log(ada, monkeypatch, caplog):
@@ -103,7 +103,7 @@ def test_a_parameter_where_there_are_none_is_refused(ada, path):
 ])
 def test_a_value_that_a_closed_list_does_not_have_is_refused_with_those_it_has(ada, path, name, known):
     (error,) = problem(ada.get(path, **{name: "nonsense"}), 400)["errors"]
-    assert error["field"] == name and error["message"].startswith("`nonsense` is none of ") and known in error["message"]
+    assert error["field"] == name and error["message"].startswith("`nonsense` is not one of ") and known in error["message"]
     assert ada.get(path, **{name: known}).status_code == 200
 
 
@@ -116,9 +116,9 @@ def test_every_action_that_the_console_writes_can_be_filtered_by():
 
 
 @pytest.mark.parametrize(("member", "sent", "message"), [
-    ("name", {}, "this is missing"), ("name", {"name": None}, "this must not be null"),
+    ("name", {}, "this member is required"), ("name", {"name": None}, "this must not be null"),
     ("name", {"name": ""}, "this must not be empty"), ("reason", {"name": "x", "reason": "x" * 2_001},
-                                                        "this is longer than 2,000 characters, which is the limit"),
+                                                        "this is longer than the limit of 2,000 characters"),
 ])
 def test_what_the_framework_finds_is_said_in_the_consoles_words(ada, member, sent, message):
     refused = problem(ada.post("/groups", sent), 400)
@@ -128,7 +128,7 @@ def test_what_the_framework_finds_is_said_in_the_consoles_words(ada, member, sen
 def test_lists_objects_and_times_are_asked_for_in_the_consoles_words(ada):
     assert problem(ada.post("/grants", {"grant": {}}), 400)["detail"] == "grant: this must be a list"
     many = {"verb": "grant", "principals": [], "privileges": ["READ"], "within": "namespace:sales"}
-    assert problem(ada.post("/plans/many", many), 400)["detail"] == "principals: this must hold at least 1"
+    assert problem(ada.post("/plans/many", many), 400)["detail"] == "principals: this must have at least 1 items"
     assert problem(ada.get("/journal", since="x"), 400)["detail"] == "since: this must be a time such as 2026-02-01T08:00:00Z"
     assert problem(ada.get("/journal", limit="0"), 400)["detail"] == "limit: this must be 1 or more"
     assert problem(ada.get("/members", limit="1001"), 400)["detail"] == "limit: this must be 1000 or less"
@@ -148,15 +148,15 @@ def test_no_field_speaks_the_frameworks_words(ada):
     for shape, field in fields:
         for one in filter(None, (field, getattr(field, "child", None))):
             # a list of shapes is there for the document, `Several` reads it; what is not read further finds nothing
-            assert isinstance(one, Worded | ListSerializer) or type(one).__name__ == "_UnvalidatedField", (shape, field)
+            assert isinstance(one, ErrorMessages | ListSerializer) or type(one).__name__ == "_UnvalidatedField", (shape, field)
 
 
 def test_methods_and_types_of_answers_are_named(ada):
     refused = ada.client.generic("DELETE", "/api/v1/grants")
-    assert problem(refused, 405)["detail"] == "this path answers GET and POST only"
+    assert problem(refused, 405)["detail"] == "this path only accepts GET and POST"
     refused = ada.client.get("/api/v1/entities", headers={"Accept": "text/html"})
     assert problem(refused, 406)["detail"] == (
-        "the Accept header allows no answer that this path gives: send application/json, or leave it out")
+        "this path cannot answer in a format of the Accept header: send application/json, or no Accept header")
 
 
 @pytest.mark.parametrize(("sent", "field"), [({"group": "nothing", "user": "ned"}, "group"),

@@ -1,12 +1,13 @@
-"""Who calls REST: the account of a session, or the owner of a token, no further than the token's scopes reach."""
+"""Authenticate REST callers and check what they may see: the account of a session, or the owner of a token within its scopes."""
 
+from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from authzconsole.common.api_caller import REALM, check_forgery, check_password_is_own, token_of
+from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
 from authzconsole.common.messages import NO_WRITES
-from authzconsole.common.refusal import Refused
+from authzconsole.common.refusal import RequestRefused
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity
@@ -17,17 +18,17 @@ from grants.models import User
 
 
 class Authentication(BaseAuthentication):
-    """Refuses whoever is nobody (401) or shows a token without the scope of the endpoint (403)."""
+    """Refuse requests without valid credentials (401) and tokens without the scope of the endpoint (403)."""
 
     def authenticate(self, request: Request):
         if "Authorization" in request.headers:
-            token = token_of(request._request, request.parser_context["view"].scope_of(request.method))
+            token = authenticate_token(request._request, request.parser_context["view"].scope_of(request.method))
             return User.objects.get(pk=token.owner_id), token
         user = request._request.user
         if not user.is_authenticated:
-            raise Refused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+            raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
         check_password_is_own(user)
-        check_forgery(request._request)
+        check_csrf(request._request)
         return user, None
 
     def authenticate_header(self, request: Request) -> str:
@@ -39,25 +40,26 @@ def check_administrator(request: Request) -> None:
         raise Problem(403, NO_WRITES)
 
 
-def check_oversees(request: Request) -> None:
+def check_overseer(request: Request) -> None:
+    """Raise Problem (403) unless the caller is an administrator or auditor."""
     if not request.user.can_see_all:
-        raise Problem(403, "only administrators and auditors of this console may read this")
+        raise Problem(403, "only administrators and auditors of this console can read this")
 
 
 def author_of(request: Request, reason: str = "") -> Author:
     return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk)
 
 
-def seen_entities(request: Request):
-    """All of them, or those that `list` or `get` shows to an ordinary account."""
+def visible_entities(request: Request) -> QuerySet[Entity]:
+    """Return all entities for administrators and auditors, otherwise those that `list` or `get` shows to the account."""
     if request.user.can_see_all:
         return Entity.objects.all()
     return Entity.objects.filter(visibility_condition(request.user, active_generation()))
 
 
-def seen_entity(request: Request, address: Address) -> Entity:
-    """Raises Http404 where it is not registered or not seen, which looks the same."""
-    entity = seen_entities(request).filter(kind=address.kind, key=address.key).first()
+def visible_entity(request: Request, address: Address) -> Entity:
+    """Return the entity. Raise Http404 if it is not registered or not visible, which looks the same."""
+    entity = visible_entities(request).filter(kind=address.kind, key=address.key).first()
     if entity is None:
         raise Http404
     return entity

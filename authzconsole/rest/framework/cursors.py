@@ -1,102 +1,87 @@
-"""Pages of long lists by keyset: a page in the middle costs what the first one costs.
+"""Keyset paging for long lists, with signed cursors: a page in the middle costs what the first page costs."""
 
-A cursor is signed; it carries the list that it belongs to and the last row before it.
-"""
-
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from django.core import signing
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import QueryWhole, Shape, Text
+from authzconsole.common.keyset import rows_after
+from authzconsole.common.signed_cursor import CursorNotOurs, CursorOfAnotherList, read_cursor, sign_cursor
+from authzconsole.rest.framework.fields import QueryInteger, Shape, Text
 from authzconsole.rest.framework.problems import Problem
 
-MOST_ROWS, USUAL_ROWS = 1_000, 50
+MAX_ROWS, DEFAULT_ROWS = 1_000, 50
 SALT = "authzconsole.rest.cursor"
 
 
 class PageQuery(Shape):
-    limit = QueryWhole(required=False, default=USUAL_ROWS, min_value=1, max_value=MOST_ROWS,
-                       help_text=f"How many items a page holds: 1 to {MOST_ROWS:,}; {USUAL_ROWS} unless given.")
+    limit = QueryInteger(required=False, default=DEFAULT_ROWS, min_value=1, max_value=MAX_ROWS,
+                       help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.")
     cursor = Text(required=False, default="", allow_blank=True, max_length=4_000,
-                  help_text="`next` of the page before; every other parameter must stay as it was.")
+                  help_text="`next` of the previous page. All other parameters must stay the same.")
 
 
 def page_shape(item: type[serializers.Serializer], **more: serializers.Field) -> type[serializers.Serializer]:
-    """The shape of one page of `item`."""
+    """Return the serializer of one page of `item`."""
     name = item.__name__.removesuffix("Serializer") + "Page"
-    following = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null on the last one.")
+    following = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null on the last page.")
     return type(name, (serializers.Serializer,), {"items": item(many=True), "next": following, **more, "__doc__": None})
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of a list. order: columns that together tell its rows apart; a `-` in front of one turns it round."""
+    """One part of a list that consists of several tables.
+
+    order: columns that together are unique; a leading `-` means descending.
+    """
 
     rows: QuerySet
     order: tuple[str, ...]
 
-    def after(self, values: Sequence | None, most_rows: int) -> list:
+    def rows_from(self, values: Sequence | None, max_rows: int) -> list:
+        """Return up to `max_rows` rows after these values of the order columns, or from the start."""
         rows = self.rows.order_by(*self.order)
-        return list((rows if values is None else rows.filter(self._beyond(values)))[:most_rows])
+        return list((rows if values is None else rows.filter(rows_after(self.order, values)))[:max_rows])
 
-    def place_of(self, row: object) -> list:
+    def position_of(self, row: object) -> list:
         return [getattr(row, column.lstrip("-")) for column in self.order]
 
-    def _beyond(self, values: Sequence) -> Q:
-        beyond, equal = Q(), {}
-        for column, value in zip(self.order, values, strict=True):
-            name, way = column.lstrip("-"), "lt" if column.startswith("-") else "gt"
-            beyond |= Q(**equal, **{f"{name}__{way}": value})
-            equal[name] = value
-        first, way = self.order[0].lstrip("-"), "lte" if self.order[0].startswith("-") else "gte"
-        # the first condition is what an index can start from
-        return Q(**{f"{first}__{way}": values[0]}) & beyond
 
-
-def page_of(parts: Sequence[Part], shown: Callable[[object], dict], *, asked: dict, of: object) -> dict:
-    """One page over the parts, one after the other. of: all that must stay the same from page to page."""
-    place, values = cursor_read(asked["cursor"], of=of) if asked["cursor"] else (0, None)
-    most_rows, found = asked["limit"], []
+def page_of(parts: Sequence[Part], as_json: Callable[[object], dict], *, query: dict, identity: object) -> dict:
+    """Return one page over all parts, one part after the other. `identity` is everything that must stay the same."""
+    first_part, values = position_in_list(query["cursor"], identity) if query["cursor"] else (0, None)
+    limit, rows = query["limit"], []
     for number, part in enumerate(parts):
-        if number < place or len(found) > most_rows:
+        if number < first_part or len(rows) > limit:
             continue
-        rows = part.after(values if number == place else None, most_rows + 1 - len(found))
-        found += [(number, part, row) for row in rows]
-    page, has_more = found[:most_rows], len(found) > most_rows
-    return {"items": [shown(row) for _, _, row in page], "next": _next(page, of) if has_more else None}
+        part_rows = part.rows_from(values if number == first_part else None, limit + 1 - len(rows))
+        rows += [(number, part, row) for row in part_rows]
+    page, has_more = rows[:limit], len(rows) > limit
+    return {"items": [as_json(row) for _, _, row in page], "next": _next_cursor(page, identity) if has_more else None}
 
 
-def _next(page: Sequence[tuple], of: object) -> str:
+def _next_cursor(page: Sequence[tuple], identity: object) -> str:
     number, part, row = page[-1]
-    return cursor_written([number, part.place_of(row)], of=of)
+    return cursor_for([number, part.position_of(row)], identity)
 
 
-def cursor_written(place: object, *, of: object) -> str:
-    return signing.dumps([_digest(of), place], salt=SALT)
+def cursor_for(position: object, identity: object) -> str:
+    return sign_cursor(position, list_identity=identity, salt=SALT)
 
 
-def cursor_read(cursor: str, *, of: object):
-    """Raises Problem where it was altered or belongs to another list."""
+def position_in_list(cursor: str, identity: object):
+    """Return the position in a cursor. Raise Problem if it was altered or belongs to another list."""
     try:
-        digest, place = signing.loads(cursor.encode("ascii").decode(), salt=SALT)
-    except (signing.BadSignature, UnicodeEncodeError):
-        raise Problem(400, "`cursor` is none that this console gave, or was altered: leave it out to begin with the first page",
+        return read_cursor(cursor, list_identity=identity, salt=SALT)
+    except CursorNotOurs:
+        raise Problem(400, "`cursor` was not issued by this console, or was altered: leave it out to start with the first page",
                       errors=[{"field": "cursor", "message": "not a cursor of this console"}]) from None
-    if digest != _digest(of):
-        raise Problem(400, "`cursor` belongs to another list: every other parameter must stay as it was",
-                      errors=[{"field": "cursor", "message": "a cursor of another list"}])
-    return place
+    except CursorOfAnotherList:
+        raise Problem(400, "`cursor` belongs to another list: do not change any other parameter",
+                      errors=[{"field": "cursor", "message": "a cursor of another list"}]) from None
 
 
-def list_identity(name: str, asked: dict) -> Iterable:
-    """What tells one list from another: its name and its filters, but not the size of a page."""
-    return [name, *(f"{key}={value}" for key, value in sorted(asked.items()) if key not in ("cursor", "limit"))]
-
-
-def _digest(of: object) -> str:
-    return hashlib.sha256(json.dumps(of, default=str).encode()).hexdigest()[:16]
+def list_identity(name: str, query: dict) -> Iterable:
+    """Return what distinguishes one list from another: its name and filters, but not the size of a page."""
+    return [name, *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit"))]

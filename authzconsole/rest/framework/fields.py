@@ -1,5 +1,4 @@
-"""Fields that take what they say and nothing that could be turned into it; shapes that refuse a member which they do
-not know."""
+"""Strict serializer fields: they do not coerce other types, and shapes refuse unknown members."""
 
 from rest_framework import serializers
 
@@ -12,32 +11,34 @@ LARGEST_NUMBER = 2**63 - 1
 LONGEST_ADDRESS_CHARACTERS = 600
 
 
-class Worded:
-    """The console's own words in place of the framework's, for every field and shape that takes what was sent."""
+class ErrorMessages:
+    """Error messages that complete the sentence "FIELD: ...", in place of those of Django REST framework."""
 
     default_error_messages = {
-        "required": "this is missing",
+        "required": "this member is required",
         "null": "this must not be null",
         "blank": "this must not be empty",
-        "max_length": "this is longer than {max_length:,} characters, which is the limit",
-        "min_length": "this is shorter than {min_length:,} characters, which is the least",
+        "max_length": "this is longer than the limit of {max_length:,} characters",
+        "min_length": "this is shorter than the minimum of {min_length:,} characters",
         "max_value": "this must be {max_value} or less",
         "min_value": "this must be {min_value} or more",
     }
 
 
-class Shape(Worded, serializers.Serializer):
+class Shape(ErrorMessages, serializers.Serializer):
+    """A JSON object or a set of query parameters; unknown members are errors."""
+
     default_error_messages = {"invalid": "this must be an object"}
 
     def to_internal_value(self, data):
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
             known = ", ".join(self.fields) or "none"
-            raise serializers.ValidationError({clip(name): [f"there is no such member here; there are {known}"]
+            raise serializers.ValidationError({clip(name): [f"unknown member; the known members are {known}"]
                                                for name in unknown})
         return super().to_internal_value(data)
 
 
-class Text(Worded, serializers.CharField):
+class Text(ErrorMessages, serializers.CharField):
     def __init__(self, **options):
         super().__init__(trim_whitespace=False, **options)
 
@@ -49,14 +50,14 @@ class Text(Worded, serializers.CharField):
         return data
 
 
-class Flag(Worded, serializers.BooleanField):
+class Boolean(ErrorMessages, serializers.BooleanField):
     def to_internal_value(self, data):
         if not isinstance(data, bool):
             raise serializers.ValidationError("this must be true or false")
         return data
 
 
-class Whole(Worded, serializers.IntegerField):
+class Integer(ErrorMessages, serializers.IntegerField):
     def __init__(self, *, min_value=0, max_value=LARGEST_NUMBER, **options):
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
@@ -66,8 +67,8 @@ class Whole(Worded, serializers.IntegerField):
         return data
 
 
-class QueryFlag(Worded, serializers.BooleanField):
-    """In a URL, where everything is text."""
+class QueryBoolean(ErrorMessages, serializers.BooleanField):
+    """A boolean in a URL: `true` or `false`."""
 
     def to_internal_value(self, data):
         if data not in ("true", "false"):
@@ -75,7 +76,7 @@ class QueryFlag(Worded, serializers.BooleanField):
         return data == "true"
 
 
-class QueryWhole(Whole):
+class QueryInteger(Integer):
     def to_internal_value(self, data):
         if not (data.isascii() and data.isdigit() and len(data) < 20):
             raise serializers.ValidationError("this must be an integer")
@@ -83,7 +84,7 @@ class QueryWhole(Whole):
 
 
 class AddressText(Text):
-    """An address; what comes out is an `Address`."""
+    """The address of an entity; the validated value is an `Address`."""
 
     def __init__(self, **options):
         super().__init__(max_length=LONGEST_ADDRESS_CHARACTERS, **options)
@@ -99,7 +100,7 @@ class AddressText(Text):
 
 
 class PrincipalText(Text):
-    """`user:NAME` or `group:NAME`."""
+    """A principal, written `user:NAME` or `group:NAME`."""
 
     def to_internal_value(self, data):
         text = super().to_internal_value(data)
@@ -111,7 +112,7 @@ class PrincipalText(Text):
 
 
 class NameText(Text):
-    """What a user or a group may be called."""
+    """The name of a user or group."""
 
     def __init__(self, **options):
         super().__init__(max_length=MAX_NAME_CHARACTERS, **options)
@@ -131,25 +132,25 @@ class KindText(Text):
         return kind
 
 
-class Word(Worded, serializers.ChoiceField):
-    """One of a few words, written exactly so."""
+class Choice(ErrorMessages, serializers.ChoiceField):
+    """One of a fixed set of words; case matters."""
 
     def to_internal_value(self, data):
         if not isinstance(data, str) or data not in self.choices:
-            raise serializers.ValidationError(f"`{clip(data)}` is none of {', '.join(map(str, self.choices))}")
+            raise serializers.ValidationError(f"`{clip(data)}` is not one of {', '.join(map(str, self.choices))}")
         return data
 
 
-class Several(Worded, serializers.ListField):
+class List(ErrorMessages, serializers.ListField):
     default_error_messages = {
         "not_a_list": "this must be a list",
         "empty": "this must not be empty",
-        "max_length": "this holds more than {max_length:,}, which is the limit",
-        "min_length": "this must hold at least {min_length:,}",
+        "max_length": "this has more items than the limit of {max_length:,}",
+        "min_length": "this must have at least {min_length:,} items",
     }
 
 
-class Moment(Worded, serializers.DateTimeField):
+class Time(ErrorMessages, serializers.DateTimeField):
     default_error_messages = dict.fromkeys(
         ("invalid", "date", "make_aware", "overflow"), "this must be a time such as 2026-02-01T08:00:00Z")
 
@@ -159,11 +160,10 @@ class Moment(Worded, serializers.DateTimeField):
         return super().to_internal_value(value)
 
 
-def privilege_words(**options) -> Several:
-    one = Word(choices=list(map(str, Privilege)))
-    return Several(child=one, min_length=1, max_length=len(Privilege), **options)
+def privilege_list(**options) -> List:
+    return List(child=Choice(choices=list(map(str, Privilege))), min_length=1, max_length=len(Privilege), **options)
 
 
-def reason_text() -> Text:
+def reason_field() -> Text:
     return Text(required=False, allow_blank=True, default="", max_length=MAX_REASON_CHARACTERS,
-                help_text="Why; it stands in the journal.")
+                help_text="The reason; it is written to the journal.")

@@ -1,4 +1,4 @@
-"""Where things are in this API. An address or a name is encoded whole, its slashes too."""
+"""The URLs of resources in this API. Addresses and names are percent-encoded, including slashes."""
 
 from urllib.parse import quote
 

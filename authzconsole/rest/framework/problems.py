@@ -1,4 +1,4 @@
-"""Every refusal in one shape: application/problem+json (RFC 9457), whoever refuses."""
+"""Turn every error into application/problem+json (RFC 9457)."""
 
 import json
 import logging
@@ -16,8 +16,8 @@ from analytics.results.export import ExportFailed
 from analytics.results.files import ResultsGone
 from analytics.results.read import TableLeftOut
 from analytics.storage import StorageError
-from authzconsole.common.database_busy import BUSY_RETRY_SECONDS, is_busy
-from authzconsole.common.refusal import Refused
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
 from grants.errors import GrantError, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
 from grants.policies.catalogue import UnknownGeneration
@@ -33,13 +33,18 @@ TYPES = {
     415: "unsupported-media-type", 428: "precondition-required", 429: "too-many-requests", 500: "failure",
     503: "unavailable",
 }
-_STATUSES = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
+# the status of domain errors; the first matching class decides
+_STATUS_BY_ERROR = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
              (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
              (UnknownGeneration, 400), (StorageError, 503))
 
 
 class Problem(Exception):
-    """A request that is not answered. errors: what is wrong, one by one. members: further ones of the answer."""
+    """A refused request.
+
+    errors: one object for each fault. type_: the last part of the problem type; by default that of the status.
+    members: further members of the response.
+    """
 
     def __init__(self, status: int, detail: str, *, errors: list[dict] | None = None, headers: dict | None = None,
                  type_: str = "", **members):
@@ -58,14 +63,14 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
                         headers={"Cache-Control": "no-store", **problem.headers})
 
 
-def exception_answer(error: Exception, context: dict) -> HttpResponse:
-    """What Django REST framework calls with whatever a view raised."""
+def exception_handler(error: Exception, context: dict) -> HttpResponse:
+    """Return the response for an exception that a view raised (the EXCEPTION_HANDLER of Django REST framework)."""
     request = getattr(context["request"], "_request", context["request"])
     problem = _problem_of(error, context["view"])
     if problem is None:
         logger.error("%s failed", request.path, exc_info=error)
         got_request_exception.send(sender=None, request=request)
-        problem = Problem(500, f"the console failed to answer; its log says why, at the request {request.id}")
+        problem = Problem(500, f"internal error; the log of the console has the details under the request id {request.id}")
     return problem_response(problem, request)
 
 
@@ -73,17 +78,16 @@ def _problem_of(error: Exception, view) -> Problem | None:
     match error:
         case Problem():
             return error
-        case Refused():
+        case RequestRefused():
             return Problem(error.status, error.message, headers=error.headers,
-                           errors=_named_first(error.message) if error.status == 400 else [])
+                           errors=_errors_from_sentence(error.message) if error.status == 400 else [])
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
-        case _ if is_busy(error):
-            # SQLite lets one write at a time, and an import may take minutes
-            return Problem(503, "another change is still being written: repeat the request, it was not carried out",
-                           headers={"Retry-After": str(BUSY_RETRY_SECONDS)})
+        case _ if is_database_locked(error):
+            return Problem(503, "the database is locked by another change: nothing was changed, repeat the request",
+                           headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
         case Http404():
-            return Problem(404, "there is no such thing, or none that you may see")
+            return Problem(404, "this resource does not exist, or you cannot see it")
         case PermissionDenied():
             return Problem(403, str(error))
         case ValidationError():
@@ -92,32 +96,32 @@ def _problem_of(error: Exception, view) -> Problem | None:
                            errors=errors)
         case MethodNotAllowed():
             allowed = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
-            return Problem(405, f"this path answers {allowed} only")
+            return Problem(405, f"this path only accepts {allowed}")
         case NotAcceptable():
             offered = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
-            return Problem(406, f"the Accept header allows no answer that this path gives: send {offered}, or leave it out")
+            return Problem(406, f"this path cannot answer in a format of the Accept header: send {offered}, or no Accept header")
         case QuestionError():
-            return Problem(400, str(error), errors=_named_first(str(error)))
+            return Problem(400, str(error), errors=_errors_from_sentence(str(error)))
         case APIException():
             return Problem(error.status_code, str(error.detail), headers=_headers_of(error))
-    status = next((status for family, status in _STATUSES if isinstance(error, family)), None)
+    status = next((status for family, status in _STATUS_BY_ERROR if isinstance(error, family)), None)
     if status is None:
         return None
     field = getattr(error, "field", "")
     return Problem(status, str(error), errors=[{"field": field, "message": str(error)}] if field else [])
 
 
-# those sentences begin with the member at fault, which may be anything inside the body
+# such sentences begin with the path of the member at fault
 _MEMBER = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)`:? (.+)", re.DOTALL)
 
 
-def _named_first(sentence: str) -> list[dict]:
-    found = _MEMBER.match(sentence)
-    return [{"field": found[1], "message": found[2]}] if found else []
+def _errors_from_sentence(sentence: str) -> list[dict]:
+    match = _MEMBER.match(sentence)
+    return [{"field": match[1], "message": match[2]}] if match else []
 
 
 def field_errors(detail, path: str = "") -> Iterator[dict]:
-    """What a serializer found, flat: `field` is a path such as `grant[2].entity`; empty for the whole."""
+    """Yield the errors of a serializer as a flat list; `field` is a path such as `grant[2].entity`, empty for the whole body."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             if isinstance(name, int):

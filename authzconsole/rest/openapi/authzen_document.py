@@ -1,8 +1,8 @@
 """What the OpenAPI document says of the AuthZEN Authorization API 1.0, whose endpoints are no views of the framework."""
 
-from authzconsole.api.evaluation import SEMANTICS
+from authzconsole.api.evaluation import STOP_DECISIONS
 from authzconsole.api.metadata import PATHS
-from authzconsole.common.database_busy import BUSY_RETRY_SECONDS
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "AuthZEN Authorization API 1.0"
@@ -40,7 +40,7 @@ _REFUSALS = {
     "429": ("Too many unknown tokens came from this address; the header Retry-After says for how long to send none.",
             "too many unknown tokens came from your address: send no other for 4 minutes"),
     "503": ("Another change holds the database; the header Retry-After says when to ask again.",
-            f"another change holds the database; ask again in {BUSY_RETRY_SECONDS} seconds"),
+            f"another change holds the database; ask again in {RETRY_AFTER_SECONDS} seconds"),
 }
 _HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}
 STATE = "Of the resource, where the caller may see it and it is not live."
@@ -66,7 +66,7 @@ def authzen_components() -> dict:
         "next_token": text | {"description": "Empty where no page follows."},
         "count": {"type": "integer", "description": "Of the results of this page."},
         "total": {"type": "integer", "description": "Of the results of all pages, where it is known."}}}
-    options = {"type": "object", "properties": {"evaluations_semantic": {"type": "string", "enum": list(SEMANTICS)}}}
+    options = {"type": "object", "properties": {"evaluations_semantic": {"type": "string", "enum": list(STOP_DECISIONS)}}}
     item = {"type": "object", "properties": members}
     return {
         "AuthzenEvaluation": item | {"required": ["subject", "action", "resource"]},

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from authzconsole.rest.framework.endpoint import nowhere
+from authzconsole.rest.framework.endpoint import unknown_path
 
 # both libraries write styles into the page as they draw, and carry their icons with them
 _LOOSENED = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
@@ -18,7 +18,7 @@ _LOOSENED = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "d
 @login_not_required
 def root(request: HttpRequest) -> HttpResponse:
     """Where the API begins there is nothing to read but what it holds."""
-    return redirect("rest-swagger") if request.method in ("GET", "HEAD") else nowhere(request)
+    return redirect("rest-swagger") if request.method in ("GET", "HEAD") else unknown_path(request)
 
 
 @login_not_required

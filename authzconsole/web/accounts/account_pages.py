@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.common import login_throttle as guesses
+from authzconsole.common import login_throttle
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, active_tokens, change_forecast, password_forecast
 from authzconsole.web.accounts.tokens import token_form, token_row
@@ -132,5 +132,5 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
         return _page(request, user, fault=f"{error}.", status=400)
-    guesses.forget(guesses.passwords(request, user.username)[0])
+    login_throttle.reset(login_throttle.password_counters(request, user.username)[0])
     return _page(request, _account_or_404(principal), password=password)

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.common import login_throttle as guesses
+from authzconsole.common import login_throttle
 
 
 class PasswordAttemptForm:
@@ -28,18 +28,18 @@ class PasswordAttemptForm:
     @contextmanager
     def counted(self, request: HttpRequest, name: str, then: str) -> Iterator[None]:
         """Wrap the check, which raises ValidationError for a wrong password. then: what the user can do after the wait."""
-        counters = guesses.passwords(request, name)
-        self.wait_seconds = guesses.seconds_to_wait(*counters)
+        counters = login_throttle.password_counters(request, name)
+        self.wait_seconds = login_throttle.seconds_to_wait(*counters)
         if self.wait_seconds:
             raise ValidationError("Too many wrong passwords for this name or from your address. "
-                                  f"Wait {guesses.in_words(self.wait_seconds)}, then {then}.")
+                                  f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {then}.")
         try:
             yield
         except ValidationError:
-            guesses.count_wrong(*counters)
+            login_throttle.count_failure(*counters)
             raise
         # The counter of the address stays: otherwise the owner of one account could go on guessing for others.
-        guesses.forget(counters[0])
+        login_throttle.reset(counters[0])
 
 
 class RetryAfterMixin:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.common.tokens import LONGEST_LIFE_DAYS, TokenError, create_token, revoke_token
+from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
@@ -53,7 +53,7 @@ def token_row(token: ApiToken, owner: User) -> TokenRow:
 def token_form(form: dict) -> dict:
     """Return the fields of the form for a new token, prefilled with `form`."""
     defaults = {"owner": "", "name": "", "days": str(DEFAULT_DAYS), "selected_scopes": [], "reason": ""}
-    return defaults | {"max_days": LONGEST_LIFE_DAYS, "scopes": TokenScope.choices} | form
+    return defaults | {"max_days": MAX_LIFETIME_DAYS, "scopes": TokenScope.choices} | form
 
 
 # by the value of the filter
@@ -100,7 +100,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
 
 def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {LONGEST_LIFE_DAYS:,}")
+        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {MAX_LIFETIME_DAYS:,}")
     return int(text)
 
 

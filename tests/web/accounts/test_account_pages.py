@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from authzconsole.common.tokens import TokenRefused, create_token, token_shown
+from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import ApiToken
 from grants.models import JournalLine, User
 from tests.support.authors import COMMAND, everything
@@ -62,7 +62,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
     sent = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
     made = client.post("/accounts/tokens/new", sent)
     secret = re.search(r"azc_[\w-]{40,}", page_html(made))[0]
-    assert token_shown(secret).scopes == {"decide", "read"} and "no-store" in made["Cache-Control"]
+    assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in made["Cache-Control"]
     assert JournalLine.objects.get(action="token-add").reason == "for the job"
     for url in ("/accounts/tokens/", "/accounts/user:dee", "/accounts/tokens/new"):
         text = page_html(client.get(url))
@@ -70,9 +70,9 @@ def test_a_token_is_shown_once_and_never_again(browse):
 
 
 @pytest.mark.parametrize(("sent", "fault"), [
-    ({"owner": "nobody"}, "is no active account"), ({"scope": []}, "a token is for one or more of"),
+    ({"owner": "nobody"}, "is not an active account"), ({"scope": []}, "a token is for one or more of"),
     ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "a token lives for 1 to"),
-    ({"name": " "}, "a token has a name of 1 to"), ({"scope": ["administer"]}, "does not administer this console"),
+    ({"name": " "}, "the name of a token must have of 1 to"), ({"scope": ["administer"]}, "does not administer this console"),
 ])
 def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault, browse):
     response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
@@ -84,10 +84,10 @@ def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault,
 def test_a_token_is_revoked_after_it_was_asked(browse, issued, htmx):
     client, url = browse("ada"), f"/accounts/tokens/{issued.token.pk}/revoke"
     assert "<html" not in page_html(client.get(url, headers=htmx("dialog")))
-    assert token_shown(issued.secret)
+    assert verify_token(issued.secret)
     assert client.post(url, {"reason": "leaked"})["Location"] == "/accounts/tokens/"
     with pytest.raises(TokenRefused):
-        token_shown(issued.secret)
+        verify_token(issued.secret)
     assert JournalLine.objects.get(action="token-revoke").reason == "leaked"
     found = [len(client.get(f"/accounts/tokens/?state={state}").context["rows"]) for state in ("good", "expired", "revoked")]
     assert found == [0, 0, 1]

@@ -11,13 +11,13 @@ from django.core.cache import caches
 from django.test import Client, RequestFactory
 
 from authzconsole import settings as of_the_product
-from authzconsole.common import login_throttle as guesses
+from authzconsole.common import login_throttle
 from authzconsole.common.tokens import create_token
 from authzconsole.ops.address import free_port
 from tests.support.cast import PASSWORD, SETUP, people
 from tests.support.workers import ROOT, database_url
 
-MANY = guesses.MOST_OF_A_NAME
+MANY = login_throttle.MAX_PASSWORDS_PER_NAME
 NOW = 1_800_000_000
 
 
@@ -25,7 +25,7 @@ NOW = 1_800_000_000
 def now(monkeypatch):
     """No window ends in the middle of a test; `now.append(seconds)` moves on."""
     moments = [NOW]
-    monkeypatch.setattr(guesses, "time", lambda: sum(moments))
+    monkeypatch.setattr(login_throttle, "time", lambda: sum(moments))
     return moments
 
 
@@ -58,10 +58,10 @@ def statuses(times: int, name: str, **where) -> list[int]:
 def test_a_name_that_was_guessed_at_waits_whether_somebody_has_it_or_not(name):
     assert statuses(MANY, name) == [200] * MANY
     held = sign_in(name, PASSWORD)
-    assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= guesses.WINDOW_SECONDS
+    assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= login_throttle.WINDOW_SECONDS
     assert held.context["form"].non_field_errors() == [
         "Too many wrong passwords for this name or from your address. "
-        f"Wait {guesses.in_words(int(held['Retry-After']))}, then sign in."]
+        f"Wait {login_throttle.wait_in_words(int(held['Retry-After']))}, then sign in."]
     assert sign_in("dee", PASSWORD).status_code == 302
 
 
@@ -70,7 +70,7 @@ def test_who_waits_is_told_before_any_password_is_looked_at(monkeypatch, django_
     looked = []
     monkeypatch.setattr("authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: looked.append(form))
     for name in ("ned", "nobody"):
-        guesses.count_wrong(*[guesses.passwords(RequestFactory().get("/"), name)[0]] * MANY)
+        login_throttle.count_failure(*[login_throttle.password_counters(RequestFactory().get("/"), name)[0]] * MANY)
         with django_assert_num_queries(0):
             assert sign_in(name).status_code == 429
     assert not looked
@@ -97,7 +97,7 @@ def test_a_success_begins_the_count_anew(monkeypatch):
 
 @pytest.mark.usefixtures("cast", "redis_shared")
 def test_an_address_that_guessed_at_many_names_waits_and_no_other_does(monkeypatch):
-    monkeypatch.setattr(guesses, "MOST_OF_AN_ADDRESS", 7)
+    monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", 7)
     assert [sign_in(f"name{number}", REMOTE_ADDR="192.0.2.1").status_code for number in range(7)] == [200] * 7
     assert sign_in("ned", PASSWORD, REMOTE_ADDR="192.0.2.1").status_code == 429
     assert sign_in("ned", PASSWORD, REMOTE_ADDR="192.0.2.2").status_code == 302
@@ -105,7 +105,7 @@ def test_an_address_that_guessed_at_many_names_waits_and_no_other_does(monkeypat
 
 @pytest.mark.usefixtures("cast", "redis_shared")
 def test_who_has_an_account_cannot_begin_the_count_of_the_address_anew(monkeypatch):
-    monkeypatch.setattr(guesses, "MOST_OF_AN_ADDRESS", 4)
+    monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", 4)
     found = [sign_in(*sent).status_code for sent in [("a",), ("dee", PASSWORD)] * 5]
     assert found == [200, 302, 200, 302, 200, 302, 200, 429, 429, 429]
 
@@ -145,9 +145,9 @@ def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_
     looked = []
     monkeypatch.setattr(MD5PasswordHasher, "verify", lambda *given: looked.append(given))
     held = change(left_open, PASSWORD)
-    assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= guesses.WINDOW_SECONDS and not looked
+    assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= login_throttle.WINDOW_SECONDS and not looked
     told = ("Too many wrong passwords for this name or from your address. "
-            f"Wait {guesses.in_words(int(held['Retry-After']))}, then change yours.")
+            f"Wait {login_throttle.wait_in_words(int(held['Retry-After']))}, then change yours.")
     assert held.context["form"].errors == {"old_password": [told]} and told in held.content.decode()
     assert sign_in("ned", PASSWORD).status_code == 429
     monkeypatch.undo()
@@ -156,7 +156,7 @@ def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_
 
 @pytest.mark.usefixtures("redis_shared")
 def test_the_old_password_is_counted_by_name_and_by_address_and_begins_anew_once_it_is_right(cast, monkeypatch):
-    monkeypatch.setattr(guesses, "MOST_OF_AN_ADDRESS", MANY + 2)
+    monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", MANY + 2)
     ned, dee = open_session(cast["ned"]), open_session(cast["dee"])
     assert [change(ned, "wrong").status_code for _ in range(MANY - 1)] == [200] * (MANY - 1)
     assert "too short" in change(ned, PASSWORD, "short").content.decode()
@@ -176,7 +176,7 @@ def test_the_log_tells_of_it_once_and_a_name_breaks_no_line_of_it(caplog):
     caplog.set_level(logging.WARNING, "authzconsole.common.login_throttle")
     statuses(MANY + 3, "x\nWARNING all is well")
     told = [record.getMessage() for record in caplog.records if record.name == "authzconsole.common.login_throttle"]
-    assert len(told) == 1 and "\n" not in told[0] and "WARNING all is well': further ones are held back for" in told[0]
+    assert len(told) == 1 and "\n" not in told[0] and "WARNING all is well': further attempts wait for" in told[0]
 
 
 @pytest.mark.usefixtures("cast")
@@ -197,9 +197,9 @@ GUESSING = """
 import django, sys
 django.setup()
 from django.test import Client, override_settings
-from authzconsole.common import login_throttle as guesses
+from authzconsole.common import login_throttle
 from tests.web.accounts.test_login_throttle import NOW, caches_at
-guesses.time = lambda: NOW
+login_throttle.time = lambda: NOW
 with override_settings(CACHES=caches_at(sys.argv[1]), ALLOWED_HOSTS=["testserver"]):
     for _ in range(8):
         print(Client().post("/sign-in", {"username": "nobody", "password": "wrong"}).status_code)
@@ -228,13 +228,13 @@ def test_several_processes_count_together(redis_server, redis_shared):
 def test_an_address_is_what_the_proxies_that_are_known_tell(settings, proxies, forwarded, told, found):
     settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": proxies}
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
-    assert guesses.caller_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=told)) == found
+    assert login_throttle.client_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=told)) == found
 
 
 @pytest.mark.usefixtures("redis_shared")
 @pytest.mark.parametrize(("path", "is_problem"), [("/api/v1/entities", True), ("/access/v1/evaluation", False)])
 def test_an_address_that_guesses_at_tokens_waits_and_a_good_token_does_not(cast, monkeypatch, path, is_problem):
-    monkeypatch.setattr(guesses, "MOST_TOKENS_OF_AN_ADDRESS", 3)
+    monkeypatch.setattr(login_throttle, "MAX_TOKENS_PER_ADDRESS", 3)
     issued = create_token(author=SETUP, owner="ada", name="x", scopes=["read", "decide"], days=1)
 
     def called(secret):
