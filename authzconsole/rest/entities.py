@@ -227,7 +227,7 @@ def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Respons
         outcome = Outcome(outcome.has_changed, sentence, before)
         return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
-    return created_response(content, entity_location(place)) if outcome.changed else Response(content)
+    return created_response(content, entity_location(place)) if outcome.has_changed else Response(content)
 
 
 def _would_be_live(forecast: LifecycleForecast, creator: str | None) -> str:
