@@ -21,7 +21,7 @@ def subject_search(caller: Caller, body: dict) -> dict:
     body = _with_member(body, "subject", id="")
     question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
-    found = EMPTY_PAGE if question.unknown else search_principals(question, after=page.after, most_rows=page.max_rows)
+    found = EMPTY_PAGE if question.unknown_reason else search_principals(question, after=page.after, max_rows=page.max_rows)
     return page.response(found, [{"type": question.subject_type, "id": name} for name in found.ids])
 
 
@@ -32,8 +32,8 @@ def resource_search(caller: Caller, body: dict) -> dict:
     caller.check_can_ask(question)
     page = _page(body, "resource", question)
     visible_in = None if caller.can_ask_about_all else caller.generation
-    found = EMPTY_PAGE if question.unknown else search_entities(
-        question, after=page.after, most_rows=page.max_rows, visible_in=visible_in)
+    found = EMPTY_PAGE if question.unknown_reason else search_entities(
+        question, after=page.after, max_rows=page.max_rows, visible_in=visible_in)
     return page.response(found, [{"type": question.target.kind, "id": key} for key in found.ids])
 
 
@@ -43,8 +43,8 @@ def action_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation)
     caller.check_can_ask(question)
     page = _page(body, "action", question)
-    found = EMPTY_PAGE if question.unknown else search_operations(
-        _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, most_rows=page.max_rows)
+    found = EMPTY_PAGE if question.unknown_reason else search_operations(
+        _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, max_rows=page.max_rows)
     return page.response(found, [{"name": operation} for operation in found.ids])
 
 
