@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.common.tokens import TokenError, create_token, revoke_token
+from authzconsole.common.tokens import MAX_LIFETIME_DAYS, TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url

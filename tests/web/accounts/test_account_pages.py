@@ -70,9 +70,9 @@ def test_a_token_is_shown_once_and_never_again(browse):
 
 
 @pytest.mark.parametrize(("sent", "fault"), [
-    ({"owner": "nobody"}, "is not an active account"), ({"scope": []}, "a token is for one or more of"),
-    ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "a token lives for 1 to"),
-    ({"name": " "}, "the name of a token must have of 1 to"), ({"scope": ["administer"]}, "does not administer this console"),
+    ({"owner": "nobody"}, "is not an active account"), ({"scope": []}, "a token needs one or more of the scopes"),
+    ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "the lifetime of a token must be 1 to"),
+    ({"name": " "}, "the name of a token must have 1 to"), ({"scope": ["administer"]}, "is not an administrator of this console"),
 ])
 def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault, browse):
     response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
