@@ -68,7 +68,8 @@ class Address:
     @property
     def ancestors(self) -> list["Address"]:
         """From the instance down to the parent."""
-        return [self.ancestor(kind) for kind in reversed(ancestor_kinds(self.kind))]
+        chain = (self.ancestor(kind) for kind in reversed(ancestor_kinds(self.kind)))
+        return [ancestor for ancestor in chain if ancestor is not None]
 
 
 def ancestor_kinds(kind: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from django.db.models import AutoField, BigAutoField
 class EntitiesConfig(AppConfig):
     name = "entities"
 
-    def ready(self):
+    def ready(self) -> None:
         from entities.address import set_instance_name
         from entities.kinds_file import register_kinds
         from entities.lookups import Among

@@ -16,7 +16,9 @@ such operations by the general rules of its document, where it has any.
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from entities.vocabulary import PLAIN_NAME, Kind, OperationClass, VocabularyError, clip, register_kind
 
@@ -35,14 +37,14 @@ def register_kinds(path: Path) -> list[Kind]:
     return kinds
 
 
-def _tables(document: dict) -> list[dict]:
+def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
     tables = document.get("kind")
     if set(document) != {"kind"} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise VocabularyError("it must hold [[kind]] tables and nothing else")
     return tables
 
 
-def _kind(table: dict) -> Kind:
+def _kind(table: dict[str, Any]) -> Kind:
     if unknown := sorted(set(table) - _MEMBERS):
         raise VocabularyError(f"`{clip(unknown[0])}` is not a member of a kind; the members are {', '.join(sorted(_MEMBERS))}")
     name = _text(table, "name")
@@ -52,10 +54,10 @@ def _kind(table: dict) -> Kind:
                 tuple(operation for operation, _ in classes), classes)
 
 
-def _classes(name: str, operations: object):
+def _classes(name: str, operations: object) -> Iterator[tuple[str, OperationClass]]:
     if not isinstance(operations, dict):
         raise VocabularyError(f"the operations of `{name}` must be a table of classes")
-    seen = set()
+    seen: set[str] = set()
     for class_name, named in operations.items():
         if class_name not in tuple(OperationClass):
             raise VocabularyError(f"`{clip(class_name)}` is not a class of operations; the classes are "
@@ -69,7 +71,7 @@ def _classes(name: str, operations: object):
             yield operation, OperationClass(class_name)
 
 
-def _pattern(table: dict) -> str:
+def _pattern(table: dict[str, Any]) -> str:
     characters = _text(table, "characters", default="")
     if not characters:
         return PLAIN_NAME
@@ -83,7 +85,7 @@ def _pattern(table: dict) -> str:
     return pattern
 
 
-def _text(table: dict, member: str, *, default: str | None = None) -> str:
+def _text(table: dict[str, Any], member: str, *, default: str | None = None) -> str:
     value = table.get(member, default)
     if not isinstance(value, str) or (default is None and not value):
         raise VocabularyError(f"each kind needs `{member}`, a text")

@@ -1,9 +1,15 @@
 """Numbers of rows as one parameter of a statement, however many they are."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from django.core.exceptions import EmptyResultSet
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Lookup
+from django.db.models.sql.compiler import SQLCompiler
+
+Statement = tuple[str, Sequence[Any]]
 
 
 class Among(Lookup):
@@ -12,15 +18,15 @@ class Among(Lookup):
     lookup_name = "among"
     prepare_rhs = False
 
-    def as_sql(self, compiler, connection):
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:  # type: ignore[override]
         left, parameters = self._left(compiler, connection)
         return f"{left} IN (SELECT value FROM json_each(%s))", (*parameters, json.dumps(list(self.rhs)))
 
-    def as_postgresql(self, compiler, connection):
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         left, parameters = self._left(compiler, connection)
         return f"{left} = ANY(%s::bigint[])", (*parameters, list(self.rhs))
 
-    def _left(self, compiler, connection):
+    def _left(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         if not self.rhs:
             # then nothing is asked at all, as of `pk__in`
             raise EmptyResultSet

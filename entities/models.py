@@ -42,7 +42,7 @@ class Entity(models.Model):
             models.Index(fields=["parent", "kind", "key"], name="entity_child"),
         ]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.kind}:{self.key}"
 
     @property

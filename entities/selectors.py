@@ -26,7 +26,8 @@ def entity_at(address: Address) -> Entity | None:
 def entities_at(addresses: Iterable[Address], among: QuerySet[Entity] | None = None) -> dict[Address, Entity]:
     """The rows of those addresses that are registered, or that stand in `among`. One query for every `ADDRESSES_AT_ONCE`."""
     among = Entity.objects.all() if among is None else among
-    found, waiting = {}, iter(set(addresses))
+    found: dict[Address, Entity] = {}
+    waiting = iter(set(addresses))
     while batch := set(islice(waiting, ADDRESSES_AT_ONCE)):
         rows = among.filter(kind__in={a.kind for a in batch}, key__in={a.key for a in batch})
         # a dataset and a stream may share a key: what was not asked for is left out

@@ -85,8 +85,11 @@ def _made(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iter
 
 
 def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity:
-    return Entity(kind=address.kind, key=address.key, state=state, parent=rows.get(address.parent),
-                  namespace=rows.get(address.namespace), application=rows.get(address.application))
+    def row_of(container: Address | None) -> Entity | None:
+        return rows.get(container) if container else None
+
+    return Entity(kind=address.kind, key=address.key, state=state, parent=row_of(address.parent),
+                  namespace=row_of(address.namespace), application=row_of(address.application))
 
 
 def _point_at_itself(containers: list[Entity], column: str) -> None:

@@ -77,8 +77,8 @@ class ChangeItemSerializer(Shape):
 class ChangeSetSerializer(Shape):
     """All of it or nothing."""
 
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
     reason = reason_field()
     base_revision = Integer(required=False, help_text="Refuse (409) where the journal is no longer at this revision.")
     dry_run = Boolean(required=False, default=False, help_text="Find out what it would change, and write nothing.")

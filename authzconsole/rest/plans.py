@@ -127,8 +127,8 @@ class PlansQuery(PageQuery):
 
 
 class MakePlanSerializer(Shape):
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
     title = Text(required=False, allow_blank=True, default="", max_length=LONGEST_TITLE_CHARACTERS)
     base_revision = Integer(required=False, help_text="The revision at which the items were chosen; the newest unless given.")
 

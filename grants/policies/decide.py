@@ -83,9 +83,9 @@ def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
         case AnyOf(parts):
             return any(is_met(part, question, facts) for part in parts)
         case HasAtOrBelow():
-            return facts.has_grant_at_or_below(question.target)
+            return facts.has_grant_at_or_below(question.known_target)
         case HasOnAllLive(privilege, kind):
-            return facts.missing_entities(question.target, privilege, kind).is_empty
+            return facts.missing_entities(question.known_target, privilege, kind).is_empty
         case Given(parameter, then):
             return not question.has_parameter(parameter) or is_met(then, question, facts)
         case Always():

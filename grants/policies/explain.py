@@ -3,6 +3,7 @@
 INVARIANT: a decision is allowed exactly when its tree is met, and the tree is made by the same facts that `decide` reads.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -18,6 +19,7 @@ from grants.policies.grammar import (
     Has,
     HasAtOrBelow,
     HasOnAllLive,
+    Scope,
     UnknownExpression,
 )
 from grants.policies.policy import Source
@@ -36,6 +38,10 @@ class UnlistedGrants:
     privilege: Privilege
     kind: str | None
     count: int
+
+
+# grants that together would meet an expression
+MissingSet = frozenset[MissingGrant | UnlistedGrants]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ def explain(question: Question, facts: Facts) -> Decision:
     policy = question.policy
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
+    assert policy is not None and policy.requirement is not None
     tree = try_expression(policy.requirement, question, facts)
     answer = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
                       attempts=tree.parts if tree.requirement == "any" else (tree,))
@@ -114,8 +121,9 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
     if not facts.subject_is_known:
         return f"{question.principal} is not a known, active principal"
     policy = question.policy
+    assert policy is not None
     if policy.requirement is None:
-        kind = KINDS[question.target.kind].title
+        kind = KINDS[question.known_target.kind].title
         reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {with_article(kind)}"
         return f"{reason}; {policy.advice}" if policy.advice else reason
     return ""
@@ -125,13 +133,14 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
     """Try `expression` and keep what was found."""
     match expression:
         case Has(privileges, scope):
-            return _attempt_has(privileges, question.address_at(scope), facts)
+            return _attempt_has(privileges, _known_address_at(question, scope), facts)
         case HasAtOrBelow():
-            found = facts.grant_at_or_below(question.target)
-            return Attempt("at or below", found is not None, f"any privilege on {question.target} or anything inside it", ANY,
-                           question.target, (found,) if found else (), () if found else ((question.target, ANY[0]),))
+            target = question.known_target
+            found = facts.grant_at_or_below(target)
+            return Attempt("at or below", found is not None, f"any privilege on {target} or anything inside it", ANY,
+                           target, (found,) if found else (), () if found else ((target, ANY[0]),))
         case HasOnAllLive(privilege, kind):
-            return _attempt_all_live(privilege, kind, question.target, facts)
+            return _attempt_all_live(privilege, kind, question.known_target, facts)
         case Always():
             return Attempt("always", True, "nothing but an active principal")
         case AllOf(parts):
@@ -146,6 +155,13 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
             return try_expression(then, question, facts)
         case _:
             raise UnknownExpression(expression)
+
+
+def _known_address_at(question: Question, scope: Scope) -> Address:
+    """Return the address at `scope`; `Given` guards those that a question may lack."""
+    address = question.address_at(scope)
+    assert address is not None, scope
+    return address
 
 
 def is_applicable(expression: Expression, question: Question) -> bool:
@@ -186,7 +202,7 @@ def smallest_missing_with_count(expression: Expression, question: Question,
 
 
 def minimal_missing_sets(expression: Expression, question: Question,
-                         facts: Facts) -> list[frozenset[MissingGrant | UnlistedGrants]]:
+                         facts: Facts) -> list[MissingSet]:
     """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met.
 
     What the facts count and do not name is there as one `Unnamed`; no rule looks at all live entities twice
@@ -194,7 +210,7 @@ def minimal_missing_sets(expression: Expression, question: Question,
     """
     match expression:
         case Has(privileges, scope):
-            place = question.address_at(scope)
+            place = _known_address_at(question, scope)
             if not facts.privileges_on(place).keys().isdisjoint(privileges):
                 return [frozenset()]
             # of instances there is one; nothing can be granted on another
@@ -202,16 +218,16 @@ def minimal_missing_sets(expression: Expression, question: Question,
                 return []
             return [frozenset([(place, privilege)]) for privilege in privileges]
         case HasAtOrBelow():
-            if facts.has_grant_at_or_below(question.target):
+            if facts.has_grant_at_or_below(question.known_target):
                 return [frozenset()]
-            return [frozenset([(question.target, privilege)]) for privilege in ANY]
+            return [frozenset([(question.known_target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
-            lacking = facts.missing_entities(question.target, privilege, kind)
+            lacking = facts.missing_entities(question.known_target, privilege, kind)
             unnamed = [UnlistedGrants(privilege, kind, lacking.unlisted_count)] if lacking.unlisted_count else []
             return [frozenset([*((address, privilege) for address in lacking.addresses), *unnamed])]
         case AllOf(parts):
             combined = product(*(minimal_missing_sets(part, question, facts) for part in parts))
-            return _minimal(frozenset().union(*choice) for choice in combined)
+            return _minimal(MissingSet().union(*choice) for choice in combined)
         case AnyOf(parts):
             return _minimal(choice for part in parts for choice in minimal_missing_sets(part, question, facts))
         case Given(parameter, then):
@@ -222,15 +238,15 @@ def minimal_missing_sets(expression: Expression, question: Question,
             raise UnknownExpression(expression)
 
 
-def _minimal(choices) -> list[frozenset[MissingGrant]]:
-    kept: list[frozenset[MissingGrant]] = []
+def _minimal(choices: Iterable[MissingSet]) -> list[MissingSet]:
+    kept: list[MissingSet] = []
     for choice in sorted(dict.fromkeys(choices), key=len):
         if not any(smaller <= choice for smaller in kept):
             kept.append(choice)
     return kept
 
 
-def _gap_order(gap: MissingGrant) -> tuple:
+def _gap_order(gap: MissingGrant) -> tuple[int, str, int]:
     address, privilege = gap
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)
 
@@ -255,7 +271,7 @@ def _met(question: Question, tree: Attempt) -> str:
     return f"{question.principal} holds {join_words(clauses, 'and')}"
 
 
-def _deciding(tree: Attempt):
+def _deciding(tree: Attempt) -> Iterator[Attempt]:
     if tree.requirement == "any":
         yield from _deciding(next(part for part in tree.parts if part.met))
     elif tree.requirement == "all":
@@ -265,7 +281,7 @@ def _deciding(tree: Attempt):
         yield tree
 
 
-def _deciding_grants(tree: Attempt):
+def _deciding_grants(tree: Attempt) -> Iterator[HeldGrant]:
     for node in _deciding(tree):
         yield from node.grants[:1]
 

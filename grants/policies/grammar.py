@@ -5,6 +5,7 @@ A policy's requirement is a small tree of seven node kinds over facts about gran
 rules. A walker handles every node kind or raises `UnknownExpression`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -105,7 +106,7 @@ def any_of(*parts: Expression) -> AnyOf:
     return AnyOf(parts)
 
 
-def leaves(expression: Expression):
+def leaves(expression: Expression) -> Iterator[Expression]:
     """Every node that looks at grants, depth first."""
     match expression:
         case AllOf(parts) | AnyOf(parts):
@@ -119,7 +120,7 @@ def leaves(expression: Expression):
             raise UnknownExpression(expression)
 
 
-def parameters(expression: Expression):
+def parameters(expression: Expression) -> Iterator[Parameter]:
     """Every parameter that the expression looks at, depth first."""
     match expression:
         case AllOf(parts) | AnyOf(parts):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from entities.vocabulary import KINDS, OperationClass, Privilege
 from grants.policies.deletion_rules import NamespaceDeletion
@@ -90,7 +91,7 @@ def policies_by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[
     return MappingProxyType(policies_by_key)
 
 
-def table_policies(kind: str, seed: str, name: str, *rows: tuple) -> list[Policy]:
+def table_policies(kind: str, seed: str, name: str, *rows: tuple[Any, ...]) -> list[Policy]:
     """Rows of one seed table: each (operation or operations, requirement, row of the seed, optional note)."""
     policies = []
     for operations, requires, row, *note in rows:
@@ -105,7 +106,7 @@ def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str 
     return [Policy(kind, operation, None, source, advice) for operation in operations]
 
 
-def general_rules(seed: str, place: str, silence: str, **rules: tuple) -> MappingProxyType[OperationClass, GeneralRule]:
+def general_rules(seed: str, place: str, silence: str, **rules: tuple[Any, ...]) -> MappingProxyType[OperationClass, GeneralRule]:
     """The general rules of a document: for each class (requirement, row); the classes left out have no rule, for `silence`."""
     rules_by_class = {}
     for operation_class in OperationClass:

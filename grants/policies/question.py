@@ -6,6 +6,7 @@ still: it carries `unknown`, the reason why its answer is no.
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
 from entities.vocabulary import KINDS, Privilege, clip, with_article
@@ -45,6 +46,12 @@ class Question:
         return f"{self.subject_type}:{self.subject}"
 
     @property
+    def known_target(self) -> Address:
+        """The target of a question that has no `unknown_reason`."""
+        assert self.target is not None, self.unknown_reason
+        return self.target
+
+    @property
     def policy(self) -> Policy | None:
         if self.target is None:
             return None
@@ -56,11 +63,11 @@ class Question:
             case Scope.SELF:
                 return self.target
             case Scope.PARENT:
-                return self.target.parent
+                return self.known_target.parent
             case Scope.NAMESPACE:
-                return self.target.namespace
+                return self.known_target.namespace
             case Scope.APPLICATION:
-                return self.target.application
+                return self.known_target.application
             case Scope.INSTANCE:
                 return instance_address()
             case Scope.ARTIFACT:
@@ -149,7 +156,7 @@ def context_members(generation: str, kind: str, operation: str) -> tuple[str, ..
     return tuple(dict.fromkeys(m for parameter in parameters(policy.requirement) for m in _MEMBERS[parameter]))
 
 
-def _parameters(context: dict, generation: str, kind: str, operation: str) -> dict:
+def _parameters(context: dict[str, Any], generation: str, kind: str, operation: str) -> dict[str, Any]:
     read = {}
     for member in context_members(generation, kind, operation):
         if context.get(member) is None:
@@ -158,7 +165,7 @@ def _parameters(context: dict, generation: str, kind: str, operation: str) -> di
     return read
 
 
-def _place(context: dict, member: str) -> Address:
+def _place(context: dict[str, Any], member: str) -> Address:
     text = _text(context, "context", member)
     try:
         address = parse_address(text)
@@ -170,7 +177,7 @@ def _place(context: dict, member: str) -> Address:
     return address
 
 
-def _generation(context: dict, active_generation: str) -> str:
+def _generation(context: dict[str, Any], active_generation: str) -> str:
     named = context.get("generation")
     if named is None:
         return active_generation
@@ -180,30 +187,32 @@ def _generation(context: dict, active_generation: str) -> str:
         raise QuestionError(f"`context.generation`: {error}") from None
 
 
-def _pair(body: dict, member: str, first: str, second: str) -> tuple[str, str]:
+def _pair(body: dict[str, Any], member: str, first: str, second: str) -> tuple[str, str]:
     found = _object(body, member)
     return _text(found, member, first), _text(found, member, second)
 
 
-def _object(body: dict, member: str) -> dict:
+def _object(body: dict[str, Any], member: str) -> dict[str, Any]:
     if member not in body:
         raise QuestionError(f"`{member}` is missing")
     if not isinstance(body[member], dict):
         raise QuestionError(f"`{member}` must be an object")
-    if not isinstance(body[member].get("properties", {}), dict):
+    found: dict[str, Any] = body[member]
+    if not isinstance(found.get("properties", {}), dict):
         raise QuestionError(f"`{member}.properties` must be an object")
-    return body[member]
+    return found
 
 
-def _text(found: dict, path: str, member: str) -> str:
+def _text(found: dict[str, Any], path: str, member: str) -> str:
     if member not in found:
         raise QuestionError(f"`{path}.{member}` is missing")
-    if not isinstance(found[member], str):
+    text = found[member]
+    if not isinstance(text, str):
         raise QuestionError(f"`{path}.{member}` must be a string")
-    return found[member]
+    return text
 
 
-def _flag(context: dict, member: str) -> bool:
+def _flag(context: dict[str, Any], member: str) -> bool:
     value = context.get(member, False)
     if not isinstance(value, bool):
         raise QuestionError(f"`context.{member}` must be true or false")

@@ -1,6 +1,7 @@
 """Where a rule was read."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,6 @@ class Source:
     def __str__(self) -> str:
         return f"{self.seed}, {self.table}, {self.row}"
 
-    def as_json(self) -> dict:
-        shown = {"seed": self.seed, "table": self.table, "row": self.row}
+    def as_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"seed": self.seed, "table": self.table, "row": self.row}
         return {**shown, "note": self.note} if self.note else shown

@@ -1,6 +1,7 @@
 """Answers on the wire: the AuthZEN Authorization API 1.0, with this console's explanation in `context`."""
 
 from collections.abc import Callable
+from typing import Any
 
 from grants.policies.decide import Facts, HeldGrant, is_permitted
 from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, explain, with_state
@@ -10,7 +11,7 @@ from grants.policies.question import Question, QuestionError
 Redaction = Callable[[Decision], Decision]
 
 
-def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict:
+def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
     """`decision`, and `context` when it is asked for or when there was nothing to weigh.
 
     state: of the target, where an explanation shall tell it; empty of one that is live.
@@ -25,14 +26,16 @@ def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = 
     return _denied(question, reason) if reason else {"decision": False}
 
 
-def malformed_as_json(error: QuestionError) -> dict:
+def malformed_as_json(error: QuestionError) -> dict[str, Any]:
     """The answer in the place of a question that could not be read."""
     return {"decision": False, "context": {"reason": str(error), "error": {"status": 400, "message": str(error)}}}
 
 
-def decision_as_json(answer: Decision) -> dict:
+def decision_as_json(answer: Decision) -> dict[str, Any]:
     """A decision with its whole explanation."""
-    shown = _denied(answer.question, answer.reason) if answer.reason else {"decision": answer.allowed, "context": {}}
+    shown: dict[str, Any] = {"decision": answer.allowed, "context": {}}
+    if answer.reason:
+        shown = _denied(answer.question, answer.reason)
     shown["context"] |= {
         "generation": answer.generation,
         "sentence": answer.sentence,
@@ -47,8 +50,8 @@ def decision_as_json(answer: Decision) -> dict:
     return shown
 
 
-def attempt_as_json(node: Attempt) -> dict:
-    shown: dict = {"requirement": node.requirement, "met": node.met, "words": node.words}
+def attempt_as_json(node: Attempt) -> dict[str, Any]:
+    shown: dict[str, Any] = {"requirement": node.requirement, "met": node.met, "words": node.words}
     if node.wanted:
         shown["wanted"] = [str(privilege) for privilege in node.wanted]
     if node.where is not None:
@@ -62,16 +65,16 @@ def attempt_as_json(node: Attempt) -> dict:
     return shown
 
 
-def grant_as_json(grant: HeldGrant) -> dict:
+def grant_as_json(grant: HeldGrant) -> dict[str, Any]:
     return {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
 
 
-def missing_grant_as_json(gap: MissingGrant) -> dict:
+def missing_grant_as_json(gap: MissingGrant) -> dict[str, Any]:
     return {"entity": str(gap[0]), "privilege": str(gap[1])}
 
 
-def _denied(question: Question, reason: str) -> dict:
-    context: dict = {"reason": reason}
+def _denied(question: Question, reason: str) -> dict[str, Any]:
+    context: dict[str, Any] = {"reason": reason}
     if question.is_malformed:
         context["error"] = {"status": 400, "message": reason}
     return {"decision": False, "context": context}

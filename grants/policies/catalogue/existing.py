@@ -6,7 +6,7 @@ row with a single requirement holds in both columns.
 
 from entities.vocabulary import ANY, Privilege
 from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
-from grants.policies.grammar import Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
+from grants.policies.grammar import Expression, Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
 from grants.policies.policy import (
     Generation,
     Source,
@@ -29,7 +29,7 @@ NOT_DOCUMENTED = "the Existing cell says Not Documented"
 UNNAMED = "document 003 does not name it"
 
 
-def up_the_tree(privilege: Privilege):
+def up_the_tree(privilege: Privilege) -> Expression:
     """The privilege on the program, or its application, or its namespace."""
     return any_of(has(privilege), on(Scope.APPLICATION, privilege), on(Scope.NAMESPACE, privilege))
 

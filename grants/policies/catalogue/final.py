@@ -9,6 +9,7 @@ from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
     Generation,
+    Policy,
     Source,
     general_rules,
     policies_by_operation,
@@ -30,7 +31,8 @@ SUMMARY_LIST = "list or view operation"
 SUMMARY_ADMIN = "An admin operation"
 
 
-def by_summary(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (), listed: tuple[str, ...] = ()):
+def by_summary(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (),
+               listed: tuple[str, ...] = ()) -> list[Policy]:
     """Rows that the summary decides: ADMIN for admin operations, its get rule, its list rule."""
     return table_policies(kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, SILENT), (get, VISIBLE, SUMMARY_GET, SILENT),
                  (listed, VISIBLE, SUMMARY_LIST, SILENT))
