@@ -40,7 +40,7 @@ def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(
     client = browse()
     response = client.post(url, {"principal": "user:dee", "privilege": "READ"})
     assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
-    assert "Your session had ended; sign in and repeat what you did." in page_html(client.get("/sign-in"))
+    assert "Your session expired. Sign in and repeat your last change." in page_html(client.get("/sign-in"))
     response = client.post("/sign-in", {"username": "ada", "password": PASSWORD}, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
 
@@ -50,13 +50,13 @@ def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
     response = client.post("/grant/dataset:sales.orders", follow=True, headers={
         "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
-    assert "Your session had ended" in page_html(client.get(response.headers["HX-Redirect"]))
+    assert "Your session expired" in page_html(client.get(response.headers["HX-Redirect"]))
 
 
 def test_signing_out_after_the_session_ended_is_not_a_deed_to_repeat(browse):
     response = browse().post("/sign-out", follow=True)
     assert (response.request["PATH_INFO"], response.request["QUERY_STRING"]) == ("/sign-in", "")
-    assert "session had ended" not in page_html(response)
+    assert "session expired" not in page_html(response)
 
 
 def test_a_part_that_is_asked_for_after_the_session_ended_sends_the_whole_page_to_the_sign_in(browse):
