@@ -1,4 +1,4 @@
-"""The first room: the tenant at a glance for who may see all of it, and the namespaces that this account may see."""
+"""The first page: an overview of the tenant for administrators and auditors, and the visible namespaces for all accounts."""
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -9,7 +9,7 @@ from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_run
 from authzconsole.web.overview.summary import overview_sections, size_of_tenant
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
-from authzconsole.web.reports.readiness_report import quoted_summaries
+from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import paginate_entities, url_with
@@ -31,7 +31,7 @@ DEFAULT_COLORING = "readiness"
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
-    sees_all, part = request.user.can_see_all, requested_section(request)
+    sees_all, section_name = request.user.can_see_all, requested_section(request)
     entities = size_of_tenant()
     run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
@@ -39,38 +39,45 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {"namespaces": section, "generation": generation, "can_change": request.user.can_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour,
                "readiness_analysis": AnalysisName.DELETE_READINESS}
-    if part == "namespaces":
+    if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if sees_all and not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
         context["picture"] = namespaces_picture(coloring, generation, run, is_large=entities.is_large)
         context["colours"] = [(other, url_with(request, colour=None if name == DEFAULT_COLORING else name))
                               for name, other in COLORINGS.items()]
-        if part == "picture":
+        if section_name == "picture":
             return render_page(request, "overview/_picture.html", context)
         context["overview"] = overview_sections(generation, entities, run)
     return render_page(request, "overview/page.html", context)
 
 
 def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
-    """run: the newest report on readiness. counts: whether to count what lies in each namespace and who holds something there."""
+    """Return a page of the visible namespaces.
+
+    run: the newest report on delete readiness. counts: whether to count the contents and holders of each namespace.
+    """
     sees_all, find = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
-    seen = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
-    shown = seen.all_rows
-    # of namespaces there are few beside what is granted in them
-    rows = sorted_by_address(Entity.objects.filter(seen.first_rows, kind="namespace"))
+    visibility = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
+    shown = visibility.all_rows
+    # there are few namespaces compared to the grants inside them
+    rows = sorted_by_address(Entity.objects.filter(visibility.first_rows, kind="namespace"))
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
     page = paginate_entities(request, rows, max_rows=ROWS_A_PAGE, total_rows=total)
+    if sees_all:
+        details = _overview_rows(page.rows, shown, run, counts=counts)
+    else:
+        details = _own_rows(request, page.rows, shown, counts=counts)
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
             "counts": counts,
-            **(_overseen(page.rows, shown, run, counts=counts) if sees_all else _own(request, page.rows, shown, counts=counts))}
+            **details}
 
 
-def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
+def _overview_rows(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    reports, fault = quoted_summaries(run, [entity.key for entity in entities])
+    reports, fault = summaries_or_fault(run, [entity.key for entity in entities])
     inside, principals = (kind_counts_inside(ids, shown), holder_counts("namespace", ids)) if counts else ({}, {})
     changes = decision_changes_after(run.revision) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
@@ -80,7 +87,7 @@ def _overseen(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, coun
     ]}
 
 
-def _own(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
+def _own_rows(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
     inside, held = kind_counts_inside(ids, shown) if counts else {}, held_privileges(request.user, ids)
     return {"rows": [{"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []),

@@ -1,4 +1,4 @@
-"""What administrators and auditors see first: how much there is, the namespaces as a picture, what needs attention."""
+"""The overview for administrators and auditors: figures, problems that need attention, and the latest changes."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 
 from analytics.models import AnalysisRun
 from authzconsole.web.journal.rows import journal_row
-from authzconsole.web.reports.attention import attention
+from authzconsole.web.reports.attention import attention_section
 from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.models import Entity
 from grants.journal_queries import journal_lines
@@ -17,12 +17,12 @@ MAX_LINES = 5
 
 
 def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
-    """Beside the picture of the namespaces. entities: how many addresses there are.
+    """Return the sections around the chart of the namespaces. entities: the number of registered addresses.
 
-    The same number of queries whatever there is; past `row_estimates.MAX_COUNTED` entities nothing is counted one by one.
+    The number of queries is constant. Beyond `row_estimates.MAX_COUNTED` entities, nothing is counted row by row.
     """
     return {"figures": list(_figures(entities)),
-            "attention": attention(generation, readiness, is_large=entities.is_large),
+            "attention": attention_section(generation, readiness, is_large=entities.is_large),
             "lines": [journal_row(line) for line in journal_lines()[:MAX_LINES]]}
 
 
@@ -31,9 +31,9 @@ def size_of_tenant() -> RowEstimate:
 
 
 def _figures(entities: RowEstimate) -> Iterator[tuple[int, str]]:
-    """(figure, unit)"""
+    """Yield (figure, unit)."""
     grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
     people, groups = estimated_rows(User.objects.filter(is_principal=True)), estimated_rows(Group.objects.all())
-    for size, one, many in ((entities, "address", "addresses of entities"), (people, "person", "people"),
+    for size, singular, plural in ((entities, "address", "addresses"), (people, "person", "people"),
                             (groups, "group", "groups"), (grants, "grant", "grants")):
-        yield size.figure, f"{one if size.figure == 1 else many}{'' if size.is_exact else ', by estimate'}"
+        yield size.figure, f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}"

@@ -1,4 +1,4 @@
-"""The generations as tables, any two side by side, and making another one active after a look at what it would change."""
+"""The policies of one generation or of two side by side, and the form that activates a generation."""
 
 from collections.abc import Iterator
 
@@ -25,12 +25,12 @@ from grants.policies.wording import requirement_in_words
 
 
 def row_id(kind: str, operation: str) -> str:
-    """The id of an operation's row in the tables of a generation."""
+    """Return the HTML id of the row of an operation."""
     return f"{kind}-{operation}"
 
 
 def row_url(question: Question) -> str:
-    """The row of the rule by which a question is answered; empty for what has no row, such as a bare privilege."""
+    """Return the URL of the policy that decides a question; empty if there is none, for example for a bare privilege."""
     target = question.target
     if target is None or question.policy is None or question.operation not in KINDS[target.kind].operations:
         return ""
@@ -39,7 +39,7 @@ def row_url(question: Question) -> str:
 
 @require_safe
 def policies_page(request: HttpRequest) -> HttpResponse:
-    """One generation, or two side by side. The law is the same for everybody, and so is the page."""
+    """Show one generation, or two side by side. All accounts see the same page."""
     active = active_generation()
     chosen = GENERATIONS[choice_parameter(request, "generation", GENERATIONS) or active.name]
     other = GENERATIONS.get(choice_parameter(request, "with", GENERATIONS))
@@ -48,10 +48,10 @@ def policies_page(request: HttpRequest) -> HttpResponse:
     tables = [_table(KINDS[name], chosen, other, only_differences=only_differences) for name in ([kind] if kind else KINDS)]
     return render_page(request, "policies/page.html", {
         "active": active, "chosen": chosen, "other": other, "kind": kind, "only_differences": only_differences,
-        "tables": [table for table in tables if table["rows"]], "shown": [_facts(one) for one in (chosen, other) if one],
+        "tables": [table for table in tables if table["rows"]], "lifecycle": [_lifecycle(one) for one in (chosen, other) if one],
         "differences": sum(table["differences"] for table in tables),
         "generations": [_chip(request, "generation", one.name, one.name, one == chosen) for one in GENERATIONS.values()],
-        "others": [_chip(request, "with", "", "nothing", other is None),
+        "others": [_chip(request, "with", "", "none", other is None),
                    *(_chip(request, "with", one.name, one.name, one == other) for one in GENERATIONS.values() if one != chosen)],
         "kinds": [_chip(request, "kind", "", "All", not kind),
                   *(_chip(request, "kind", one.name, one.plural, one.name == kind) for one in KINDS.values() if one.operations)],
@@ -64,10 +64,10 @@ def _chip(request: HttpRequest, name: str, value: str, title: str, is_current: b
     return {"title": title, "url": url_with(request, **{name: value or None}), "is_current": is_current}
 
 
-def _facts(generation: Generation) -> dict:
+def _lifecycle(generation: Generation) -> dict:
     return {"generation": generation, "source": generation.lifecycle_source,
             "creator": ", ".join(generation.creator_receives) or "nothing",
-            "deleting": "removes the grants on it" if generation.deleting_removes_grants else "changes no grant"}
+            "deleting": "removed" if generation.deleting_removes_grants else "kept"}
 
 
 def _table(kind: Kind, chosen: Generation, other: Generation | None, *, only_differences: bool) -> dict:
@@ -78,10 +78,10 @@ def _table(kind: Kind, chosen: Generation, other: Generation | None, *, only_dif
 
 def _rows(kind: Kind, chosen: Generation, other: Generation | None) -> Iterator[dict]:
     for operation in kind.operations:
-        policy, beside = chosen.policy(kind.name, operation), other.policy(kind.name, operation) if other else None
+        policy, other_policy = chosen.policy(kind.name, operation), other.policy(kind.name, operation) if other else None
         yield {"operation": operation, "id": row_id(kind.name, operation),
-               "cells": [_cell(one) for one in (policy, beside) if one],
-               "differs": beside is not None and policy.requirement != beside.requirement}
+               "cells": [_cell(one) for one in (policy, other_policy) if one],
+               "differs": other_policy is not None and policy.requirement != other_policy.requirement}
 
 
 def _cell(policy: Policy) -> dict:
@@ -92,25 +92,25 @@ def _cell(policy: Policy) -> dict:
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Making a generation the active one: what it would change first, then the reason and the button."""
+    """Show the impact of activating a generation, and activate it."""
     if name not in GENERATIONS:
         raise Http404("there is no such generation")
     if request.method != "POST":
         return _change_page(request, GENERATIONS[name])
     reason = request.POST.get("reason", "").strip()
     try:
-        outcome = _activated(request, name, reason)
+        outcome = _activate(request, name, reason)
     except GrantError as error:
         return _change_page(request, GENERATIONS[name], reason=reason, fault=f"{error}.", status=400)
     if outcome is None:
-        fault = "Another generation was made active meanwhile: nothing was changed. Look at what is compared now."
+        fault = "Nothing was changed: another generation was activated in the meantime. Review the new comparison."
         return _change_page(request, GENERATIONS[name], reason=reason, fault=fault, status=409)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("policies"))
 
 
-def _activated(request: HttpRequest, name: str, reason: str):
-    """None where the active generation is not the one that the form was made for."""
+def _activate(request: HttpRequest, name: str, reason: str):
+    """Return None, without a change, if the active generation is not the one that the form showed."""
     with transaction.atomic():
         lock_journal()
         if request.POST.get("from") != active_generation().name:
@@ -127,14 +127,14 @@ def _change_page(request: HttpRequest, to: Generation, *, reason: str = "", faul
         "impact_analysis": AnalysisName.POLICY_IMPACT, "differences": differences,
         "is_active": active == to, "is_done": run is not None and run.state == RunState.DONE,
         "changes_since": decision_changes_after(run.revision) if run else 0,
-        "facts": [_facts(active), _facts(to)],
+        "lifecycle": [_lifecycle(active), _lifecycle(to)],
         "compare_url": f"{reverse('policies')}?generation={active.name}&with={to.name}&only=differences",
     }, status=status)
 
 
 def _impact_run(active: Generation, to: Generation) -> AnalysisRun | None:
-    """The newest finished run that compares the two, in this order; else the newest that is on its way."""
+    """Return the newest finished run that compares the two in this order, or else the newest waiting or running one."""
     runs = AnalysisRun.objects.filter(
         analysis=AnalysisName.POLICY_IMPACT, options__generation=active.name, options__to_generation=to.name)
-    done = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()
-    return done or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING)).order_by("-requested_at", "-pk").first()
+    finished = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()
+    return finished or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING)).order_by("-requested_at", "-pk").first()

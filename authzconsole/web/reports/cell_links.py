@@ -1,4 +1,4 @@
-"""Where the cells of a report lead: a number to the rows or pairs that it counts, an answer to its question."""
+"""Links of report cells: numbers lead to the rows that they count, decisions to their question."""
 
 from collections.abc import Callable
 from urllib.parse import urlencode
@@ -11,22 +11,22 @@ from analytics.tables import Table
 from authzconsole.web.reports.table_filters import exactly
 from authzconsole.web.shared.links import address_url
 
-# the column with where it leads; empty where it leads nowhere
+# by column: the URL, empty for no link
 Links = dict[str, str]
 
 
 def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
-    """By column; of a number only where it counts something."""
-    leads = LEADS.get((run.analysis, table.name))
-    return {name: url for name, url in leads(run, row).items() if row[name] or row[name] is False} if leads else {}
+    """Return the links of a row by column. Numbers are linked only if they are not zero."""
+    make_links = LINKS.get((run.analysis, table.name))
+    return {name: url for name, url in make_links(run, row).items() if row[name] or row[name] is False} if make_links else {}
 
 
 def rows_url(run: AnalysisRun, **where: str) -> str:
     return f"{reverse('analysis', args=[run.pk])}?{urlencode(where)}#rows"
 
 
-def pairs_url(run: AnalysisRun, **where: str) -> str:
-    """Empty where the report was made without its detail."""
+def detail_url(run: AnalysisRun, **where: str) -> str:
+    """Return the URL of rows of the detail table; empty if the report has none."""
     if not run.summary.get("detail_is_written"):
         return ""
     return f"{reverse('analysis-table', args=[run.pk, 'detail'])}?{urlencode(where)}"
@@ -47,11 +47,11 @@ def _readiness_namespaces(run: AnalysisRun, row: dict) -> Links:
 
 
 def _visibility(run: AnalysisRun, row: dict) -> Links:
-    return {"visible": pairs_url(run, user=exactly(row["user"]), entity=_inside(row["kind"], row["namespace"]))}
+    return {"visible": detail_url(run, user=exactly(row["user"]), entity=_inside(row["kind"], row["namespace"]))}
 
 
 def _inside(kind: str, namespace: str) -> str:
-    """A part that the addresses of that kind in that namespace share, and no others."""
+    """Return the filter text that matches the addresses of a kind in a namespace, and no others."""
     if kind == "namespace":
         return exactly(f"{kind}:{namespace}")
     return f"{kind}:{namespace}." if namespace else f"{kind}:"
@@ -65,17 +65,17 @@ def _visibility_namespaces(run: AnalysisRun, row: dict) -> Links:
 
 def _impact(run: AnalysisRun, row: dict) -> Links:
     pairs = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "operation": row["operation"]}
-    return {"gained": pairs_url(run, **pairs, after="yes"), "lost": pairs_url(run, **pairs, after="no"),
-            "operation": _rules_url(run, row["kind"])}
+    return {"gained": detail_url(run, **pairs, after="yes"), "lost": detail_url(run, **pairs, after="no"),
+            "operation": _policies_url(run, row["kind"])}
 
 
 def _impact_operations(run: AnalysisRun, row: dict) -> Links:
     rows = rows_url(run, kind=row["kind"], operation=row["operation"])
-    return {"users": rows, "gained": rows, "lost": rows, "operation": _rules_url(run, row["kind"])}
+    return {"users": rows, "gained": rows, "lost": rows, "operation": _policies_url(run, row["kind"])}
 
 
-def _rules_url(run: AnalysisRun, kind: str) -> str:
-    """What both generations require of the operations of that kind, side by side."""
+def _policies_url(run: AnalysisRun, kind: str) -> str:
+    """Return the URL of the policies of that kind in both generations."""
     both = {"generation": run.options.get("generation", ""), "with": run.options.get("to_generation", ""), "kind": kind}
     return f"{reverse('policies')}?{urlencode(both)}"
 
@@ -86,8 +86,8 @@ def _impact_pairs(run: AnalysisRun, row: dict) -> Links:
 
 
 def _question_url(row: dict, generation: str) -> str:
-    asked = {"subject": f"user:{row['user']}", "operation": row["operation"], "generation": generation}
-    return f"{address_url('entity', row['entity'])}?{urlencode(asked, safe=':')}#ask"
+    query = {"subject": f"user:{row['user']}", "operation": row["operation"], "generation": generation}
+    return f"{address_url('entity', row['entity'])}?{urlencode(query, safe=':')}#ask"
 
 
 def _ghost_kinds(run: AnalysisRun, row: dict) -> Links:
@@ -99,8 +99,8 @@ def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
     return {"nobody": rows_url(run, entity=of_kind), "one": rows_url(run, entity=of_kind, sort="-admins")}
 
 
-# by the names of the analysis and of its table
-LEADS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
+# by analysis and table: the function that returns the links of a row
+LINKS: dict[tuple[str, str], Callable[[AnalysisRun, dict], Links]] = {
     (AnalysisName.DELETE_READINESS, "rows"): _readiness,
     (AnalysisName.DELETE_READINESS, "namespaces"): _readiness_namespaces,
     (AnalysisName.VISIBILITY, "rows"): _visibility,

@@ -1,4 +1,4 @@
-"""The cells of a report, each shown by what its column means: a person, a place, a state, a yes or no, a number."""
+"""The cells of a report, shown by the meaning of their column: user, entity, state, yes or no, number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -8,19 +8,18 @@ from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_li
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import KINDS
 
-WORDS = {True: "yes", False: "no"}
-# of a table of changes each column stands there twice
+YES_NO = {True: "yes", False: "no"}
+# a table of changes has each column twice
 BEFORE, AFTER = "_before", "_after"
-# which answer of a yes or no is the one that people hope for
-HOPED_FOR = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
+# by column: the value that is shown as good
+GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCell:
-    """text: as it is without a picture. principal, place, kind, state and mood: as what it is shown, one of them at most.
+    """One cell. text: the plain value. At most one of principal, address_link, kind, state and mood says how to show it.
 
-    mood: good, bad, or quiet where there is nothing to name. before: what it was, where that is something else.
-    url: where a text leads.
+    mood: good, bad, or quiet for an empty value. before: the previous value, if it differs. url: the link of a text.
     """
 
     text: str
@@ -35,17 +34,17 @@ class ReportCell:
 
     @property
     def words(self) -> str:
-        """With what it was."""
+        """The text, with the previous one before an arrow."""
         return f"{self.before.text} → {self.text}" if self.before else self.text
 
 
-def shown_columns(columns: tuple[Column, ...]) -> list[Column]:
-    """Those that have a cell: what a row was before stands in the cell of what it is."""
+def visible_columns(columns: tuple[Column, ...]) -> list[Column]:
+    """Return the columns that have a cell. Previous values are part of the cell of the current value."""
     return [column for column in columns if not column.name.endswith(BEFORE)]
 
 
 def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell:
-    """urls: by column, where its cell leads."""
+    """Return the cell of a column. urls: the link of each column that has one."""
     if not column.name.endswith(AFTER):
         return replace(_cell(column, column.name, row[column.name]), url=urls.get(column.name, ""))
     name = column.name.removesuffix(AFTER)
@@ -57,14 +56,14 @@ def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell
 
 def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCell:
     if isinstance(value, bool):
-        hoped_for = HOPED_FOR.get(name)
-        return ReportCell(WORDS[value], mood="" if hoped_for is None else "good" if value is hoped_for else "bad")
+        good_value = GOOD_VALUES.get(name)
+        return ReportCell(YES_NO[value], mood="" if good_value is None else "good" if value is good_value else "bad")
     if isinstance(value, int):
         return ReportCell(f"{value:,}", is_number=True)
-    if value and name in MEANINGS:
-        return MEANINGS[name](value)
-    if value == "" and name in NOTHING:
-        return NOTHING[name]
+    if value and name in CELL_FACTORIES:
+        return CELL_FACTORIES[name](value)
+    if value == "" and name in EMPTY_CELLS:
+        return EMPTY_CELLS[name]
     return ReportCell(value or "", is_number=column.type == ColumnType.LONG)
 
 
@@ -84,7 +83,7 @@ def _entity(address: str) -> ReportCell:
     try:
         return ReportCell(address, address_link=address_link_to(parse_address(address)))
     except AddressError:
-        # of a kind that this console had when the report was made
+        # the kind existed when the report was written, but no longer does
         return ReportCell(address)
 
 
@@ -96,10 +95,10 @@ def _state(name: str) -> ReportCell:
     return ReportCell(name, state=name)
 
 
-# by the name of the column, what it says where it names nothing
-NOTHING = {"admin": ReportCell("nobody", mood="bad"), "namespace": ReportCell("in none", mood="quiet")}
-# by the name of the column; what is in none of them is text
-MEANINGS: dict[str, Callable[[str], ReportCell]] = {
+# by column: the cell of an empty value
+EMPTY_CELLS = {"admin": ReportCell("none", mood="bad"), "namespace": ReportCell("none", mood="quiet")}
+# by column: the function that makes its cell; all other columns are text
+CELL_FACTORIES: dict[str, Callable[[str], ReportCell]] = {
     "user": _user, "nearest_user": _user, "admin": _user, "principal": _principal, "namespace": _namespace, "entity": _entity,
     "kind": _kind, "state": _state,
 }

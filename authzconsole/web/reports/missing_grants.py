@@ -1,4 +1,4 @@
-"""What one row of a delete-readiness report lacks."""
+"""The page of the missing grants behind one row of a delete-readiness report."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -10,7 +10,7 @@ from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError
 from authzconsole.web.ask.answers import missing_grant_of
-from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, forecast_url, namespace_url, numbered_rows, unreadable
+from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, forecast_url, namespace_url, read_page, report_fault
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
@@ -24,7 +24,7 @@ from entities.vocabulary import Privilege
 @require_safe
 @auditor_required
 def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """The entities that one person lacks in one namespace."""
+    """List the entities of a namespace where the user needs ADMIN and does not hold it."""
     run = run_or_404(pk)
     namespace, user = name_parameter(request, "namespace"), name_parameter(request, "user")
     if run.state != RunState.DONE:
@@ -33,19 +33,20 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
                "address_link": address_link_to(Address("namespace", namespace)), "namespace_url": namespace_url(namespace),
                "forecast_url": forecast_url(namespace, user, run.options)}
     try:
-        found, number = _lacking(run, namespace, user, page_number(request, "page"))
+        result, number = _missing_rows(run, namespace, user, page_number(request, "page"))
     except (AnalysisError, StorageError) as error:
-        return render_page(request, "reports/missing.html", context | {"fault": unreadable(run, error)})
-    gaps = [missing_grant_of((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user) for row in found.rows]
-    page = numbered_page(request, gaps, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page")
+        return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
+    gaps = [missing_grant_of((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
+            for row in result.rows]
+    page = numbered_page(request, gaps, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page")
     return render_page(request, "reports/missing.html", context | {
-        "page": page, "gaps": gaps, "total": found.total_rows,
+        "page": page, "gaps": gaps, "total": result.total_rows,
         "is_left_out": not run.summary.get("detail_is_written", True),
     })
 
 
-def _lacking(run: AnalysisRun, namespace: str, user: str, number: int) -> tuple[ResultPage, int]:
+def _missing_rows(run: AnalysisRun, namespace: str, user: str, number: int) -> tuple[ResultPage, int]:
     if not run.summary.get("detail_is_written", True):
         return ResultPage([], 0), 1
-    return numbered_rows(run, "detail", where=ResultFilter(equal={"namespace": namespace, "user": user}), number=number,
+    return read_page(run, "detail", where=ResultFilter(equal={"namespace": namespace, "user": user}), number=number,
                          most_rows=ROWS_A_PAGE)

@@ -1,4 +1,4 @@
-"""Can this namespace be deleted: the immediate answer for one person, and what Spark last found for everybody."""
+"""The section "Can it be deleted?" of a namespace: a live answer for one user, and the newest report for all users."""
 
 from urllib.parse import urlencode
 
@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from analytics.analyses import AnalysisName
 from analytics.runs.selectors import latest_run
 from authzconsole.web.ask.answers import MOST_GAPS, missing_grant_of
-from authzconsole.web.reports.readiness_report import quoted_summaries
+from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
@@ -19,27 +19,26 @@ from grants.policies.policy import Generation
 
 
 def readiness_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    """None where the entity is no live namespace, and for ordinary accounts: it counts what they may not see."""
+    """Return the section; None if the entity is not a live namespace, and for ordinary accounts, who must not see its counts."""
     if entity.kind != "namespace" or not entity.is_live or not request.user.can_see_all:
         return None
     name = name_from_input(name_parameter(request, "deleter"), "user")
     user = User.objects.filter(username=name).first() if name else None
-    latest = latest_of(entity.key, generation)
+    latest = latest_report(entity.key, generation)
     return {
-        "deleter": name, "fault": f"There is no user `{name}`." if name and user is None else "",
+        "deleter": name, "fault": f"No user named {name}." if name and user is None else "",
         "answer": _answer(request, entity, user, generation) if user else None, "generation": generation.name,
         "namespace": entity.key, "analysis": AnalysisName.DELETE_READINESS, "latest": latest,
         "can_start": request.user.can_administer,
-        "nearest": None if user or latest is None else _nearest_now(entity, latest, generation),
+        "nearest": None if user or latest is None else _closest_user_now(entity, latest, generation),
     }
 
 
-def _nearest_now(entity: Entity, latest: dict, generation: Generation) -> Readiness | None:
-    """What whom the report calls closest holds and lacks by now; None where it names nobody, or nothing
-    changed since."""
+def _closest_user_now(entity: Entity, latest: dict, generation: Generation) -> Readiness | None:
+    """Return the current readiness of the closest user of the report; None if the report names none or nothing changed since."""
     summary = latest["summary"] or {}
-    is_open = bool(latest["changes_since"]) and not summary.get("users_ready") and summary.get("nearest_user")
-    user = User.objects.filter(username=summary["nearest_user"], is_active=True).first() if is_open else None
+    is_outdated = bool(latest["changes_since"]) and not summary.get("users_ready") and summary.get("nearest_user")
+    user = User.objects.filter(username=summary["nearest_user"], is_active=True).first() if is_outdated else None
     return None if user is None else namespace_readiness(entity.address, user, generation, most=0)
 
 
@@ -56,18 +55,18 @@ def _answer(request, entity: Entity, user: User, generation: Generation) -> dict
 
 def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
     if not user.is_active:
-        return f"{user.username} cannot delete it: the account is inactive, and denied everything."
-    verdict = "can delete it" if readiness.ready else "cannot delete it yet"
+        return f"{user.username} cannot delete it: the account is inactive and denied everything."
+    outcome = "can delete it" if readiness.ready else "cannot delete it yet"
     entities = "entity" if readiness.required == 1 else "entities"
-    return (f"{user.username} {verdict}: generation `{generation.name}` asks for ADMIN on {readiness.required:,} "
+    return (f"{user.username} {outcome}: generation `{generation.name}` asks for ADMIN on {readiness.required:,} "
             f"{entities}, and {readiness.held:,} {'is' if readiness.held == 1 else 'are'} held.")
 
 
-def latest_of(namespace: str, generation: Generation) -> dict | None:
-    """The newest report of this generation on the namespace, what it says, and how many changes came after it."""
+def latest_report(namespace: str, generation: Generation) -> dict | None:
+    """Return the newest report of this generation on the namespace, with the number of changes after it."""
     run = latest_run(AnalysisName.DELETE_READINESS, namespace=namespace, generation=generation.name)
     if run is None:
         return None
-    summaries, fault = quoted_summaries(run, [namespace])
+    summaries, fault = summaries_or_fault(run, [namespace])
     return {"run": run, "summary": summaries.get(namespace), "fault": fault,
             "changes_since": decision_changes_after(run.revision)}

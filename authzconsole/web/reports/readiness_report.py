@@ -1,4 +1,4 @@
-"""Reading finished delete-readiness reports: figures, namespaces, and one row per namespace and user."""
+"""Sections of delete-readiness reports: figures, namespaces, and one row per namespace and user."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, readable_table, result_page
 from analytics.storage import StorageError
 from authzconsole.web.reports.cell_links import missing_url
-from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_where
+from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_filter
 from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, address_url, entity_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.parameters import text_parameter
@@ -32,21 +32,21 @@ COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """Where a report lies, by which what was read of it is kept for the next look: it never changes."""
+    """The storage location of a report, as a cache key. A stored report never changes."""
 
-    place: str
+    snapshot_uri: str
     folder: str
     run: AnalysisRun = field(compare=False)
 
 
 def stored_report(run: AnalysisRun, table: str) -> StoredReport:
-    """Raises as `result_page` does where the table is not there any more, whatever was read of it before."""
+    """Return the cache key. Raises like `result_page` if the table no longer exists, even if it is cached."""
     readable_table(run, table)
     return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:
-    """The row of each of these namespaces; those that the report does not name are left out."""
+    """Return the rows of these namespaces by name, as far as the report has them."""
     names = tuple(names)
     return _summaries(stored_report(run, "namespaces"), names) if run and names else {}
 
@@ -57,37 +57,38 @@ def _summaries(report: StoredReport, names: tuple[str, ...]) -> Mapping[str, dic
     return {row["namespace"]: row for row in page.rows}
 
 
-def quoted_summaries(run: AnalysisRun | None, names: Iterable[str]) -> tuple[Mapping[str, dict], str]:
-    """The same for a page that has more to show than the report: none and a notice where it cannot be read."""
+def summaries_or_fault(run: AnalysisRun | None, names: Iterable[str]) -> tuple[Mapping[str, dict], str]:
+    """Like `namespace_summaries`, but return an empty mapping and a notice if the report cannot be read."""
     try:
         return namespace_summaries(run, names), ""
     except (AnalysisError, StorageError) as error:
-        return {}, unreadable(run, error)
+        return {}, report_fault(run, error)
 
 
-def unreadable(run: AnalysisRun, error: Exception) -> str:
+def report_fault(run: AnalysisRun, error: Exception) -> str:
+    """Return the notice for a report that cannot be read."""
     if isinstance(error, ResultsGone):
-        said = str(error)
-        return f"{said[0].upper()}{said[1:]}."
+        text = str(error)
+        return f"{text[0].upper()}{text[1:]}."
     return f"The report of run {run.pk} cannot be read: {error}."
 
 
-def numbered_rows(run: AnalysisRun, table: str, *, number: int, most_rows: int, **asked) -> tuple[ResultPage, int]:
-    """The page of that number, or the last one there is, and its number."""
-    found = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **asked)
+def read_page(run: AnalysisRun, table: str, *, number: int, most_rows: int, **query) -> tuple[ResultPage, int]:
+    """Return the page with that number, or the last page, and its number."""
+    found = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **query)
     if found.rows or not found.total_rows:
         return found, number if found.rows else 1
     last = -(-found.total_rows // most_rows)
-    return result_page(run, table, first_row=(last - 1) * most_rows, most_rows=most_rows, **asked), last
+    return result_page(run, table, first_row=(last - 1) * most_rows, most_rows=most_rows, **query), last
 
 
 def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
-    found, number = numbered_rows(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
+    found, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
                                   sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in found.rows if row["users_ready"]])
-    rows = [{**row, "address_link": _place(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
+    rows = [{**row, "address_link": _namespace_link(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
              "people": [PrincipalLink("user", name) for name in ready],
-             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held(row), **_nearest(run, row),
+             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held_count(row), **_closest_user(run, row),
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in found.rows]
@@ -95,22 +96,22 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
-def _nearest(run: AnalysisRun, row: dict) -> dict:
+def _closest_user(run: AnalysisRun, row: dict) -> dict:
     name = row["nearest_user"]
     return {"nearest": PrincipalLink("user", name) if name else None,
             "missing_url": missing_url(run, row["namespace"], name) if name and row["fewest_missing"] else ""}
 
 
-def _place(row: dict) -> AddressLink:
+def _namespace_link(row: dict) -> AddressLink:
     return address_link_to(Address("namespace", row["namespace"]))
 
 
-def _held(row: dict) -> int:
+def _held_count(row: dict) -> int:
     return row["required"] - row["fewest_missing"] if row["fewest_missing"] is not None else 0
 
 
 def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]]:
-    """Who can delete each of these namespaces, by name; no more than a page could show."""
+    """Return the users who can delete each of these namespaces, up to 1,000 in total."""
     if not namespaces:
         return {}
     where = ResultFilter(equal={"ready": True}, among={"namespace": namespaces})
@@ -121,40 +122,40 @@ def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]
 
 
 def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
-    given = given_of(request)
-    sort = given["sort"].removeprefix("-")
+    form = readiness_form(request)
+    sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
-    found, number = numbered_rows(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
-                                  where=readiness_where(run, given), descending=given["sort"].startswith("-"))
-    rows = [{**row, "address_link": _place(row), "principal": PrincipalLink("user", row["user"]),
+    found, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
+                                  where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
+    rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in found.rows]
     return {"page": numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page"),
-            "rows": rows, "given": given, "columns": _columns(request, sort, given["sort"]),
+            "rows": rows, "given": form, "columns": _columns(request, sort, form["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
-            "is_filtered": any(given[name] for name in FILTERS), "total": found.total_rows,
-            "downloads": download_urls(run, "rows", {name: given[name] for name in FILTERS})}
+            "is_filtered": any(form[name] for name in FILTERS), "total": found.total_rows,
+            "downloads": download_urls(run, "rows", {name: form[name] for name in FILTERS})}
 
 
-def given_of(request: HttpRequest) -> dict[str, str]:
+def readiness_form(request: HttpRequest) -> dict[str, str]:
     return {name: text_parameter(request, name) for name in (*FILTERS, "sort")}
 
 
-def readiness_where(run: AnalysisRun, given: dict) -> ResultFilter:
-    user, namespace = text_where("user", given["user"]), text_where("namespace", given["namespace"].removeprefix("namespace:"))
-    ready = {"ready": FLAGS[given["ready"]]} if given["ready"] in FLAGS else {}
+def readiness_filter(run: AnalysisRun, form: dict) -> ResultFilter:
+    user, namespace = text_filter("user", form["user"]), text_filter("namespace", form["namespace"].removeprefix("namespace:"))
+    ready = {"ready": FLAGS[form["ready"]]} if form["ready"] in FLAGS else {}
     if name := namespace.containing.get("namespace"):
-        # a whole name means that namespace, and not those whose names hold it
+        # A complete name means only that namespace, not others that contain it.
         namespace = ResultFilter(equal={"namespace": name}) if namespace_summaries(run, [name]) else namespace
     return ResultFilter(equal={**ready, **user.equal, **namespace.equal}, containing={**user.containing, **namespace.containing})
 
 
-def _columns(request: HttpRequest, sort: str, asked: str) -> list[dict]:
-    """Each head with the URL that sorts by it; a second click turns the order around."""
+def _columns(request: HttpRequest, sort: str, order: str) -> list[dict]:
+    """Return the column heads with the URL that sorts by each, or reverses the order if it already sorts."""
     return [{"name": name, "title": title, "is_number": name in ("required", "held", "missing"),
-             "order": ("descending" if asked.startswith("-") else "ascending") if name == sort else "",
-             "url": url_with(request, sort=f"-{name}" if asked == name else name, page=None)} for name, title in COLUMNS]
+             "order": ("descending" if order.startswith("-") else "ascending") if name == sort else "",
+             "url": url_with(request, sort=f"-{name}" if order == name else name, page=None)} for name, title in COLUMNS]
 
 
 def namespace_url(name: str) -> str:
@@ -162,21 +163,21 @@ def namespace_url(name: str) -> str:
 
 
 def forecast_url(namespace: str, user: str, options: dict) -> str:
-    """What would happen if the person deleted it, by the rules of the report."""
+    """Return the URL of the forecast for the user and the generation of the report."""
     query = urlencode({"deleter": user, "generation": options.get("generation", "")})
     return f"{address_url('forecast', Address('namespace', namespace))}?{query}"
 
 
-# by the id of the part; the template of each is analyses/_<id>.html
-PARTS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces, "rows": _rows}
+# by the id of the section; its template is reports/_<id>.html
+SECTIONS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces, "rows": _rows}
 
 
-def report_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
-    """What the page shows of a report; only `part` where htmx asks for one. A part that cannot be read is left out."""
-    shown = {} if part in PARTS else {"figures": run.summary}
-    for name in [part] if part in PARTS else PARTS:
+def report_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
+    """Return the sections of a report page; only `section` if htmx requests it. Sections that cannot be read are left out."""
+    context = {} if section in SECTIONS else {"figures": run.summary}
+    for name in [section] if section in SECTIONS else SECTIONS:
         try:
-            shown[name] = PARTS[name](request, run)
+            context[name] = SECTIONS[name](request, run)
         except (AnalysisError, StorageError) as error:
-            shown["report_fault"] = unreadable(run, error)
-    return shown
+            context["report_fault"] = report_fault(run, error)
+    return context

@@ -1,4 +1,4 @@
-"""A run as the pages show it."""
+"""Runs as pages show them."""
 
 from django.conf import settings
 from django.http import Http404
@@ -9,35 +9,37 @@ from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
+from authzconsole.web.reports.table_headings import detail_words
 from grants.journal import decision_changes_after
 
 
 def run_or_404(pk: int) -> AnalysisRun:
     run = get_object_or_404(AnalysisRun.objects.select_related("requested_by"), pk=pk)
     if run.analysis not in ANALYSES:
-        raise Http404("this console does not know the analysis of that run")
+        raise Http404("the analysis of this run does not exist in this version")
     return run
 
 
-def listed_run(run: AnalysisRun) -> dict:
-    """A run in a list of runs."""
-    known = ANALYSES.get(run.analysis)
+def run_summary(run: AnalysisRun) -> dict:
+    """Return what a list of runs shows of a run."""
+    analysis = ANALYSES.get(run.analysis)
     return {
-        "run": run, "title": known.title if known else run.analysis, "question": known.question if known else "",
+        "run": run, "title": analysis.title if analysis else run.analysis, "question": analysis.question if analysis else "",
         "scope": f"namespace:{run.options['namespace']}" if run.options.get("namespace") else "every namespace",
         "generation": " to ".join(filter(None, (run.options.get(name) for name in ("generation", "to_generation")))),
         "elapsed_seconds": _elapsed_seconds(run), "requester": _requester(run),
     }
 
 
-def shown_run(run: AnalysisRun) -> dict:
-    """A run on its own page. value of max: how much of its bar is full. Asks Redis while the run waits."""
+def run_details(run: AnalysisRun) -> dict:
+    """Return what the page of a run shows. value, max: the filled part of its progress bar. Queries Redis while the run waits."""
     stages = list(RunStage.values)
-    at = stages.index(run.stage) if run.stage in stages else -1
-    return listed_run(run) | {
+    current = stages.index(run.stage) if run.stage in stages else -1
+    return run_summary(run) | {
         "waiting_reason": run_waiting_reason(run), "silent_words": _silent_words(run),
-        "value": _value(run, at), "max": 100 * len(stages),
-        "stages": [(label, "past" if i < at else "present" if i == at else "next") for i, label in enumerate(RunStage.labels)],
+        "value": _progress(run, current), "max": 100 * len(stages),
+        "stages": [(label, "past" if i < current else "present" if i == current else "next")
+                   for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
         "changes_words": changes_words(run), "changes": run.summary.get("changes"), "tables": _further_tables(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_over,
@@ -45,7 +47,7 @@ def shown_run(run: AnalysisRun) -> dict:
 
 
 def changes_words(run: AnalysisRun) -> str:
-    """What became of the rows since the run before, in a sentence; empty where it was compared with nothing."""
+    """Return a sentence about the changes since the previous run; empty if there was no comparison."""
     changes = run.summary.get("changes")
     if run.state != RunState.DONE or not changes:
         return ""
@@ -53,18 +55,18 @@ def changes_words(run: AnalysisRun) -> str:
         counts = ", ".join(f"{changes[what]:,} {what}" for what in CHANGES)
         return f"Rows since run {changes['run']} (revision {changes['revision']:,}): {counts}."
     if changes["revision"] == run.revision:
-        return f"Nothing changed since run {changes['run']}, which looked at the same revision {run.revision:,}."
+        return f"Nothing changed since run {changes['run']}, which has the same revision {run.revision:,}."
     return f"Nothing changed since run {changes['run']} (revision {changes['revision']:,}): the rows are the same."
 
 
 def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:
-    """The tables of a report that have a page of their own, with the words of their links."""
+    """Return (name, link text) of the tables that have their own page."""
     if run.state != RunState.DONE or run.results_removed_at is not None:
         return []
     changes, rows = run.summary.get("changes"), run.summary.get("detail_rows", 0)
     has_detail = ANALYSES[run.analysis].detail is not None and run.summary.get("detail_is_written")
-    found = [("changes", "See the changes")] if changes and any(changes[what] for what in CHANGES) else []
-    return [*found, ("detail", f"See the {rows:,} pairs behind the rows")] if has_detail and rows else found
+    tables = [("changes", "Show changes")] if changes and any(changes[what] for what in CHANGES) else []
+    return [*tables, ("detail", f"Show all {rows:,} {detail_words(run.analysis)}")] if has_detail and rows else tables
 
 
 def _requester(run: AnalysisRun) -> str:
@@ -77,13 +79,13 @@ def _silent_words(run: AnalysisRun) -> str:
     silent = run_silent_seconds(run)
     if silent is None or silent < SILENT_AFTER_SECONDS:
         return ""
-    return (f"The worker has been silent for {silent:,} s. If it ended, the run is taken up again within "
-            f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last word, or sooner where that can be known.")
+    return (f"The worker has not responded for {silent:,} s. If it has stopped, the run restarts within "
+            f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last response, or sooner.")
 
 
-def _value(run: AnalysisRun, at: int) -> int:
+def _progress(run: AnalysisRun, stage: int) -> int:
     within = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
-    return max(at, 0) * 100 + min(within, 100)
+    return max(stage, 0) * 100 + min(within, 100)
 
 
 def _elapsed_seconds(run: AnalysisRun) -> float | None:

@@ -1,4 +1,4 @@
-"""Runs of analyses: start one, watch it, cancel it, read its report."""
+"""The pages of analysis runs: list, start, watch and cancel runs, and read their reports."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -10,11 +10,11 @@ from analytics.java import java_problem
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.schedules import all_schedules
 from analytics.runs.services import cancel_run, request_run
-from authzconsole.web.reports.charts.report_charts import report_picture
-from authzconsole.web.reports.readiness_report import PARTS, report_parts
-from authzconsole.web.reports.run_details import listed_run, run_or_404, shown_run
-from authzconsole.web.reports.schedules import OPTIONS, shown_schedule
-from authzconsole.web.reports.table import table_parts
+from authzconsole.web.reports.charts.report_charts import report_chart
+from authzconsole.web.reports.readiness_report import SECTIONS, report_sections
+from authzconsole.web.reports.run_details import run_details, run_or_404, run_summary
+from authzconsole.web.reports.schedules import OPTIONS, schedule_row
+from authzconsole.web.reports.table import table_sections
 from authzconsole.web.shared.guard import administrator_required, auditor_required
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import text_parameter
@@ -31,20 +31,20 @@ def run_list(request: HttpRequest) -> HttpResponse:
     return _list_page(request, {name: text_parameter(request, name) for name in (*OPTIONS, "analysis")})
 
 
-def _list_page(request: HttpRequest, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    runs = _Runs()
+def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    runs = _RunSequence()
     page = paginate_sequence(request, runs, max_rows=RUNS_A_PAGE, name="page")
     return render_page(request, "reports/list.html", {
-        "analyses": list(ANALYSES.values()), "page": page, "rows": [listed_run(run) for run in page.rows],
-        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": given, "fault": fault,
-        "chosen_analysis": given["analysis"],
-        "chosen_generation": given["generation"] or active_generation().name, "can_start": request.user.can_administer,
-        "java_problem": java_problem(), "schedules": [shown_schedule(schedule) for schedule in all_schedules()],
+        "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
+        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": form, "fault": fault,
+        "chosen_analysis": form["analysis"],
+        "chosen_generation": form["generation"] or active_generation().name, "can_start": request.user.can_administer,
+        "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in all_schedules()],
     }, status=status)
 
 
-class _Runs:
-    """All runs, newest first, as something that can be counted and sliced."""
+class _RunSequence:
+    """All runs, newest first, as a sequence."""
 
     def __len__(self) -> int:
         return AnalysisRun.objects.count()
@@ -56,14 +56,14 @@ class _Runs:
 @require_POST
 @administrator_required
 def start_run(request: HttpRequest) -> HttpResponse:
-    given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
-    # fields that the chosen analysis does not take are out of sight, and may still hold what another one was to get
-    taken = ANALYSES[given["analysis"]].options if given["analysis"] in ANALYSES else ()
+    form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
+    # the form hides the options of other analyses, but still sends their values
+    options = ANALYSES[form["analysis"]].options if form["analysis"] in ANALYSES else ()
     try:
-        run = request_run(analysis=given["analysis"], options={name: given[name] for name in taken if given[name]},
+        run = request_run(analysis=form["analysis"], options={name: form[name] for name in options if form[name]},
                           requested_by=request.user)
     except AnalysisError as error:
-        return _list_page(request, given, fault=str(error), status=400)
+        return _list_page(request, form, fault=str(error), status=400)
     return see_other(reverse("analysis", args=[run.pk]))
 
 
@@ -72,19 +72,19 @@ def start_run(request: HttpRequest) -> HttpResponse:
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     is_done = run.state == RunState.DONE
-    context = {"run": run, "shown": shown_run(run), "can_cancel": request.user.can_administer,
+    context = {"run": run, "shown": run_details(run), "can_cancel": request.user.can_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
                "can_keep_permissions": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
                "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
-    part = requested_section(request)
+    section = requested_section(request)
     if run.state == RunState.DONE:
-        context |= (report_parts if run.analysis == AnalysisName.DELETE_READINESS else table_parts)(request, run, part)
-        context["picture"] = None if part in PARTS else report_picture(run)
-    if part in PARTS and run.state == RunState.DONE:
-        template = f"reports/_{'table' if 'table' in context else part}.html"
-        template = template if {part, "table"} & context.keys() else "reports/_unreadable.html"
-        return render_page(request, template, context | {"part": part})
-    return render_page(request, "reports/_run.html" if part == "run" else "reports/run.html", context)
+        context |= (report_sections if run.analysis == AnalysisName.DELETE_READINESS else table_sections)(request, run, section)
+        context["picture"] = None if section in SECTIONS else report_chart(run)
+    if section in SECTIONS and run.state == RunState.DONE:
+        template = f"reports/_{'table' if 'table' in context else section}.html"
+        template = template if {section, "table"} & context.keys() else "reports/_unreadable.html"
+        return render_page(request, template, context | {"section": section})
+    return render_page(request, "reports/_run.html" if section == "run" else "reports/run.html", context)
 
 
 @require_POST
@@ -94,5 +94,5 @@ def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     if cancel_run(run=run):
         messages.info(request, f"Run {run.pk} is being cancelled.")
     else:
-        messages.info(request, f"Run {run.pk} was over already: nothing changed.")
+        messages.info(request, f"Run {run.pk} is already over. Nothing changed.")
     return see_other(reverse("analysis", args=[run.pk]))

@@ -1,4 +1,4 @@
-"""Nightly runs: each analysis switched on or off, when it runs and with what."""
+"""The form that switches the nightly run of an analysis on or off and sets its time and options."""
 
 import re
 from datetime import time
@@ -17,10 +17,10 @@ from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
 
 OPTIONS = ("generation", "to_generation", "namespace")
-MINUTE = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
-def shown_schedule(schedule: Schedule) -> dict:
+def schedule_row(schedule: Schedule) -> dict:
     return {"schedule": schedule, "title": ANALYSES[schedule.analysis].title, "at": f"{schedule.at:%H:%M}",
             "options": ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in schedule.options.items())}
 
@@ -29,33 +29,33 @@ def shown_schedule(schedule: Schedule) -> dict:
 @administrator_required
 def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     try:
-        found = schedule_named(analysis)
+        schedule = schedule_named(analysis)
     except AnalysisError:
         raise Http404("there is no such analysis") from None
     if request.method != "POST":
-        given = {name: found.options.get(name, "") for name in OPTIONS}
-        return _page(request, found, given | {"at": f"{found.at:%H:%M}", "reason": ""})
-    given = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "at", "reason")}
+        form = {name: schedule.options.get(name, "") for name in OPTIONS}
+        return _page(request, schedule, form | {"at": f"{schedule.at:%H:%M}", "reason": ""})
+    form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "at", "reason")}
     try:
         outcome = change_schedule(
-            author=request_author(request, given["reason"]), analysis=analysis, is_on="off" not in request.POST,
-            at=_time(given["at"]),
-            options={name: given[name] for name in OPTIONS})
+            author=request_author(request, form["reason"]), analysis=analysis, is_on="off" not in request.POST,
+            at=_parse_time(form["at"]),
+            options={name: form[name] for name in OPTIONS})
     except (AnalysisError, GrantError) as error:
-        return _page(request, found, given, fault=str(error), status=400)
+        return _page(request, schedule, form, fault=str(error), status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("analyses"))
 
 
-def _time(text: str) -> time:
-    if not MINUTE.fullmatch(text):
-        raise AnalysisError("the time must be written as hours and minutes in UTC, such as 02:30")
+def _parse_time(text: str) -> time:
+    if not TIME_OF_DAY.fullmatch(text):
+        raise AnalysisError("enter the time as hours and minutes in UTC, such as 02:30")
     return time.fromisoformat(text)
 
 
-def _page(request: HttpRequest, found: Schedule, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    chosen = ANALYSES[found.analysis]
+def _page(request: HttpRequest, schedule: Schedule, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    definition = ANALYSES[schedule.analysis]
     return render_page(request, "reports/schedule.html", {
-        "analysis": chosen, "is_on": found.is_on, "given": given, "fault": fault, "generations": list(GENERATIONS),
-        "action": reverse("analysis-schedule", args=[chosen.name]), "takes": set(chosen.options),
+        "analysis": definition, "is_on": schedule.is_on, "given": form, "fault": fault, "generations": list(GENERATIONS),
+        "action": reverse("analysis-schedule", args=[definition.name]), "takes": set(definition.options),
     }, status=status)

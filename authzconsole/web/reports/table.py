@@ -1,4 +1,4 @@
-"""A report as its own rows say it: any table of any analysis, filtered, sorted and paged, and its figures by their names."""
+"""Any table of any report, filtered, sorted and paged, and the figures of a report by name."""
 
 from functools import lru_cache
 
@@ -12,10 +12,10 @@ from analytics.results.read import ResultPage
 from analytics.storage import StorageError, storage_path
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.reports.cell_links import cell_urls
-from authzconsole.web.reports.cells import AFTER, cell_of, shown_columns
-from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, numbered_rows, unreadable
+from authzconsole.web.reports.cells import AFTER, cell_of, visible_columns
+from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, read_page, report_fault
 from authzconsole.web.reports.run_details import changes_words, run_or_404
-from authzconsole.web.reports.table_filters import asked_of, choices_of, download_urls, filter_columns, table_where
+from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
 from authzconsole.web.reports.table_headings import table_heading, table_words
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_url
@@ -23,70 +23,70 @@ from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.vocabulary import Privilege
 
-# a narrow screen folds all but the first away where there are more
+# with more filters than this, a narrow screen folds all but the first
 MAX_UNFOLDED_FILTERS = 3
-# of all reports, kept by a process
+# per process
 MAX_CACHED_FIRST_PAGES = 32
 
 
-def table_parts(request: HttpRequest, run: AnalysisRun, part: str) -> dict:
-    """What the page shows of a report; only the table where htmx asks for it."""
+def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
+    """Return the sections of a report page; only the table if htmx requests it."""
     analysis = analysis_named(run.analysis)
     try:
-        parts = {"table": shown_table(request, run, analysis.rows)}
+        sections = {"table": table_section(request, run, analysis.rows)}
     except (AnalysisError, StorageError) as error:
-        return {"report_fault": unreadable(run, error)}
-    if part != "rows":
-        parts["named_figures"] = [(run.summary.get(name, 0), name.replace("_", " ")) for name in analysis.figures]
-    return parts
+        return {"report_fault": report_fault(run, error)}
+    if section != "rows":
+        sections["named_figures"] = [(run.summary.get(name, 0), name.replace("_", " ")) for name in analysis.figures]
+    return sections
 
 
 @require_safe
 @auditor_required
 def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse:
-    """Any one table of a report, such as its changes since the run before."""
+    """Show one table of a report, such as its changes since the previous run."""
     run = run_or_404(pk)
     try:
-        found = analysis_named(run.analysis).table(table)
+        definition = analysis_named(run.analysis).table(table)
     except AnalysisError:
         raise Http404("there is no such table") from None
     if run.state != RunState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = f"{analysis_named(run.analysis).title}: {table_words(table)}"
+    title = f"{analysis_named(run.analysis).title}: {table_words(run, table)}"
     context = {"run": run, "title": title, "url": request.path,
                "note": changes_words(run) if table == "changes" else f"As of revision {run.revision:,}." if run.revision else ""}
     try:
-        context["table"] = shown_table(request, run, found)
+        context["table"] = table_section(request, run, definition)
     except (AnalysisError, StorageError) as error:
-        context["report_fault"] = unreadable(run, error)
+        context["report_fault"] = report_fault(run, error)
     if requested_section(request) == "rows":
         template = "reports/_table.html" if "table" in context else "reports/_unreadable.html"
-        return render_page(request, template, context | {"part": "rows"})
+        return render_page(request, template, context | {"section": "rows"})
     return render_page(request, "reports/table.html", context)
 
 
-def shown_table(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
-    """Raises AnalysisError, StorageError where it cannot be read."""
-    order, asked = _order(request, run, table), asked_of(request, table)
+def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
+    """Return the section of a table. Raises AnalysisError or StorageError if it cannot be read."""
+    order, filters = _order(request, run, table), filter_values(request, table)
     sort = order.removeprefix("-")
-    found, number = _found(request, run, table, order, asked)
-    columns = shown_columns(table.columns)
-    rows = [_row(request, run, table, columns, row) for row in found.rows]
-    page = numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page")
+    result, number = _result_page(request, run, table, order, filters)
+    columns = visible_columns(table.columns)
+    rows = [_row(request, run, table, columns, row) for row in result.rows]
+    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page")
     return {
-        "title": table_heading(run, table), "page": page, "rows": rows, "total": found.total_rows,
-        "sort": order if order == request.GET.get("sort") else "", **_filters(table, asked),
+        "title": table_heading(run, table), "page": page, "rows": rows, "total": result.total_rows,
+        "sort": order if order == request.GET.get("sort") else "", **_filters(table, filters),
         "has_actions": any(row["grant_url"] for row in rows),
-        "is_filtered": any(asked.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(asked)),
-        "columns": [_head(request, column, order, sort) for column in columns],
-        "downloads": download_urls(run, table.name, asked),
+        "is_filtered": any(filters.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
+        "columns": [_column_head(request, column, order, sort) for column in columns],
+        "downloads": download_urls(run, table.name, filters),
     }
 
 
 def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
-    """The column that sorts, after a minus where its largest stands first; empty for the order of the key."""
-    asked = request.GET.get("sort", "")
-    return asked if asked.removeprefix("-") in table.column_names else _first_sort(run, table)
+    """Return the column that sorts the table, after a minus for descending order; empty for the order of the key."""
+    sort = request.GET.get("sort", "")
+    return sort if sort.removeprefix("-") in table.column_names else _first_sort(run, table)
 
 
 def _first_sort(run: AnalysisRun, table: Table) -> str:
@@ -95,19 +95,23 @@ def _first_sort(run: AnalysisRun, table: Table) -> str:
     return output.first_sort if output else ""
 
 
-def _found(request: HttpRequest, run: AnalysisRun, table: Table, order: str, asked: dict[str, str]) -> tuple[ResultPage, int]:
-    """The rows of the page, and its number."""
+def _result_page(request: HttpRequest, run: AnalysisRun, table: Table, order: str,
+                 filters: dict[str, str]) -> tuple[ResultPage, int]:
+    """Return the rows of the page, and its number."""
     number = page_number(request, "page")
-    if number == 1 and not any(asked.values()) and order and order == _first_sort(run, table):
-        return _first_found(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
-    return numbered_rows(run, table.name, number=number, most_rows=ROWS_A_PAGE, sort=order.removeprefix("-"),
-                         where=table_where(table, asked), descending=order.startswith("-"))
+    if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
+        return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
+    return read_page(run, table.name, number=number, most_rows=ROWS_A_PAGE, sort=order.removeprefix("-"),
+                         where=table_filter(table, filters), descending=order.startswith("-"))
 
 
 @lru_cache(maxsize=MAX_CACHED_FIRST_PAGES)
-def _first_found(run: AnalysisRun, table: str, order: str, *written: object) -> tuple[ResultPage, int]:
-    """Kept, for sorting a long table takes longer than the rest of its page. written: tells this writing from any other."""
-    return numbered_rows(run, table, number=1, most_rows=ROWS_A_PAGE, sort=order)
+def _first_page(run: AnalysisRun, table: str, order: str, *version: object) -> tuple[ResultPage, int]:
+    """Return the first page in the default order, cached because sorting a long table is slow.
+
+    version: identifies the stored result.
+    """
+    return read_page(run, table, number=1, most_rows=ROWS_A_PAGE, sort=order)
 
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
@@ -118,20 +122,20 @@ def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Col
     return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}
 
 
-def _filters(table: Table, asked: dict[str, str]) -> dict:
-    filters = [_filter(column, asked) for column in filter_columns(table)]
+def _filters(table: Table, values: dict[str, str]) -> dict:
+    filters = [_filter(column, values) for column in filter_columns(table)]
     unfolded = len(filters) if len(filters) <= MAX_UNFOLDED_FILTERS else 1
     more = filters[unfolded:]
     return {"filters": filters[:unfolded], "more_filters": more, "more_are_set": any(filter["value"] for filter in more)}
 
 
-def _filter(column: Column, asked: dict[str, str]) -> dict:
+def _filter(column: Column, values: dict[str, str]) -> dict:
     return {"name": column.name, "title": column.name.replace("_", " ").capitalize(),
-            "value": asked[column.name], "choices": choices_of(column).items()}
+            "value": values[column.name], "choices": choices_of(column).items()}
 
 
-def _head(request: HttpRequest, column: Column, order: str, sort: str) -> dict:
-    """With the URL that sorts by it; a second click turns the order around."""
+def _column_head(request: HttpRequest, column: Column, order: str, sort: str) -> dict:
+    """Return the head of a column with the URL that sorts by it, or reverses the order if it already sorts."""
     return {"name": column.name, "title": _title(column), "is_number": column.type == ColumnType.LONG,
             "order": ("descending" if order.startswith("-") else "ascending") if column.name == sort else "",
             "url": url_with(request, sort=f"-{column.name}" if order == column.name else column.name, page=None)}

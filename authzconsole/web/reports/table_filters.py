@@ -1,4 +1,4 @@
-"""What the URL of a report asks for: which rows of a table, and where the same rows are to be had as a file."""
+"""Filters of report tables, read from URL parameters, and the URLs of downloads with the same filters."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
@@ -20,13 +20,13 @@ CHOICES: dict[str, Sequence[str]] = {"change": CHANGES, "privilege": tuple(Privi
 
 
 def filter_columns(table: Table) -> list[Column]:
-    """The columns that a page filters by: what tells rows apart, yes and no, and those that hold one of a few words."""
+    """Return the columns that a page can filter by: text columns of the key, flags, and columns with a few possible values."""
     return [column for column in table.columns
             if choices_of(column) or column.type == ColumnType.TEXT and column.name in table.key]
 
 
 def choices_of(column: Column) -> dict[str, str]:
-    """What its filter takes, with the words for it; none where it takes any text."""
+    """Return the values of a filter with their labels; empty if the filter takes any text."""
     if column.name == "kind":
         return {kind.name: kind.title for kind in KINDS.values()}
     if column.name == "operation":
@@ -37,11 +37,11 @@ def choices_of(column: Column) -> dict[str, str]:
 
 
 def exactly(text: str) -> str:
-    """What a filter by text takes for this and nothing else; without the quotes a part would do."""
+    """Return the filter text that matches exactly this value. Without quotes, a filter matches parts."""
     return f'"{text}"'
 
 
-def text_where(column: str, text: str) -> ResultFilter:
+def text_filter(column: str, text: str) -> ResultFilter:
     if not text:
         return ResultFilter()
     if len(text) > 2 and text[0] == text[-1] == '"':
@@ -49,31 +49,31 @@ def text_where(column: str, text: str) -> ResultFilter:
     return ResultFilter(containing={column: text})
 
 
-def asked_of(request: HttpRequest, table: Table) -> dict[str, str]:
-    """What is asked of each of these columns; empty where a choice is none of its words."""
-    asked = {column: text_parameter(request, column.name) for column in filter_columns(table)}
-    return {column.name: text if text in (choices_of(column) or (text,)) else "" for column, text in asked.items()}
+def filter_values(request: HttpRequest, table: Table) -> dict[str, str]:
+    """Return the filter text of each column; empty if it is not one of the possible values."""
+    values = {column: text_parameter(request, column.name) for column in filter_columns(table)}
+    return {column.name: text if text in (choices_of(column) or (text,)) else "" for column, text in values.items()}
 
 
-def table_where(table: Table, asked: dict[str, str]) -> ResultFilter:
+def table_filter(table: Table, values: dict[str, str]) -> ResultFilter:
     equal: dict[str, str | bool] = {}
     containing: dict[str, str] = {}
     for column in filter_columns(table):
-        text = asked[column.name]
+        text = values[column.name]
         if not text:
             continue
         if choices_of(column):
             equal[column.name] = FLAGS.get(text, text)
         else:
-            found = text_where(column.name, text)
-            equal |= found.equal
-            containing |= found.containing
+            condition = text_filter(column.name, text)
+            equal |= condition.equal
+            containing |= condition.containing
     return ResultFilter(equal=equal, containing=containing)
 
 
-def download_urls(run: AnalysisRun, table: str, asked: dict[str, str] | None = None) -> list[tuple[str, str]]:
-    """The name of each form with the URL of the file of the rows that are asked for."""
-    chosen = {name: text for name, text in (asked or {}).items() if text}
-    query = f"?{urlencode(chosen)}" if chosen else ""
+def download_urls(run: AnalysisRun, table: str, values: dict[str, str] | None = None) -> list[tuple[str, str]]:
+    """Return the title of each file format with the URL of the filtered rows in that format."""
+    set_values = {name: text for name, text in (values or {}).items() if text}
+    query = f"?{urlencode(set_values)}" if set_values else ""
     return [(form.title, reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")]) + query)
             for extension, form in DOWNLOAD_FORMATS.items()]

@@ -32,7 +32,7 @@ def tiles(client, url: str = "/") -> list[tuple]:
 
 
 def words(client) -> list[str]:
-    return [matter.words for matter in overview(client)["attention"].matters]
+    return [item.words for item in overview(client)["attention"].items]
 
 
 def test_only_who_sees_all_gets_the_overview(browse):
@@ -42,7 +42,7 @@ def test_only_who_sees_all_gets_the_overview(browse):
 
 
 def test_the_figures_count_addresses_people_groups_and_grants(browse):
-    assert overview(browse("aud"))["figures"] == [(11, "addresses of entities"), (5, "people"), (1, "group"), (11, "grants")]
+    assert overview(browse("aud"))["figures"] == [(11, "addresses"), (5, "people"), (1, "group"), (11, "grants")]
 
 
 def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_deleted(browse, place):
@@ -52,7 +52,7 @@ def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_
              finished_at=timezone.now())
     assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
     text = page_html(client.get("/"))
-    assert "namespace:hr: 2 live entities; nobody can delete it; dee lacks 2 of 2" in text
+    assert "namespace:hr: 2 live entities; no user can delete it; dee is missing 2 of 2" in text
     assert 'href="/entities/namespace:hr"' in text
 
 
@@ -66,15 +66,15 @@ def test_a_namespace_is_coloured_by_how_many_people_see_something_in_it(browse, 
              finished_at=timezone.now())
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
-    assert "namespace:sales: 6 live entities; 3 people see something in it" in text
-    assert "namespace:hr: 2 live entities; 1 person sees something in it" in text
+    assert "namespace:sales: 6 live entities; 3 people see an entity in it" in text
+    assert "namespace:hr: 2 live entities; 1 person sees an entity in it" in text
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
 
 
 def test_a_namespace_that_nobody_sees_is_drawn_so_and_not_as_unknown(browse, place):
     done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
     page = browse("aud").get("/?colour=exposure")
-    assert "namespace:hr: 2 live entities; nobody sees anything in it" in page_html(page)
+    assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
     assert not page.context["picture"]["has_unchecked"]
 
 
@@ -128,15 +128,15 @@ def test_what_needs_attention_is_what_the_newest_reports_found(browse, place):
     done_run(place, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
              summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
     assert words(client) == [
-        "1 namespace that nobody can delete", "4 live entities that nobody administers",
-        "1 live entity that one user alone administers",
+        "1 namespace that no user can delete", "4 live entities without an administrator",
+        "1 live entity with only one administrator",
         "2 grants on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
-        "A change of generation from final to core is being considered: 1 answer gained, 1,200 lost",
+        "Impact report available, from generation final to core: 1 permission gained, 1,200 lost",
     ]
     assert overview(client)["attention"].unknown == []
-    for matter in overview(client)["attention"].matters:
-        assert client.get(matter.url).status_code == 200
+    for item in overview(client)["attention"].items:
+        assert client.get(item.url).status_code == 200
 
 
 def test_a_grant_that_waits_for_its_entity_for_long_needs_attention(browse):

@@ -100,7 +100,7 @@ def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(
     ActiveGeneration.objects.create(pk=1, name="existing")
     before = everything()
     response = client.post("/policies/core/activate", {"from": "final", "reason": "trial"})
-    assert response.status_code == 409 and "Another generation was made active meanwhile" in page_html(response)
+    assert response.status_code == 409 and "another generation was activated in the meantime" in page_html(response)
     assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and everything() == before
 
 

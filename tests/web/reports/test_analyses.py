@@ -116,7 +116,7 @@ def test_a_run_is_cancelled_by_an_administrator(browse):
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     again = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
-    assert "was over already: nothing changed" in page_html(again)
+    assert "is already over. Nothing changed" in page_html(again)
 
 
 def test_a_failed_run_shows_its_sentence(browse):
@@ -334,7 +334,7 @@ def test_a_report_says_what_changed_since_the_run_before_and_leads_to_the_rows(c
 
 
 @pytest.mark.parametrize(("revision", "says"), [
-    (0, "Nothing changed since run 77, which looked at the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
+    (0, "Nothing changed since run 77, which has the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
 ])
 def test_a_report_that_is_the_same_says_so(revision, says, report, browse):
     revision += report.revision

@@ -1,10 +1,13 @@
-"""One scale of colours for how much of something there is, from none to the most of what is drawn."""
+"""The colour scale of charts, from zero to the largest value."""
 
 from math import ceil, sqrt
 
 STEPS = 5
 
 
-def step_of(amount: int, most: int) -> int:
-    """From 0, which is none, to STEPS, by the root: one large amount leaves the others their differences."""
-    return ceil(STEPS * sqrt(amount / most)) if amount else 0
+def color_step(amount: int, largest: int) -> int:
+    """Return the step of an amount, from 0 (none) to STEPS.
+
+    The scale is a square root, so that one large value does not make all others look the same.
+    """
+    return ceil(STEPS * sqrt(amount / largest)) if amount else 0

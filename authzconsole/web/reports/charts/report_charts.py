@@ -1,6 +1,6 @@
-"""Reports as pictures, for what people would rather look at than read; bounded, whatever the size of the report.
+"""Charts of reports: treemap, heat map and bars, bounded in size whatever the size of the report.
 
-Each mark leads to its rows; the same numbers stand in the tables below.
+Each shape links to its rows. The tables below the chart show the same numbers.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.storage import StorageError, storage_path
 from authzconsole.web.reports.cell_links import rows_url
-from authzconsole.web.reports.charts.color_scale import step_of
+from authzconsole.web.reports.charts.color_scale import color_step
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces, readiness_words
 from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
 from authzconsole.web.reports.table_filters import exactly
@@ -23,55 +23,58 @@ from entities.vocabulary import KINDS
 MAX_CELLS_READ = 1_000
 MAX_PEOPLE, MAX_NAMESPACES = 30, 16
 MAX_BARS = 20
-# of all reports, kept by a process
+# per process
 MAX_CACHED_CHARTS = 32
 
 _NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
-# of a hundred, to either side of the middle: room for the figure at the end of the longest
+# percent on either side of the middle, which leaves space for the figure at the end of the longest bar
 _BAR_SIDE = 38
 
 
-def report_picture(run: AnalysisRun) -> dict | None:
-    """template: which one draws it. None where the analysis has no picture, its report is empty or cannot be read."""
-    if run.analysis not in PICTURES:
+def report_chart(run: AnalysisRun) -> dict | None:
+    """Return the chart with its `template`; None if the analysis has no chart, or its report is empty or cannot be read."""
+    if run.analysis not in CHARTS:
         return None
     try:
-        return _drawn(run, storage_path(run.result_folder), run.results_removed_at)
+        return _cached_chart(run, storage_path(run.result_folder), run.results_removed_at)
     except (AnalysisError, StorageError):
-        # the tables of the same page say why
+        # the tables of the same page show the error
         return None
 
 
 @lru_cache(maxsize=MAX_CACHED_CHARTS)
-def _drawn(run: AnalysisRun, *written: object) -> dict | None:
-    """What was written is never written again, so its picture stays as it is. written: tells this writing from any other."""
-    return PICTURES[run.analysis](run)
+def _cached_chart(run: AnalysisRun, *version: object) -> dict | None:
+    """Return the chart, cached because stored results never change. version: identifies the stored result."""
+    return CHARTS[run.analysis](run)
 
 
 def _readiness(run: AnalysisRun) -> dict | None:
-    found = largest_namespaces(run)
+    namespaces = largest_namespaces(run)
     items = []
-    for row in found.rows:
+    for row in namespaces.rows:
         meaning, words = readiness_words(row)
-        title = f"namespace:{row['namespace']}: ADMIN on {row['required']:,} is asked for; {words}"
+        title = f"namespace:{row['namespace']}: requires ADMIN on {row['required']:,}; {words}"
         items.append(TreemapItem(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
                           rows_url(run, namespace=exactly(row["namespace"])), meaning))
-    more = found.total_rows - len(found.rows)
+    more = namespaces.total_rows - len(namespaces.rows)
     return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
 
 
 def _visibility(run: AnalysisRun) -> dict | None:
-    """People by namespaces. The largest cells say which of them to draw; then all cells of these are read."""
+    """Return the heat map of users by namespaces.
+
+    The largest cells determine the users and namespaces; then all cells of these are read.
+    """
     largest = result_page(run, "namespaces", sort="visible", descending=True, most_rows=MAX_CELLS_READ)
     cells = [row for row in largest.rows if row["namespace"]]
-    users, namespaces = _heaviest(cells, "user")[:MAX_PEOPLE], _heaviest(cells, "namespace")[:MAX_NAMESPACES]
+    users, namespaces = _largest_sums(cells, "user")[:MAX_PEOPLE], _largest_sums(cells, "namespace")[:MAX_NAMESPACES]
     if not users:
         return None
     where = ResultFilter(among={"user": users, "namespace": namespaces})
     found = result_page(run, "namespaces", where=where, most_rows=len(users) * len(namespaces))
     seen = {(row["user"], row["namespace"]): row["visible"] for row in found.rows}
     most = max(seen.values(), default=1)
-    people = _in_blocks(users, namespaces, seen)
+    people = _grouped_users(users, namespaces, seen)
     return {
         "template": "reports/_heat.html", "width": _NAMES + _COLUMN * len(namespaces) + 60, "height": _HEAD + _ROW * len(people),
         "columns": [{"name": name, "label": _clipped(name, 14), "x": _NAMES + _COLUMN * place + _COLUMN // 2, "y": _HEAD - 8,
@@ -84,15 +87,15 @@ def _visibility(run: AnalysisRun) -> dict | None:
     }
 
 
-def _heaviest(cells: list[dict], column: str) -> list[str]:
+def _largest_sums(cells: list[dict], column: str) -> list[str]:
     sums: dict[str, int] = {}
     for cell in cells:
         sums[cell[column]] = sums.get(cell[column], 0) + cell["visible"]
     return sorted(sums, key=lambda name: (-sums[name], name))
 
 
-def _in_blocks(users: list[str], namespaces: list[str], seen: dict[tuple[str, str], int]) -> list[str]:
-    """Who sees most of the same namespace stands together; of these, who sees most first."""
+def _grouped_users(users: list[str], namespaces: list[str], seen: dict[tuple[str, str], int]) -> list[str]:
+    """Sort the users by the namespace of which they see most, then by total."""
     def place(user: str) -> tuple:
         visible = [seen.get((user, name), 0) for name in namespaces]
         return visible.index(max(visible)), -sum(visible), user
@@ -103,7 +106,7 @@ def _in_blocks(users: list[str], namespaces: list[str], seen: dict[tuple[str, st
 def _heat_cell(run: AnalysisRun, user: str, namespace: str, visible: int, most: int, column: int) -> dict:
     entities = "live entity" if visible == 1 else "live entities"
     x = _NAMES + _COLUMN * column
-    return {"x": x, "text_x": x + _COLUMN // 2 - 1, "step": step_of(visible, most),
+    return {"x": x, "text_x": x + _COLUMN // 2 - 1, "step": color_step(visible, most),
             "title": f"{user} sees {visible:,} {entities} in namespace:{namespace}", "label": _short(visible) if visible else "",
             "url": rows_url(run, user=exactly(user), namespace=exactly(namespace)) if visible else ""}
 
@@ -128,7 +131,7 @@ def _impact(run: AnalysisRun) -> dict | None:
 
 
 def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
-    """Its measures are percentages of the width that there is."""
+    """Return a bar. Its measures are percentages of the available width."""
     kind = KINDS[row["kind"]].title if row["kind"] in KINDS else row["kind"]
     gained, lost = (round(row[name] / most * _BAR_SIDE, 2) for name in ("gained", "lost"))
     return {"name": f"{kind} {row['operation']}", "row": row, "gained": gained, "lost": lost, "lost_x": round(50 - lost, 2),
@@ -141,7 +144,7 @@ def _clipped(text: str, max_characters: int) -> str:
     return text if len(text) <= max_characters else f"{text[:max_characters - 1]}…"
 
 
-# by the name of the analysis
-PICTURES: dict[str, Callable[[AnalysisRun], dict | None]] = {
+# by analysis
+CHARTS: dict[str, Callable[[AnalysisRun], dict | None]] = {
     AnalysisName.DELETE_READINESS: _readiness, AnalysisName.VISIBILITY: _visibility, AnalysisName.POLICY_IMPACT: _impact,
 }

@@ -1,9 +1,9 @@
-"""A treemap as plain rectangles: areas in proportion, each as near to a square as the others let it."""
+"""Lays out a treemap: rectangles with proportional areas, as square as possible (squarified treemap)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# width and height, of a desk and of a phone
+# (width, height) for wide screens and for phones
 LANDSCAPE, PORTRAIT = (1_000.0, 300.0), (360.0, 420.0)
 _GAP = 2.0
 _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
@@ -11,7 +11,7 @@ _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 
 @dataclass(frozen=True, slots=True)
 class TreemapItem:
-    """What a tile stands for. meaning: good, bad, or empty where nothing is known. words: the line below its name."""
+    """The content of a tile. meaning: good, bad, a colour step, or empty if unknown. words: the line below its name."""
 
     name: str
     area: int
@@ -23,7 +23,7 @@ class TreemapItem:
 
 @dataclass(frozen=True, slots=True)
 class TreemapTile:
-    """label, words: as much of both as the tile has room for."""
+    """A placed item. label, words: cut to what fits into the tile."""
 
     item: TreemapItem
     x: float
@@ -35,16 +35,16 @@ class TreemapTile:
 
 
 def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
-    """Largest first, in a space of that width and height. Items without an area are left out."""
+    """Return the tiles, largest first. size: (width, height) of the chart. Items without an area are left out."""
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
     scale = size[0] * size[1] / total if total else 0
-    return [_tile(item, *place) for item, place in _places(items, scale, *size)]
+    return [_tile(item, *rectangle) for item, rectangle in _rectangles(items, scale, *size)]
 
 
-def _places(items: list[TreemapItem], scale: float, width: float,
+def _rectangles(items: list[TreemapItem], scale: float, width: float,
             height: float) -> Iterator[tuple[TreemapItem, tuple[float, ...]]]:
-    """Each item with x, y, width and height: rows along the shorter side of the space that is left."""
+    """Yield each item with x, y, width and height. Rows are placed along the shorter side of the remaining space."""
     x, y = 0.0, 0.0
     while items:
         side = min(width, height)
@@ -63,10 +63,10 @@ def _places(items: list[TreemapItem], scale: float, width: float,
 
 
 def _row(areas: list[float], side: float) -> list[float]:
-    """As many of the first areas as make their worst rectangle no longer than fewer of them would."""
-    row, worst = areas[:1], _worst(areas[:1], side)
+    """Return the first areas that form one row: areas are added while the worst aspect ratio does not get worse."""
+    row, worst = areas[:1], _worst_aspect_ratio(areas[:1], side)
     for area in areas[1:]:
-        longer = _worst([*row, area], side)
+        longer = _worst_aspect_ratio([*row, area], side)
         if longer > worst:
             break
         row.append(area)
@@ -74,22 +74,22 @@ def _row(areas: list[float], side: float) -> list[float]:
     return row
 
 
-def _worst(row: list[float], side: float) -> float:
+def _worst_aspect_ratio(row: list[float], side: float) -> float:
     depth = sum(row) / side
     return max(max(depth * depth / area, area / (depth * depth)) for area in row)
 
 
 def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) -> TreemapTile:
     width, height = max(width - _GAP, 0.5), max(height - _GAP, 0.5)
-    room = int((width - 2 * _MARGIN) / _CHARACTER)
+    max_characters = int((width - 2 * _MARGIN) / _CHARACTER)
     lines = int((height - _MARGIN) / _LINE)
-    # room for the mark before the name
-    label = _fitting(item.name, room - 2) if lines >= 1 else ""
+    # leave space for the icon before the name
+    label = _clip(item.name, max_characters - 2) if lines >= 1 else ""
     return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label,
-                item.words if label and lines >= 2 and len(item.words) <= room else "")
+                item.words if label and lines >= 2 and len(item.words) <= max_characters else "")
 
 
-def _fitting(text: str, max_characters: int) -> str:
+def _clip(text: str, max_characters: int) -> str:
     if len(text) <= max_characters:
         return text
     return f"{text[:max_characters - 1]}…" if max_characters >= 4 else ""
