@@ -24,7 +24,7 @@ def test_what_is_filtered_is_what_is_downloaded(page_of, settings, tmp_path):
     run = done_run(tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7)
     page = page_of("aud")
     page.goto(f"/analyses/{run.pk}/")
-    page.get_by_role("link", name="See the changes").click()
+    page.get_by_role("link", name="Show changes").click()
     expect(page.locator("#rows")).to_contain_text("1 → 2")
     page.get_by_label("User").fill("ned")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
