@@ -220,7 +220,7 @@ class ChangeSet:
         for privilege in read["privileges"]:
             item = ChangeItem(read["principal"], read["entity"], Privilege[privilege])
             if item in seen:
-                self.fault(name, index, f"{item} stands already at {seen[item]}: keep one of the two")
+                self.fault(name, index, f"{item} repeats {seen[item]}: keep one of the two")
             else:
                 seen[item] = f"{name}[{index}]"
                 self.triples[name].append((index, item))
@@ -282,7 +282,7 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
 
 def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:
     return {"dry_run": dry_run, "changed": outcome.has_changed, "revision": revision,
-            "sentence": outcome.foretold if dry_run else outcome.sentence,
+            "sentence": outcome.forecast_sentence if dry_run else outcome.sentence,
             "granted": [_item_as_json(item) for item in outcome.granted],
             "revoked": [_item_as_json(item) for item in outcome.revoked],
             "unchanged": list(outcome.unchanged), "planned": [str(address) for address in outcome.planned],

@@ -1,7 +1,7 @@
-"""Who may write: administrators of the console, and its commands.
+"""Check who may write: administrators of the console, and its management commands.
 
-INVARIANT: every write of grants, principals, states and settings happens inside `administrator_transaction`, so that it is one
-transaction, in the journal's order, by somebody who may.
+INVARIANT: every write of grants, principals, states and settings happens inside `administrator_transaction`. It is then one
+transaction, in the order of the journal, by an author with the right to write.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,12 @@ from grants.principal_names import MAX_REASON_CHARACTERS, storage_fault
 
 @contextmanager
 def administrator_transaction(author: Author) -> Iterator[JournalHead]:
-    """One transaction under the journal's lock. Raises NotAdministrator; a command (no `user_id`) may write."""
+    """Open one transaction under the lock of the journal, and yield the locked head.
+
+    Raises NotAdministrator. A command (an author without `user_id`) may write.
+    """
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):
-        raise GrantError(f"the reason cannot be kept: {fault}")
+        raise GrantError(f"the reason cannot be stored: {fault}")
     with transaction.atomic():
         head = lock_journal()
         check_administrator(author)
@@ -27,11 +30,11 @@ def administrator_transaction(author: Author) -> Iterator[JournalHead]:
 
 
 def check_administrator(author: Author) -> None:
-    """Raises NotAdministrator; a command (no `user_id`) may write."""
-    if author.user_id is not None and not _administers(author.user_id):
+    """Raise NotAdministrator unless the author is an active administrator or a command (without `user_id`)."""
+    if author.user_id is not None and not _is_active_administrator(author.user_id):
         raise NotAdministrator(f"`{author.name}` is not an active administrator of this console: only administrators "
-                               f"change what others may do; ask one of them")
+                               f"can change permissions; ask one of them")
 
 
-def _administers(user_id: int) -> bool:
+def _is_active_administrator(user_id: int) -> bool:
     return User.objects.filter(pk=user_id, role=Role.ADMINISTRATOR, is_active=True).exists()

@@ -1,4 +1,4 @@
-"""What a change did, in a form that a page, a command and an API can all show."""
+"""Describe what a change did, in a form that a page, a command and an API can all show."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from entities.address import Address
 from entities.vocabulary import Privilege
 
-NAMES_IN_A_SENTENCE = 5
+MAX_NAMED_ADDRESSES = 5
 
 
 class ChangeItem(NamedTuple):
@@ -22,7 +22,7 @@ class ChangeItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """revision: the newest revision of the journal, whether or not anything changed."""
+    """The result of one change. revision: the newest revision of the journal, whether or not anything changed."""
 
     has_changed: bool
     sentence: str
@@ -31,11 +31,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What a set of grants and revocations did.
+    """The result of one change set.
 
-    unchanged: a sentence for each item that was so already. planned: addresses that had to be registered for a grant.
-    principals: accounts of the console that became principals by being granted something. notices: why what is granted on an
-    address, or to a principal, counts for nothing now.
+    unchanged: a sentence for each item that had no effect. planned: addresses that were registered for a grant.
+    principals: accounts of the console that became principals by receiving a grant. notices: reasons why a grant has no
+    effect yet, because of the state of its address or principal.
     """
 
     revision: int
@@ -55,22 +55,25 @@ class ChangeOutcome:
         return self._sentence("nothing changed", "granted", "revoked", "unchanged", ("is only planned", "are only planned"))
 
     @property
-    def foretold(self) -> str:
-        """The sentence where nothing was written."""
+    def forecast_sentence(self) -> str:
+        """The sentence of a dry run."""
         planned = "would be registered as planned"
         return self._sentence("nothing would change", "would grant", "would revoke", "would stay as it is", (planned, planned))
 
-    def _sentence(self, nothing: str, granted: str, revoked: str, unchanged: str, planned: tuple[str, str]) -> str:
+    def _sentence(self, nothing: str, granted: str, revoked: str, unchanged: str, planned_words: tuple[str, str]) -> str:
         if not self.has_changed:
             return nothing
-        parts = [f"{granted} {len(self.granted):,}" if self.granted else "",
-                 f"{revoked} {len(self.revoked):,}" if self.revoked else "",
-                 f"{len(self.unchanged):,} {unchanged}" if self.unchanged else ""]
-        return "; ".join(filter(None, [", ".join(filter(None, parts)), self._planned(planned)]))
+        counts = [f"{granted} {len(self.granted):,}" if self.granted else "",
+                  f"{revoked} {len(self.revoked):,}" if self.revoked else "",
+                  f"{len(self.unchanged):,} {unchanged}" if self.unchanged else ""]
+        parts = [", ".join(filter(None, counts)), self._planned_addresses(*planned_words)]
+        return "; ".join(filter(None, parts))
 
-    def _planned(self, words: tuple[str, str]) -> str:
+    def _planned_addresses(self, singular: str, plural: str) -> str:
         if not self.planned:
             return ""
-        count, others = len(self.planned), len(self.planned) - NAMES_IN_A_SENTENCE
-        named = ", ".join(map(str, self.planned[:NAMES_IN_A_SENTENCE])) + (f" and {others:,} more" if others > 0 else "")
-        return f"{count:,} {'address' if count == 1 else 'addresses'} {words[count > 1]}: {named}"
+        count = len(self.planned)
+        names = ", ".join(map(str, self.planned[:MAX_NAMED_ADDRESSES]))
+        if count > MAX_NAMED_ADDRESSES:
+            names += f" and {count - MAX_NAMED_ADDRESSES:,} more"
+        return f"1 address {singular}: {names}" if count == 1 else f"{count:,} addresses {plural}: {names}"

@@ -184,4 +184,4 @@ def _description_line(address: Address, description: str) -> Change:
 
 def _check_description(description: str) -> None:
     if fault := storage_fault(description, MAX_DESCRIPTION_CHARACTERS):
-        raise LifecycleError(f"the description cannot be kept: {fault}")
+        raise LifecycleError(f"the description cannot be stored: {fault}")

@@ -10,7 +10,7 @@ from django.db import connection, connections, transaction
 
 from entities.vocabulary import Privilege
 from grants import journal
-from grants.changes.services import grant_add, grant_remove
+from grants.changes.services import change_grants
 from grants.journal import LINES_PER_BATCH, Change, append_to_journal, current_revision, first_break, lock_journal
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
@@ -47,8 +47,9 @@ def test_an_empty_journal_holds():
 
 def test_the_journal_of_real_changes_holds():
     User.objects.create(username="alice")
-    for change in (grant_add, grant_remove, grant_add):
-        change(author=administrator(), principal="user:alice", address=at("dataset:sales.orders"), privilege=Privilege.READ)
+    grants = [("user:alice", at("dataset:sales.orders"), Privilege.READ)]
+    for verb in ("grant", "revoke", "grant"):
+        change_grants(author=administrator(), **{verb: grants})
     assert verify() == "The journal holds: 6 lines, revision 6.\n"
 
 
@@ -152,7 +153,7 @@ def test_verifying_keeps_one_batch_in_memory_and_reads_it_once(five, django_asse
 def test_lines_are_found_by_what_they_say(five):
     User.objects.create(username="alice")
     author = administrator()
-    grant_add(author=author, principal="user:alice", address=at("dataset:sales.orders"), privilege=Privilege.READ)
+    change_grants(author=author, grant=[("user:alice", at("dataset:sales.orders"), Privilege.READ)])
     assert [line.revision for line in journal_lines()] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert [line.action for line in journal_lines(actor=author.name)] == ["grant", "plan", "plan", "plan"]
     assert [line.action for line in journal_lines(entity="dataset:sales.orders")] == ["grant", "plan"]
@@ -193,8 +194,7 @@ def test_changes_at_the_same_time_make_one_chain_without_gaps():
         def grants():
             for number in range(15):
                 # everybody plans the same new addresses: without the lock, two would make one
-                grant_add(author=COMMAND, principal=f"user:{name}", address=at(f"dataset:shared.{number}"),
-                          privilege=Privilege.READ)
+                change_grants(author=COMMAND, grant=[(f"user:{name}", at(f"dataset:shared.{number}"), Privilege.READ)])
         return grants
 
     assert in_threads(*map(job, names)) == []
@@ -210,7 +210,7 @@ def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_chang
     outcomes = []
 
     def job():
-        outcomes.append(grant_add(author=COMMAND, principal="user:alice", address=at("dataset:a.b"), privilege=Privilege.READ))
+        outcomes.append(change_grants(author=COMMAND, grant=[("user:alice", at("dataset:a.b"), Privilege.READ)]))
 
     assert in_threads(job, job, job) == []
     assert sorted(outcome.has_changed for outcome in outcomes) == [False, False, True]

@@ -72,9 +72,9 @@ def test_what_counts_for_nothing_now_is_said(ada, dry_run):
     sent = {"grant": [item("user:out", "dataset:sales.legacy"), item("user:ina", "dataset:sales.legacy", "WRITE"),
                       item("user:out", "dataset:sales.forecast"), item("user:out")], "dry_run": dry_run}
     assert ada.post("/grants", sent).json()["notices"] == [
-        "dataset:sales.legacy was deleted: a grant on it comes to use only where it is recreated",
-        "dataset:sales.forecast is only planned: a grant on it comes to use once it is registered",
-        "user:ina is inactive: what is granted to it counts for nothing until it is active again"]
+        "dataset:sales.legacy was deleted: a grant on it takes effect only if it is recreated",
+        "dataset:sales.forecast is only planned: a grant on it takes effect once it is registered",
+        "user:ina is inactive: its grants have no effect until it is active again"]
     sent = {"grant": [item("user:out", ORDERS, "WRITE")], "revoke": [item("user:dee", "dataset:sales.legacy")],
             "dry_run": dry_run}
     assert ada.post("/grants", sent).json()["notices"] == []
@@ -107,8 +107,8 @@ def test_a_dry_run_is_refused_where_the_deed_would_be(ada):
     ({"principal": "user:dee", "entity": ORDERS, "privileges": ["READ"], "until": "x"}, "`until`: unknown member"),
     ("user:dee", "an item must be an object"),
     (None, "an item must be an object"),
-    (item("user:ned", ORDERS, "READ", "READ"), "READ on dataset:sales.orders for user:ned stands already at grant[617]"),
-    (item("user:ned", "DATASET:sales.d3", "READ"), "stands already at grant[3]"),
+    (item("user:ned", ORDERS, "READ", "READ"), "READ on dataset:sales.orders for user:ned repeats grant[617]"),
+    (item("user:ned", "DATASET:sales.d3", "READ"), "repeats grant[3]"),
 ])
 def test_of_a_thousand_items_the_wrong_one_is_named_and_none_is_made(ada, wrong, message):
     items = [item("user:ned", f"dataset:sales.d{number}") for number in range(1_000)]
@@ -127,7 +127,7 @@ def test_every_fault_is_named_whoever_finds_it(ada):
     }), 400)
     assert [(error["list"], error["index"]) for error in refused["errors"]] == [
         ("grant", 1), ("grant", 2), ("grant", 3), ("revoke", 0), ("revoke", 1)]
-    assert "stands already at grant[0]" in refused["errors"][-1]["message"]
+    assert "repeats grant[0]" in refused["errors"][-1]["message"]
 
 
 @pytest.mark.parametrize(("body", "message"), [

@@ -6,7 +6,7 @@ from django.db.models import Exists, OuterRef
 
 from entities.address import Address
 from grants.changes.outcomes import ChangeItem
-from grants.changes.services import Given, validated_items
+from grants.changes.services import GrantSpec, validated_items
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.lifecycle.forecast import resolve_generation
@@ -21,8 +21,8 @@ from grants.principal_rows import principals_by_name
 CHANGE_SET, COPY, READINESS, INVERSE = "change-set", "copy", "readiness", "inverse"
 
 
-def create_plan_from_changes(*, author: Author, grant: Iterable[Given] = (), revoke: Iterable[Given] = (), title: str = "",
-                    base_revision: int | None = None) -> Plan:
+def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
+                             title: str = "", base_revision: int | None = None) -> Plan:
     """Raises ChangeRefused with everything that is wrong with the items, PlanError where there are none.
 
     base_revision: what the caller chose them by; now unless it is given.

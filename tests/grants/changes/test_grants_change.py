@@ -46,8 +46,9 @@ def test_a_change_revokes_then_grants_and_tells_what_it_did():
                                  "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed")
     assert (outcome.planned, outcome.revision) == ((CLICKS,), revision + 4)
     assert outcome.sentence == "granted 2, revoked 1, 2 unchanged; 1 address is only planned: stream:sales.clicks"
-    assert outcome.foretold == ("would grant 2, would revoke 1, 2 would stay as it is; 1 address would be registered as planned: "
-                                "stream:sales.clicks")
+    assert outcome.forecast_sentence == ("would grant 2, would revoke 1, 2 would stay as it is; "
+                                         "1 address would be registered as planned: "
+                                         "stream:sales.clicks")
 
 
 def test_the_same_change_again_changes_nothing():
@@ -83,9 +84,9 @@ def test_every_bad_item_is_named_with_its_place_and_none_is_written():
         (1, "grant"), (2, "grant"), (3, "grant"), (4, "grant"), (0, "revoke"), (1, "revoke"), (2, "revoke")]
     messages = str(refused.value).splitlines()
     assert messages[0] == "grant[1]: user:nobody is not known here: add it first, or correct the name"
-    assert messages[3] == ("grant[4]: ADMIN on stream:sales.clicks for user:alice stands already at grant[0]: keep one of "
+    assert messages[3] == ("grant[4]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
                            "the two")
-    assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice stands already at grant[0]: keep one of "
+    assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
                            "the two")
     assert everything() == before
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.models import Entity
 from entities.selectors import entity_at
-from grants.changes.services import grant_add, grant_remove
+from grants.changes.services import change_grants
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.engine import check_summary
 from grants.evaluation.entity_filters import visibility_condition
@@ -26,10 +26,10 @@ SALES, ORDERS, MORE = at("namespace:sales"), at("dataset:sales.orders"), at("dat
 # each changes what somebody sees in `sales`, or what lives there
 CHANGES = (
     lambda: register_entity(author=SETUP, address=MORE, creator="user:ned"),
-    lambda: grant_add(author=SETUP, principal="user:out", address=MORE, privilege="READ"),
-    lambda: grant_remove(author=SETUP, principal="user:out", address=MORE, privilege="READ"),
+    lambda: change_grants(author=SETUP, grant=[("user:out", MORE, "READ")]),
+    lambda: change_grants(author=SETUP, revoke=[("user:out", MORE, "READ")]),
     lambda: add_member(author=SETUP, user="out", group="operators"),
-    lambda: grant_add(author=SETUP, principal="group:operators", address=MORE, privilege="READ"),
+    lambda: change_grants(author=SETUP, grant=[("group:operators", MORE, "READ")]),
     lambda: remove_member(author=SETUP, user="out", group="operators"),
     lambda: delete_entity(author=SETUP, address=MORE),
     lambda: recreate_entity(author=SETUP, address=MORE, creator="user:dee"),

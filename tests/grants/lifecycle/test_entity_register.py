@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from entities.models import Entity, State
 from entities.services import ensure_entities, ensure_entity
 from entities.vocabulary import Privilege
-from grants.changes.services import grant_add
+from grants.changes.services import change_grants
 from grants.errors import LifecycleError, NotAdministrator
 from grants.journal import current_revision, first_break
 from grants.lifecycle.services import delete_entity, describe_entity, lifecycle_forecast, recreate_entity, register_entity
@@ -61,7 +61,7 @@ def test_the_active_generation_decides_unless_another_is_given(sales, settings):
 
 
 def test_the_creator_keeps_what_was_held_before(sales):
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation="core")
     assert [line[3] for line in lines_after(2) if line[0] == "grant"] == ["WRITE", "EXECUTE", "ADMIN"]
     assert len(held()) == 4
@@ -80,7 +80,7 @@ def test_an_impossible_creator_is_refused_also_where_nothing_would_be_received(s
 
 
 def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     revision = current_revision()
     outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it from before will apply"
@@ -100,7 +100,7 @@ def test_a_live_entity_stays_as_it_is_and_no_line_is_written(sales, change):
 
 
 def test_a_deleted_entity_is_recreated_and_not_registered(sales):
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     register_entity(author=COMMAND, address=ORDERS)
     delete_entity(author=COMMAND, address=ORDERS, generation="final")
     with pytest.raises(LifecycleError, match="dataset:sales.orders was deleted: recreate it instead"):
@@ -170,7 +170,7 @@ def test_a_description_is_changed_once_and_journaled(sales):
 @pytest.mark.parametrize("text", ["\0", "\ud800", "d" * 10_001])
 def test_a_description_that_no_database_keeps_or_that_is_too_long_is_refused(sales, text):
     for change in (describe_entity, register_entity):
-        with pytest.raises(LifecycleError, match="the description cannot be kept"):
+        with pytest.raises(LifecycleError, match="the description cannot be stored"):
             change(author=COMMAND, address=ORDERS, description=text)
 
 
@@ -203,7 +203,7 @@ def test_an_administrator_registers_with_name_reason_and_request_on_the_line(sal
 def test_a_forecast_of_recreating_names_who_holds_what(sales):
     Group.objects.create(name="analysts")
     for principal, privilege in (("user:alice", "ADMIN"), ("user:alice", "READ"), ("group:analysts", "WRITE")):
-        grant_add(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege[privilege])
+        change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
     ensure_entities(states={ORDERS: State.DELETED})
     Entity.objects.filter(key="sales.orders").update(state=State.DELETED)
     forecast = lifecycle_forecast(ORDERS, "recreate", "core")

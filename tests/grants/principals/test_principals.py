@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from entities.models import State
 from entities.services import ensure_entity
 from entities.vocabulary import Privilege
-from grants.changes.services import grant_add
+from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator, PrincipalError
 from grants.evaluation.engine import check
 from grants.models import Role, User
@@ -92,7 +92,7 @@ def test_a_name_of_150_characters_is_journaled_in_full():
 def test_a_deactivated_user_is_denied_until_activated_again(alice):
     orders = at("dataset:sales.orders")
     ensure_entity(address=orders, state=State.LIVE)
-    grant_add(author=COMMAND, principal=alice, address=orders, privilege=Privilege.READ)
+    change_grants(author=COMMAND, grant=[(alice, orders, Privilege.READ)])
     question = Question("user", "alice", "read", orders, "final")
     for active, action in ((False, "user-deactivate"), (True, "user-activate")):
         outcome = set_user_active(author=COMMAND, name="alice", active=active)

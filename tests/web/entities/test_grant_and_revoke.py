@@ -73,7 +73,7 @@ def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
     ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
     ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
     ({"principal": "dee", "privilege": "READ"}, "`dee` is not a principal: write user:NAME or group:NAME"),
-    ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be kept"),
+    ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be stored"),
 ])
 @pytest.mark.parametrize("target", ["", "grant-form"])
 def test_a_bad_grant_is_explained_in_the_form_and_writes_nothing(sent, fault, target, browse, htmx):

@@ -1,11 +1,11 @@
-"""Revoking one privilege."""
+"""Test revoking one privilege."""
 
 import pytest
 from django.contrib.auth.models import Group
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.changes.services import grant_add, grant_remove
+from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator
 from grants.models import Role, User
 from tests.support.authors import COMMAND, at, author_with, everything, held, lines_after
@@ -20,14 +20,15 @@ def grants():
     Group.objects.create(name="analysts")
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
-            grant_add(author=COMMAND, principal=principal, address=ORDERS, privilege=privilege)
+            change_grants(author=COMMAND, grant=[(principal, ORDERS, privilege)])
 
 
 @pytest.mark.parametrize("principal", ["user:alice", "group:analysts"])
 def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
     before = held()
-    outcome = grant_remove(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege.READ)
-    assert (outcome.has_changed, outcome.sentence) == (True, f"READ on dataset:sales.orders was revoked from {principal}")
+    outcome = change_grants(author=COMMAND, revoke=[(principal, ORDERS, Privilege.READ)])
+    assert (outcome.has_changed, outcome.sentence) == (True, "revoked 1")
+    assert [str(item) for item in outcome.revoked] == [f"READ on dataset:sales.orders for {principal}"]
     assert before - held() == {(principal, "dataset:sales.orders", "READ")}
     assert lines_after(outcome.revision - 1) == [("revoke", principal, "dataset:sales.orders", "READ", "")]
 
@@ -35,23 +36,24 @@ def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "dataset:sales.none"])
 def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing(address):
     before = everything()
-    outcome = grant_remove(author=COMMAND, principal="user:alice", address=at(address), privilege=Privilege.WRITE)
-    assert (outcome.has_changed, outcome.sentence) == (False, f"user:alice does not hold WRITE on {address}: nothing changed")
+    outcome = change_grants(author=COMMAND, revoke=[("user:alice", at(address), Privilege.WRITE)])
+    assert not outcome.has_changed
+    assert outcome.unchanged == (f"user:alice does not hold WRITE on {address}: nothing changed",)
     assert everything() == before
 
 
 def test_the_address_stays_registered_without_grants():
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
-            grant_remove(author=COMMAND, principal=principal, address=ORDERS, privilege=privilege)
+            change_grants(author=COMMAND, revoke=[(principal, ORDERS, privilege)])
     assert held() == set()
     assert Entity.objects.get(kind="dataset").state == "planned"
 
 
 def test_revoking_from_somebody_unknown_is_an_error_and_not_nothing():
     before = everything()
-    with pytest.raises(GrantError, match="^user:nobody is not known here"):
-        grant_remove(author=COMMAND, principal="user:nobody", address=ORDERS, privilege=Privilege.READ)
+    with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody is not known here"):
+        change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
     assert everything() == before
 
 
@@ -59,5 +61,5 @@ def test_an_auditor_revokes_nothing():
     author = author_with(Role.AUDITOR)
     before = everything()
     with pytest.raises(NotAdministrator):
-        grant_remove(author=author, principal="user:alice", address=ORDERS, privilege=Privilege.READ)
+        change_grants(author=author, revoke=[("user:alice", ORDERS, Privilege.READ)])
     assert everything() == before

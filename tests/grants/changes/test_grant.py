@@ -1,4 +1,4 @@
-"""Granting one privilege."""
+"""Test granting one privilege."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from entities.models import State
 from entities.services import ensure_entity
 from entities.vocabulary import Privilege
-from grants.changes.services import grant_add
+from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator
 from grants.evaluation.engine import check
 from grants.journal import Author, current_revision
@@ -35,8 +35,9 @@ def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
     question = Question("user", "alice", "read", ORDERS, "final")
     assert not check(question).allowed
     author = administrator()
-    outcome = grant_add(author=author, principal="user:alice", address=ORDERS, privilege=READ)
-    assert (outcome.has_changed, outcome.sentence) == (True, "user:alice was granted READ on dataset:sales.orders")
+    outcome = change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
+    assert (outcome.has_changed, outcome.sentence) == (True, "granted 1")
+    assert [str(item) for item in outcome.granted] == ["READ on dataset:sales.orders for user:alice"]
     assert check(question).allowed
     grant, line = UserGrant.objects.get(), JournalLine.objects.get()
     assert (grant.granted_by_id, grant.reason, grant.privilege) == (author.user_id, "quarterly close", READ)
@@ -48,36 +49,36 @@ def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
 
 @pytest.mark.parametrize("privilege", Privilege)
 def test_each_privilege_is_its_own_grant(orders, privilege):
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=privilege)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, privilege)])
     assert held() == {("user:alice", "dataset:sales.orders", privilege)}
 
 
 def test_granting_what_is_held_changes_nothing_and_says_so(orders):
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
     before = everything()
-    outcome = grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ)
-    assert (outcome.has_changed, outcome.sentence, outcome.revision) == (
-        False, "user:alice already holds READ on dataset:sales.orders: nothing changed", 1)
+    outcome = change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
+    assert (outcome.has_changed, outcome.sentence, outcome.revision) == (False, "nothing changed", 1)
+    assert outcome.unchanged == ("user:alice already holds READ on dataset:sales.orders: nothing changed",)
     assert everything() == before
 
 
 def test_what_is_held_through_a_group_can_be_granted_to_its_member_too(orders):
     Group.objects.get().user_set.add(User.objects.get(username="alice"))
-    grant_add(author=COMMAND, principal="group:analysts", address=ORDERS, privilege=READ)
-    assert grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ).has_changed
+    change_grants(author=COMMAND, grant=[("group:analysts", ORDERS, READ)])
+    assert change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)]).has_changed
     assert (UserGrant.objects.count(), GroupGrant.objects.count()) == (1, 1)
 
 
 def test_a_principal_is_a_text_or_the_row_itself(orders):
     for principal, privilege in ((User.objects.get(username="alice"), "READ"), (Group.objects.get(), "WRITE")):
-        grant_add(author=COMMAND, principal=principal, address=ORDERS, privilege=Privilege[privilege])
+        change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
     assert held() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
 
 
 def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
-    outcome = grant_add(author=COMMAND, principal="user:alice", address=at("program:sales.etl.spark.p"), privilege=READ)
-    assert outcome.sentence == ("user:alice was granted READ on program:sales.etl.spark.p; the address was not registered, so it "
-                                "is planned now")
+    outcome = change_grants(author=COMMAND, grant=[("user:alice", at("program:sales.etl.spark.p"), READ)])
+    assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
+    assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
     assert set(states().values()) == {"planned"}
     places = ["instance:cdap", "namespace:sales", "application:sales.etl", "program:sales.etl.spark.p"]
     assert lines_after(0) == [*(("plan", "", place, "", "") for place in places),
@@ -87,13 +88,13 @@ def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
 @pytest.mark.parametrize("state", State.values)
 def test_a_registered_address_keeps_its_state(state):
     ensure_entity(address=ORDERS, state=state)
-    grant_add(author=COMMAND, principal="user:alice", address=ORDERS, privilege=READ)
+    change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
     assert states()["dataset:sales.orders"] == state
     assert [line[0] for line in lines_after(0)] == ["grant"]
 
 
 def test_an_inactive_user_can_be_granted_and_is_denied_until_active(orders):
-    grant_add(author=COMMAND, principal="user:ina", address=ORDERS, privilege=READ)
+    change_grants(author=COMMAND, grant=[("user:ina", ORDERS, READ)])
     question = Question("user", "ina", "read", ORDERS, "final")
     assert not check(question).allowed
     User.objects.filter(username="ina").update(is_active=True)
@@ -102,7 +103,7 @@ def test_an_inactive_user_can_be_granted_and_is_denied_until_active(orders):
 
 def test_an_account_of_the_console_becomes_a_principal_when_granted(orders):
     User.objects.create(username="root", is_principal=False)
-    grant_add(author=COMMAND, principal="user:root", address=ORDERS, privilege=READ)
+    change_grants(author=COMMAND, grant=[("user:root", ORDERS, READ)])
     assert lines_after(0) == [("principal-add", "user:root", "", "", ""),
                               ("grant", "user:root", "dataset:sales.orders", "READ", "")]
     assert check(Question("user", "root", "read", ORDERS, "final")).allowed
@@ -126,14 +127,14 @@ def test_an_account_of_the_console_becomes_a_principal_when_granted(orders):
 def test_a_bad_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
     before = everything()
     with pytest.raises(GrantError, match=message):
-        grant_add(author=COMMAND, principal=principal, address=address, privilege=privilege)
+        change_grants(author=COMMAND, grant=[(principal, address, privilege)])
     assert everything() == before
 
 
 @pytest.mark.parametrize("reason", ["\0", "\ud800", "r" * 2_001])
 def test_a_reason_that_no_database_keeps_or_that_is_too_long_is_refused(orders, reason):
-    with pytest.raises(GrantError, match="the reason cannot be kept"):
-        grant_add(author=Author("x", reason=reason), principal="user:alice", address=ORDERS, privilege=READ)
+    with pytest.raises(GrantError, match="the reason cannot be stored"):
+        change_grants(author=Author("x", reason=reason), grant=[("user:alice", ORDERS, READ)])
     assert held() == set()
 
 
@@ -142,7 +143,7 @@ def test_only_an_active_administrator_grants(orders, role, active):
     author = author_with(role, active=active)
     before = everything()
     with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"):
-        grant_add(author=author, principal="user:alice", address=ORDERS, privilege=READ)
+        change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
     assert everything() == before
 
 
@@ -150,9 +151,9 @@ def test_a_superuser_without_the_role_grants_nothing(orders):
     author = author_with(Role.ORDINARY)
     User.objects.filter(pk=author.user_id).update(is_superuser=True, is_staff=True)
     with pytest.raises(NotAdministrator):
-        grant_add(author=author, principal="user:alice", address=ORDERS, privilege=READ)
+        change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
 
 
 def test_an_account_that_is_gone_grants_nothing(orders):
     with pytest.raises(NotAdministrator):
-        grant_add(author=Author("gone", user_id=4_000_000), principal="user:alice", address=ORDERS, privilege=READ)
+        change_grants(author=Author("gone", user_id=4_000_000), grant=[("user:alice", ORDERS, READ)])
