@@ -1,7 +1,6 @@
-"""A plan from the report of a policy impact: the smallest re-grant that keeps what people have.
+"""Make a plan from a policy-impact report: the fewest grants that keep the permissions which users would lose.
 
-For every answer that a user would lose by the other generation, the fewest grants to that user which keep it; to groups
-nothing is granted, as that would give something to those who lose nothing.
+The plan grants to users only. A grant to a group would also give permissions to members who lose nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,125 +18,126 @@ from entities.address import Address, parse_address
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, create_plan, grant_changes
-from grants.plans.minimal_grants import Cover, minimal_grants
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.plans.minimal_grants import MinimalGrants, minimal_grants
 from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
-# the plan's origin; stored
-ORIGIN = str(AnalysisName.POLICY_IMPACT)
-MAX_LOST_DECISIONS = 1_000_000
+MAX_LOST_PERMISSIONS = 1_000_000
 
 
 @dataclass(slots=True)
 class _Regrant:
-    """What is to be granted, and how it came about."""
+    """The grants of the plan. kept: the permissions that they keep. The other fields are as in `MinimalGrants`."""
 
     changes: list[PlanChange] = field(default_factory=list)
-    answers: int = 0
+    kept: int = 0
     only_way: int = 0
     is_smallest: bool = True
 
-    def add(self, user: str, cover: Cover) -> None:
-        self.changes += grant_changes(f"user:{user}", cover.gaps)
-        self.only_way += cover.only_way
-        self.is_smallest = self.is_smallest and cover.is_smallest
+    def add(self, user: str, minimal: MinimalGrants) -> None:
+        self.changes += grant_changes(f"user:{user}", minimal.grants)
+        self.only_way += minimal.only_way
+        self.is_smallest = self.is_smallest and minimal.is_smallest
 
     @property
     def note(self) -> str:
-        total, chosen = len(self.changes), len(self.changes) - self.only_way
-        kept = f"It keeps {self.answers:,} answer{'' if self.answers == 1 else 's'} that would be lost"
-        if not chosen:
+        total, with_choice = len(self.changes), len(self.changes) - self.only_way
+        kept = f"It keeps {self.kept:,} permission{'' if self.kept == 1 else 's'} that would be lost"
+        if not with_choice:
             return f"{kept}. There is no other way to keep them: it is the smallest set of grants."
-        some = (f"{kept}. {self.only_way:,} of its {total:,} grants are the only way; {chosen:,} keep answers that could be kept "
-                f"in several ways")
+        text = (f"{kept}. {self.only_way:,} of its {total:,} grants are the only way; {with_choice:,} keep permissions that "
+                f"could be kept in several ways")
         if self.is_smallest:
-            return f"{some}, and fewer would not do."
-        return f"{some}: none of them can be left out, but it is not proven that another choice would not need fewer."
+            return f"{text}, and fewer would not be enough."
+        return f"{text}: none of them can be left out, but another choice might need fewer."
 
 
 def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", group: str = "", namespace: str = "") -> Plan:
-    """user, group: their names; only what this user, or the members of this group, would lose. namespace: only in it; its name.
+    """Create a plan from the report of a policy-impact run.
 
-    Raises AnalysisError where the run has no such report or its detail was left out, StorageError where it cannot be read,
-    PlanError where data changed since, where nothing is lost, or where it is more than a plan holds. Memory is bounded by
-    MAX_LOST_DECISIONS and MAX_PLAN_ITEMS; statements grow with the answers, by one for some hundreds.
+    user, group, namespace: names; they limit the plan to the permissions of this user, of the members of this group, or in this
+    namespace. Raises AnalysisError where the run has no such report or no detail, StorageError where the report cannot be read,
+    PlanError where data changed since the run, nothing is lost or the plan would be too large. Memory is bounded by
+    MAX_LOST_PERMISSIONS and MAX_PLAN_ITEMS. Takes one statement for every few hundred lost permissions.
     """
-    before, after = _checked(run)
-    names = _names(user, group)
+    before, after = _validated_generations(run)
+    names = _user_names(user, group)
     regrant = _Regrant()
-    for name, answers in _lost(run, names, namespace):
-        regrant.answers += len(answers)
-        cover = minimal_grants(name, answers, after, most_gaps=MAX_PLAN_ITEMS - len(regrant.changes))
-        regrant.add(name, cover)
-    title = f"Keep what people have, from {before.name} to {after.name}{_scope(user, group, namespace)}"
+    for name, lost in _lost_permissions(run, names, namespace):
+        regrant.kept += len(lost)
+        regrant.add(name, minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(regrant.changes)))
+    scope = _scope_text(user, group, namespace)
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
-              "namespace": namespace, "answers": regrant.answers, "only_way": regrant.only_way,
+              "namespace": namespace, "answers": regrant.kept, "only_way": regrant.only_way,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
-        title=title, origin=ORIGIN, changes=regrant.changes, base_revision=run.revision, recipe=recipe,
-        breadth=PlanBreadth.NAMESPACES, nothing=f"nothing is lost{_scope(user, group, namespace)} by going from {before.name} to "
-                                                f"{after.name}: no grant is needed"))
+        title=f"Keep what people have, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
+        changes=regrant.changes, base_revision=run.revision, recipe=recipe, breadth=PlanBreadth.NAMESPACES,
+        empty_message=f"nothing is lost{scope} by going from {before.name} to {after.name}: no grant is needed"))
 
 
-def _checked(run: AnalysisRun) -> tuple[Generation, Generation]:
+def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
+    """Return the two generations of the run after checking that its report can be used. Raises as `create_regrant_plan`."""
     if run.analysis != AnalysisName.POLICY_IMPACT:
-        raise AnalysisError(f"run {run.pk} is of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} "
-                            f"says what would be lost")
+        raise AnalysisError(f"run {run.pk} is of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains the lost "
+                            f"permissions")
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if not run.summary.get("detail_is_written", True):
-        raise AnalysisError(f"the detail was left out of run {run.pk}, as it has more rows than the console keeps: it does not "
-                            f"say answer by answer what would be lost")
-    # what the files cannot give is said before anything is computed
+        raise AnalysisError(f"run {run.pk} has no detail, because it would have more rows than the console keeps: the lost "
+                            f"permissions are not listed one by one")
+    # raises for unreadable files before anything is computed
     result_page(run, "detail", most_rows=1)
     if (line := first_relevant_line_since(run.revision)) is not None:
-        raise PlanError(f"run {run.pk} looked at revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
+        raise PlanError(f"run {run.pk} is of revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
                         f"run {AnalysisName.POLICY_IMPACT} again, and make a plan from its new report")
     return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
 
 
-def _names(user: str, group: str) -> set[str] | None:
-    """The users it is about; None for everybody."""
+def _user_names(user: str, group: str) -> set[str] | None:
+    """Return the names of the users that the plan is for; None for all users."""
     if user and not User.objects.filter(username=user).exists():
         raise PlanError(f"user:{user} is not known here: add it first, or correct the name")
     if not group:
         return {user} if user else None
-    found = Group.objects.filter(name=group).first()
-    if found is None:
+    row = Group.objects.filter(name=group).first()
+    if row is None:
         raise PlanError(f"group:{group} is not known here: add it first, or correct the name")
-    members = set(found.user_set.values_list("username", flat=True))
+    members = set(row.user_set.values_list("username", flat=True))
     return members & {user} if user else members
 
 
-def _lost(run: AnalysisRun, names: set[str] | None, namespace: str) -> Iterator[tuple[str, list[tuple[Address, str]]]]:
-    """(user, the answers that the user would lose), user by user, as the report is sorted."""
+def _lost_permissions(run: AnalysisRun, names: set[str] | None,
+                      namespace: str) -> Iterator[tuple[str, list[tuple[Address, str]]]]:
+    """Yield each user with the (address, operation) pairs that the user would lose, in the order of the report."""
     total = 0
-    for name, rows in groupby(_rows(run, names), key=itemgetter(0)):
-        answers = [(address, operation) for _, entity, operation in rows
-                   if _is_in(address := parse_address(entity), namespace)]
-        total += len(answers)
-        if total > MAX_LOST_DECISIONS:
-            raise PlanError(f"more than {MAX_LOST_DECISIONS:,} answers would be lost, the limit of one plan: "
+    for name, rows in groupby(_lost_rows(run, names), key=itemgetter(0)):
+        pairs = [(parse_address(entity), operation) for _, entity, operation in rows]
+        lost = [(address, operation) for address, operation in pairs if _is_in_namespace(address, namespace)]
+        total += len(lost)
+        if total > MAX_LOST_PERMISSIONS:
+            raise PlanError(f"more than {MAX_LOST_PERMISSIONS:,} permissions would be lost, which is the limit of one plan: "
                             f"make it for one namespace, one group or one user at a time")
-        if answers:
-            yield name, answers
+        if lost:
+            yield name, lost
 
 
-def _is_in(address: Address, namespace: str) -> bool:
+def _is_in_namespace(address: Address, namespace: str) -> bool:
     return not namespace or (address.namespace is not None and address.namespace.key == namespace)
 
 
-def _rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
+def _lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
+    """Yield the (user, entity, operation) rows of the detail that are not permitted afterwards."""
     for batch in result_batches(analysis_named(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
         yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)
 
 
-def _scope(user: str, group: str, namespace: str) -> str:
-    words = [f"by user:{user}" if user else "", f"by group:{group}" if group else "",
+def _scope_text(user: str, group: str, namespace: str) -> str:
+    parts = [f"by user:{user}" if user else "", f"by group:{group}" if group else "",
              f"in namespace:{namespace}" if namespace else ""]
-    found = " ".join(filter(None, words))
-    return f", {found}," if found else ""
+    scope = " ".join(filter(None, parts))
+    return f", {scope}," if scope else ""

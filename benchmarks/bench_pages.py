@@ -103,7 +103,7 @@ def staged_numbers(administrator) -> dict[str, str]:
     from authzconsole.models import TokenScope
     from entities.models import Entity
     from grants.journal import Author
-    from grants.plans.sources.origins import create_plan_from_copy
+    from grants.plans.sources.copy import create_plan_from_copy
 
     author = Author("benchmark")
     for state, rest in (("planned", 0), ("deleted", 1)):

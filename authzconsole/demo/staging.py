@@ -12,7 +12,7 @@ from entities.address import parse_address
 from grants.journal import Author
 from grants.models import Plan, User
 from grants.plans.apply import apply_plan
-from grants.plans.sources.origins import create_readiness_plan
+from grants.plans.sources.readiness import create_readiness_plan
 
 OPTIONS = {AnalysisName.POLICY_IMPACT: {"generation": "final", "to_generation": "existing"}}
 

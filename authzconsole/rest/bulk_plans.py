@@ -22,7 +22,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, described
 from authzconsole.rest.plans import PLAN, TAG, PlanSerializer, plan_made
 from grants.models import PlanVerb
-from grants.plans.create import LONGEST_TITLE_CHARACTERS
+from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
@@ -58,13 +58,13 @@ class GhostsSerializer(Shape):
 class ChangeFileSerializer(Shape):
     document = Text(max_length=MAX_BODY_BYTES, help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these "
                                                              f"members: one change a line.")
-    title = Text(required=False, allow_blank=True, default="", max_length=LONGEST_TITLE_CHARACTERS)
+    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
 
 
 MANY = {"verb": "grant", "principals": ["user:sofia.lindqvist", "group:finance-stewards"], "privileges": ["READ"],
         "within": "namespace:sales", "kinds": ["dataset", "stream"], "itself": False}
 TITLES = {"subtree": "Grant READ to user:sofia.lindqvist and 1 more on datasets, streams in namespace:sales",
-          "ghosts": "Take back the grants on deleted addresses", "file": "Grant 2 and revoke 1 from pasted text"}
+          "ghosts": "Revoke the grants on deleted addresses", "file": "Grant 2 and revoke 1 from pasted text"}
 
 
 def _example(origin: str, recipe: dict) -> dict:
@@ -102,7 +102,7 @@ class GhostPlans(Endpoint):
 class FilePlans(Endpoint):
     @described("plans_import", TAG, "Make a plan of a file of changes",
                "What the page for files takes, as text. Every bad line is an error, the first hundred in full: `index` is its "
-               "number, from 1, and `field` its column. A change that stands there twice counts once, which the plan's "
+               "number, from 1, and `field` its column. A repeated change counts once, which the plan's "
                "`recipe.note` tells. 409 where the file says nothing, or where it is more than a plan holds.",
                sends=ChangeFileSerializer, sent={"document": SAMPLES["csv"]}, answers={201: PlanSerializer},
                example=_example("file", {"file": "", "note": ""}), errors=[409], parameters=[LOCATION])

@@ -6,9 +6,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import AnalysisError
+from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun, RunState
-from analytics.regrant_plans import ORIGIN as IMPACT
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
 from authzconsole.rest.entities import as_json_time
@@ -33,21 +32,12 @@ from authzconsole.rest.grants import LISTS, MOST_ITEMS, PRIVILEGES, ChangeItemSe
 from authzconsole.rest.openapi.operations import LOCATION, described, in_path
 from grants.models import Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
-from grants.plans.create import LONGEST_TITLE_CHARACTERS
+from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, stranded_entities
 from grants.plans.renew import renew_plan
-from grants.plans.sources.bulk import SELECTION, SUBTREE
-from grants.plans.sources.file import FILE
-from grants.plans.sources.ghosts import GHOSTS
-from grants.plans.sources.origins import (
-    CHANGE_SET,
-    COPY,
-    INVERSE,
-    READINESS,
-    create_plan_from_changes,
-    create_plan_from_copy,
-    create_readiness_plan,
-)
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import line_summary, stale_line
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
@@ -56,7 +46,7 @@ TAG = "Plans"
 MOST_STRANDED = 50
 PLAN_PATH = in_path("number", "The number of the plan.", int)
 OVERSEERS = "For administrators and auditors."
-ORIGINS = (CHANGE_SET, COPY, READINESS, IMPACT, INVERSE, SUBTREE, SELECTION, GHOSTS, FILE)
+ORIGINS = tuple(origin.value for origin in PlanOrigin)
 
 
 class PlanEffectSerializer(serializers.Serializer):
@@ -129,7 +119,7 @@ class PlansQuery(PageQuery):
 class MakePlanSerializer(Shape):
     grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
-    title = Text(required=False, allow_blank=True, default="", max_length=LONGEST_TITLE_CHARACTERS)
+    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
     base_revision = Integer(required=False, help_text="The revision at which the items were chosen; the newest unless given.")
 
 
@@ -247,7 +237,7 @@ class ImpactPlans(Endpoint):
                "entity by going from one generation to the other. All grants are to the users who would lose something. 409 "
                "where data changed since the run, or nothing is lost, or it is more than a plan holds.",
                sends=KeepSerializer, sent={"run": 7, "namespace": "namespace:sales"}, answers={201: PlanSerializer},
-               example=PLAN | {"origin": IMPACT}, errors=[404, 409, 410], parameters=[LOCATION])
+               example=PLAN | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
         sent = self.body(KeepSerializer)
@@ -257,7 +247,8 @@ class ImpactPlans(Endpoint):
         try:
             return plan_made(create_regrant_plan(author=author_of(request), run=run, **sent))
         except (AnalysisError, StorageError) as error:
-            raise Problem(409 if run.state != RunState.DONE or run.analysis != IMPACT else 410, str(error)) from None
+            has_no_report = run.state != RunState.DONE or run.analysis != AnalysisName.POLICY_IMPACT
+            raise Problem(409 if has_no_report else 410, str(error)) from None
 
 
 class OnePlan(Endpoint):

@@ -1,4 +1,4 @@
-"""What becomes of a plan: it is applied as a whole, discarded, or undone by a plan of its own."""
+"""Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
 from collections.abc import Iterator
 
@@ -11,121 +11,127 @@ from grants.changes.services import write_changes
 from grants.errors import ChangeRefused, PlanError, StalePlan
 from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
-from grants.plans.create import PlanChange, PlanDraft, create_plan
+from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.plans.effect import PrincipalEffects, changing_items
 from grants.plans.staleness import line_summary, stale_line
 
-ITEMS_AT_ONCE = 2_000
-OPPOSITE = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRANT}
+ITEMS_PER_BATCH = 2_000
+OPPOSITE_VERBS = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRANT}
 
 
 def apply_plan(*, author: Author, plan_id: int) -> Plan:
-    """Make all of its changes in one transaction, with the author's reason, in chunks of ITEMS_AT_ONCE.
+    """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    Raises StalePlan where something that it depends on changed since it was made, PlanError where it is not a proposal or
-    no reason is given.
+    Raises StalePlan where data that the plan depends on changed since it was made, PlanError where it is not proposed or the
+    reason is missing.
     """
     if not author.reason.strip():
-        raise PlanError("the reason is missing: say why, it stands in the journal with every change")
+        raise PlanError("the reason is missing: the journal stores it with every change")
     with administrator_transaction(author) as head:
-        plan = _proposed(plan_id)
+        plan = _proposed_plan(plan_id)
         if (line := stale_line(plan)) is not None:
             raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
-        effect = _changed(head, author, plan)
-        if effect["grants"] or effect["revokes"]:
+        counts = _write_items(head, author, plan)
+        if counts["grants"] or counts["revokes"]:
             append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
-        plan.effect = plan.effect | effect | {"principals": len(PrincipalEffects(plan))}
+        plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
         plan.revision = head.revision
-        _decided(plan, PlanState.APPLIED, author)
+        _close_plan(plan, PlanState.APPLIED, author)
     return plan
 
 
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
-    """Raises PlanError where it is not a proposal."""
+    """Discard a proposed plan. Raises PlanError where it is not proposed."""
     with administrator_transaction(author):
-        plan = _proposed(plan_id)
-        _decided(plan, PlanState.DISCARDED, author)
+        plan = _proposed_plan(plan_id)
+        _close_plan(plan, PlanState.DISCARDED, author)
     return plan
 
 
 def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
-    """A plan that takes back what an applied one really changed. Raises PlanError."""
+    """Create a plan that undoes the changes that an applied plan made. Raises PlanError."""
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
-        raise PlanError(f"{plan} is {plan.state}: only what was applied can be undone")
+        raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
     with transaction.atomic():
         inverse = create_plan(author=author, draft=PlanDraft(
-            title=f"Undo {plan}: {plan.title}", origin="inverse", changes=_opposites(plan), base_revision=current_revision(),
-            inverse_of=plan, nothing=f"{plan} changed nothing: there is nothing to undo"))
+            title=f"Undo {plan}: {plan.title}", origin=PlanOrigin.INVERSE, changes=_opposite_changes(plan),
+            base_revision=current_revision(), inverse_of=plan,
+            empty_message=f"{plan} changed nothing: there is nothing to undo"))
         if not (inverse.effect["grants"] or inverse.effect["revokes"]):
-            raise PlanError(f"what {plan} changed was taken back already{_by_whom(plan)}: there is nothing to undo")
+            raise PlanError(f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo")
     return inverse
 
 
-def _by_whom(plan: Plan) -> str:
-    applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
-    return f" by {applied}" if applied else ""
-
-
 def plan_by_id(plan_id: int) -> Plan:
+    """Return the plan of that number. Raises PlanError."""
     plan = Plan.objects.filter(pk=plan_id).first()
     if plan is None:
         raise PlanError(f"there is no plan {plan_id}")
     return plan
 
 
-def _proposed(plan_id: int) -> Plan:
-    """Under the lock of the journal, so that a plan is decided once."""
+def _by_inverse(plan: Plan) -> str:
+    applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
+    return f" by {applied}" if applied else ""
+
+
+def _proposed_plan(plan_id: int) -> Plan:
+    """Return the plan. Raises PlanError where it is not proposed. Call it under the lock of the journal, so that a plan is
+    closed once."""
     plan = plan_by_id(plan_id)
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state} already, by {plan.decided_by}")
     return plan
 
 
-def _decided(plan: Plan, state: PlanState, author: Author) -> None:
+def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
+    """Save the plan as applied or discarded."""
     plan.state, plan.decided_by, plan.decided_at, plan.reason = state, author.name, timezone.now(), author.reason
     plan.save(update_fields=["state", "decided_by", "decided_at", "reason", "revision", "effect"])
 
 
-def _changed(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
-    """Make the changes. Returns what was done, as in `Plan.effect`."""
-    done = dict.fromkeys(("grants", "revokes", "already", "planned"), 0)
+def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
+    """Make the changes of all items. Return the counts of what changed, as in `Plan.effect`. Raises PlanError."""
+    counts = dict.fromkeys(("grants", "revokes", "already", "planned"), 0)
     for batch in _batches(plan):
-        given = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}
-        items = {verb.value: [_item(row) for row in rows_of_verb] for verb, rows_of_verb in given.items()}
+        rows_by_verb = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}
+        items_by_verb = {verb.value: [_change_item(row) for row in rows] for verb, rows in rows_by_verb.items()}
         try:
-            outcome = write_changes(head, author, **items, detail=str(plan))
-        except ChangeRefused as refused:
-            (index, verb, message), *_ = refused.errors
-            raise PlanError(f"item {given[verb][index].position:,} of {plan} cannot be done: {message}") from None
+            outcome = write_changes(head, author, **items_by_verb, detail=str(plan))
+        except ChangeRefused as refusal:
+            (index, verb, message), *_ = refusal.errors
+            position = rows_by_verb[verb][index].position
+            raise PlanError(f"item {position:,} of {plan} cannot be applied: {message}") from None
         changed = {*outcome.granted, *outcome.revoked}
-        _mark([row for row in batch if row.is_noop is (_item(row) in changed)])
-        for name, count in (("grants", len(outcome.granted)), ("revokes", len(outcome.revoked)),
-                            ("already", len(batch) - len(changed)), ("planned", len(outcome.planned))):
-            done[name] += count
-    return done
+        _toggle_noop([row for row in batch if row.is_noop is (_change_item(row) in changed)])
+        counts["grants"] += len(outcome.granted)
+        counts["revokes"] += len(outcome.revoked)
+        counts["already"] += len(batch) - len(changed)
+        counts["planned"] += len(outcome.planned)
+    return counts
 
 
 def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
-    """Each is read by itself: SQLite does not read on in a table that was written meanwhile."""
-    last = 0
-    while batch := list(plan.items.filter(position__gt=last).order_by("position")[:ITEMS_AT_ONCE]):
+    """Yield the items in batches. Each batch is a query, because SQLite cannot continue to read a table that was written to."""
+    last_position = 0
+    while batch := list(plan.items.filter(position__gt=last_position).order_by("position")[:ITEMS_PER_BATCH]):
         yield batch
-        last = batch[-1].position
+        last_position = batch[-1].position
 
 
-def _mark(rows: list[PlanItem]) -> None:
-    """Turn the flag of those around for which it came otherwise."""
+def _toggle_noop(rows: list[PlanItem]) -> None:
+    """Toggle `is_noop` of the items whose actual effect differs from the expected one."""
     for is_noop in (True, False):
         pks = [row.pk for row in rows if row.is_noop is not is_noop]
         if pks:
             PlanItem.objects.filter(pk__in=pks).update(is_noop=is_noop)
 
 
-def _item(row: PlanItem) -> ChangeItem:
+def _change_item(row: PlanItem) -> ChangeItem:
     return ChangeItem(row.principal, row.address, row.privilege)
 
 
-def _opposites(plan: Plan) -> Iterator[PlanChange]:
-    for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_AT_ONCE):
-        yield OPPOSITE[PlanVerb(row.verb)].value, row.principal, row.address, row.privilege
+def _opposite_changes(plan: Plan) -> Iterator[PlanChange]:
+    for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
+        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, row.principal, row.address, row.privilege

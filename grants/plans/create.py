@@ -1,7 +1,8 @@
-"""Writing a plan down: from items that were computed or chosen, against the data of one revision."""
+"""Store a plan: its items, and its effect on the data of one revision."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 
 from django.db import transaction
@@ -19,47 +20,63 @@ from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 
 MAX_PLAN_ITEMS = 100_000
-ITEMS_AT_ONCE = 900
-LONGEST_TITLE_CHARACTERS = 300
+ITEMS_PER_BATCH = 900
+MAX_TITLE_LENGTH = 300
+# database columns of PlanItem; `is_so` is the column of `is_noop`
 _COLUMNS = ("plan_id", "position", "verb", "principal_type", "principal_name", "kind", "key", "namespace", "permission_id",
             "is_so", "admins_left")
 
-# verb, principal as it is written, address, privilege
+# verb, principal (such as `user:alice`), address, privilege
 PlanChange = tuple[str, str, Address, Privilege]
+
+
+class PlanOrigin(StrEnum):
+    """The source that a plan was made from, as stored in `Plan.origin`."""
+
+    CHANGE_SET = "change-set"
+    COPY = "copy"
+    READINESS = "readiness"
+    POLICY_IMPACT = "policy-impact"
+    INVERSE = "inverse"
+    SUBTREE = "subtree"
+    SELECTION = "selection"
+    GHOSTS = "ghosts"
+    FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A plan before it is written. changes: each item once; read once, and never held as a whole.
+    """The content of a plan that is not stored yet.
 
-    base_revision: read before anything that the changes follow from. The rest as in `grants.models.Plan`.
+    changes: each item once; read once and never held in memory as a whole. base_revision: read before the data that the changes
+    were computed from. empty_message: the error where there are no changes. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
-    origin: str
+    origin: PlanOrigin | str
     changes: Iterable[PlanChange]
     base_revision: int
     recipe: dict = field(default_factory=dict)
     breadth: PlanBreadth = PlanBreadth.ENTITIES
     watches: Sequence[str] = ()
-    nothing: str = "nothing is to be changed: the plan would be empty"
+    empty_message: str = "the plan would be empty: nothing changes"
     inverse_of: Plan | None = None
     renewal_of: Plan | None = None
 
 
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Write it down as a proposal; nothing else changes. Raises NotAdministrator, PlanError (`draft.nothing` where it is empty).
+    """Store a draft as a proposed plan; no grant changes. Raises NotAdministrator, PlanError (where the draft is empty).
 
-    Statements grow with the items by a few for every `ITEMS_AT_ONCE`.
+    Takes a few statements for every `ITEMS_PER_BATCH` items.
     """
     check_administrator(author)
     with transaction.atomic():
         plan = Plan.objects.create(
-            title=draft.title[:LONGEST_TITLE_CHARACTERS], origin=draft.origin, recipe=draft.recipe, breadth=draft.breadth,
+            title=draft.title[:MAX_TITLE_LENGTH], origin=draft.origin, recipe=draft.recipe, breadth=draft.breadth,
             watches=list(draft.watches), base_revision=draft.base_revision, made_by=author.name, inverse_of=draft.inverse_of,
             renewal_of=draft.renewal_of)
-        if not _items_write(plan, draft.changes):
-            raise PlanError(draft.nothing)
+        if not _insert_items(plan, draft.changes):
+            raise PlanError(draft.empty_message)
         mark_noop_items(plan)
         mark_stranding_items(plan)
         plan.effect = effect_counts(plan)
@@ -67,36 +84,38 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
     return plan
 
 
-def _items_write(plan: Plan, changes: Iterable[PlanChange]) -> int:
-    """Returns how many there are."""
-    waiting, count, known = iter(changes), 0, set()
-    while batch := list(islice(waiting, ITEMS_AT_ONCE)):
+def grant_changes(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
+    """Yield the changes that give these grants to the principal."""
+    for address, privilege in grants:
+        yield PlanVerb.GRANT.value, principal, address, privilege
+
+
+def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
+    """Insert an item for each change in batches. Return the number of items. Raises PlanError."""
+    remaining, count, known_principals = iter(changes), 0, set()
+    while batch := list(islice(remaining, ITEMS_PER_BATCH)):
         if count + len(batch) > MAX_PLAN_ITEMS:
-            raise PlanError(f"the plan would hold more than {MAX_PLAN_ITEMS:,} items, which is the limit: make it for one "
-                            f"namespace, or for one user, at a time")
-        _check_principals({principal for _, principal, _, _ in batch} - known, known)
-        insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, count)))
+            raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: make it for one "
+                            f"namespace or one user at a time")
+        principals = {principal for _, principal, _, _ in batch} - known_principals
+        _check_principals(principals)
+        known_principals |= principals
+        insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, first_position=count + 1)))
         count += len(batch)
     return count
 
 
-def _check_principals(new: set[str], known: set[str]) -> None:
-    """Adds to `known`. Raises PlanError naming the first that there is not."""
-    if unknown := sorted(new - principals_by_name(new).keys()):
+def _check_principals(principals: set[str]) -> None:
+    """Raise PlanError with the first principal that does not exist."""
+    if unknown := sorted(principals - principals_by_name(principals).keys()):
         raise PlanError(f"{unknown[0]} is not known here: add it first, or correct the name")
-    known |= new
 
 
-def _rows(plan: Plan, batch: list[PlanChange], before: int) -> Iterator[tuple]:
+def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[tuple]:
     permissions = permission_ids()
-    for position, (verb, principal, address, privilege) in enumerate(batch, before + 1):
+    for position, (verb, principal, address, privilege) in enumerate(batch, first_position):
         if fault := instance_fault(address):
             raise PlanError(fault)
         namespace = address.namespace
         yield (plan.pk, position, str(verb), *parse_principal(principal), address.kind, address.key,
                namespace.key if namespace else "", permissions[privilege], False, None)
-
-
-def grant_changes(principal: str, gaps: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
-    for address, privilege in gaps:
-        yield PlanVerb.GRANT.value, principal, address, privilege

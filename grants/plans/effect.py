@@ -1,9 +1,11 @@
-"""What a plan changes: counted when it is made, and shown by principal and by entity.
+"""Compute what a plan changes: the counts stored with the plan, and the effect on each principal and each entity.
 
-Counts stand in `Plan.effect`, so that looking at a plan costs the same whatever its size:
-grants, revokes: items that change something. already: items that do not, as it is so already. principals: who gain or lose.
-planned: addresses that a grant will register. stranded_none, stranded_one: live entities that nobody or one active user
-would administer afterwards, and two or at least one did before.
+`Plan.effect` stores the counts, so that showing a plan costs the same whatever its size:
+
+- grants, revokes: items that change something; already: items that change nothing.
+- principals: principals that gain or lose a grant.
+- planned: addresses that a grant registers as planned.
+- stranded_none, stranded_one: live entities that lose administrators and have no or one active administrator afterwards.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,10 @@ Tally = dict[tuple[str, Privilege], int]
 
 @dataclass(frozen=True, slots=True)
 class PrincipalEffect:
-    """What one principal gains and loses: entities by kind and privilege. members: of a group, how many users."""
+    """The numbers of entities on which one principal gains and loses a privilege, by kind and privilege.
+
+    members: the number of users in a group; None for a user.
+    """
 
     principal: str
     gains: Tally = field(default_factory=dict)
@@ -35,34 +40,38 @@ class PrincipalEffect:
 
 @dataclass(frozen=True, slots=True)
 class StrandedEntity:
-    """A live entity that fewer than two active users would administer. admins: 0 or 1."""
+    """A live entity that a plan leaves with fewer than two active administrators. admins: 0 or 1."""
 
     address: Address
     admins: int
 
 
 def changing_items(plan: Plan) -> QuerySet[PlanItem]:
-    """The items that change something; of an applied plan, that did."""
+    """Return the items that change something; of an applied plan, those that did."""
     return plan.items.filter(is_noop=False)
 
 
 def mark_noop_items(plan: Plan) -> None:
-    """Mark the items that change nothing now. Three statements."""
-    held = Q(principal_type="user") & Q(Exists(_same(UserGrant, user__username=OuterRef("principal_name")))) | (
-        Q(principal_type="group") & Q(Exists(_same(GroupGrant, group__name=OuterRef("principal_name")))))
-    plan.items.filter(held, verb=PlanVerb.GRANT).update(is_noop=True)
+    """Mark the items that change nothing now: grants that exist, and revocations of grants that do not. Three statements."""
+    user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
+    group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
+    is_held = Q(principal_type="user") & Q(Exists(user_grants)) | Q(principal_type="group") & Q(Exists(group_grants))
+    plan.items.filter(is_held, verb=PlanVerb.GRANT).update(is_noop=True)
     plan.items.filter(verb=PlanVerb.REVOKE).update(is_noop=True)
-    plan.items.filter(held, verb=PlanVerb.REVOKE).update(is_noop=False)
+    plan.items.filter(is_held, verb=PlanVerb.REVOKE).update(is_noop=False)
 
 
-def _same(model: type[UserGrant | GroupGrant], **who) -> QuerySet:
+def _grants_of_item(model: type[UserGrant | GroupGrant], **principal) -> QuerySet:
+    """Return the subquery of the grants that equal the outer item."""
     return model.objects.filter(content_object__kind=OuterRef("kind"), content_object__key=OuterRef("key"),
-                                permission_id=OuterRef("permission_id"), **who)
+                                permission_id=OuterRef("permission_id"), **principal)
 
 
 def mark_stranding_items(plan: Plan) -> None:
-    """Note on each revocation that strands its entity how many administer it afterwards. One query, and a statement for every
-    `bulk.ROWS_PER_STATEMENT` entities."""
+    """Store on each revocation that strands its entity how many administrators remain.
+
+    One query, and a statement for every `bulk_rows.ROWS_PER_STATEMENT` entities.
+    """
     revoked = changing_items(plan).filter(verb=PlanVerb.REVOKE, permission_id=permission_ids()[Privilege.ADMIN])
     by_kind: dict[tuple[int, str], list[str]] = {}
     for admins, kind, key in _stranded_rows(plan):
@@ -73,39 +82,46 @@ def mark_stranding_items(plan: Plan) -> None:
 
 
 def effect_counts(plan: Plan) -> dict[str, int]:
-    """The counts, for `Plan.effect`. A fixed number of statements, and one for each thousand addresses to be registered."""
+    """Return the counts for `Plan.effect`.
+
+    A fixed number of statements, and one more for each thousand addresses that will be registered.
+    """
     by_verb = dict(changing_items(plan).order_by().values_list("verb").annotate(Count("pk")))
-    stranded = _stranding(plan)
+    stranded = _stranded_values(plan)
     return {
         "grants": by_verb.get(PlanVerb.GRANT, 0), "revokes": by_verb.get(PlanVerb.REVOKE, 0),
-        "already": plan.items.filter(is_noop=True).count(), "principals": len(PrincipalEffects(plan)), "planned": _planned(plan),
+        "already": plan.items.filter(is_noop=True).count(), "principals": len(PrincipalEffects(plan)),
+        "planned": _planned_count(plan),
         "stranded_none": stranded.filter(admins_left=0).count(), "stranded_one": stranded.filter(admins_left=1).count(),
     }
 
 
-def _planned(plan: Plan) -> int:
-    """Addresses that are not registered and will be, with what contains them."""
+def _planned_count(plan: Plan) -> int:
+    """Return the number of addresses that applying the plan registers, including containers."""
     registered = Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"))
     rows = changing_items(plan).filter(~Exists(registered), verb=PlanVerb.GRANT).order_by().values_list("kind", "key").distinct()
-    total, around = 0, set()
+    total, containers = 0, set()
     for address in (Address(*row) for row in rows.iterator(chunk_size=2_000)):
         total += 1
-        around.update(address.ancestors)
-    return total + sum(_unplanned(chunk, rows) for chunk in chunks(around))
+        containers.update(address.ancestors)
+    return total + sum(_uncounted(chunk, rows) for chunk in chunks(containers))
 
 
-def _unplanned(containers: list[Address], counted: QuerySet) -> int:
-    """How many of these are neither registered nor counted already."""
+def _uncounted(containers: list[Address], counted: QuerySet) -> int:
+    """Return how many of the containers are neither registered nor counted already."""
     missing = set(containers) - entities_at(containers).keys()
-    named = counted.filter(key__in={address.key for address in missing}) if missing else ()
-    return len(missing - {Address(*row) for row in named})
+    counted_rows = counted.filter(key__in={address.key for address in missing}) if missing else ()
+    return len(missing - {Address(*row) for row in counted_rows})
 
 
 class PrincipalEffects(Sequence):
-    """A `PrincipalEffect` for everybody whose grants change, by name; a slice is a list. Fits a Paginator."""
+    """The `PrincipalEffect` of each principal whose grants change, users first, by name.
+
+    A slice is a list, so that a Paginator can use it.
+    """
 
     def __init__(self, plan: Plan, total: int | None = None):
-        """total: how many there are, where that is known."""
+        """total: the number of principals, where it is known."""
         self._total = total
         self._items = changing_items(plan).order_by()
         self._names = self._items.values_list("principal_type", "principal_name").distinct()
@@ -113,37 +129,39 @@ class PrincipalEffects(Sequence):
     def __len__(self) -> int:
         return self._names.count() if self._total is None else self._total
 
-    def __getitem__(self, place: slice) -> list[PrincipalEffect]:
-        found = {name: PrincipalEffect(":".join(name)) for name in
-                 self._names.order_by("-principal_type", "principal_name")[place]}
-        members = self._members(found)
-        for of, name, verb, kind, permission, total in self._tallies(found):
-            effect = found[of, name]
+    def __getitem__(self, positions: slice) -> list[PrincipalEffect]:
+        names = self._names.order_by("-principal_type", "principal_name")[positions]
+        effects = {name: PrincipalEffect(":".join(name)) for name in names}
+        members = self._member_counts(effects)
+        for principal_type, name, verb, kind, permission, total in self._tallies(effects):
+            effect = effects[principal_type, name]
             tally = effect.gains if verb == PlanVerb.GRANT else effect.losses
             tally[kind, privilege_of(permission)] = total
         return [PrincipalEffect(effect.principal, effect.gains, effect.losses, members.get(name))
-                for name, effect in found.items()]
+                for name, effect in effects.items()]
 
-    def _tallies(self, names) -> QuerySet | tuple:
-        some = Q(pk__in=[])
-        for of in ("user", "group"):
-            some |= Q(principal_type=of, principal_name__in=[name for kind, name in names if kind == of])
-        return self._items.filter(some).values_list(
+    def _tallies(self, names) -> QuerySet:
+        """Return the number of items of these principals by principal, verb, kind and permission."""
+        is_shown = Q(pk__in=[])
+        for principal_type in ("user", "group"):
+            is_shown |= Q(principal_type=principal_type,
+                          principal_name__in=[name for type_, name in names if type_ == principal_type])
+        return self._items.filter(is_shown).values_list(
             "principal_type", "principal_name", "verb", "kind", "permission_id").annotate(Count("pk"))
 
     @staticmethod
-    def _members(names) -> dict[tuple[str, str], int]:
+    def _member_counts(names) -> dict[tuple[str, str], int]:
         groups = Group.objects.filter(name__in=[name for kind, name in names if kind == "group"])
         return {("group", name): total for name, total in groups.annotate(Count("user")).values_list("name", "user__count")}
 
 
 def stranded_entities(plan: Plan, *, most_rows: int, first_row: int = 0) -> list[StrandedEntity]:
-    """Those that nobody administers afterwards first, then by address. One query."""
-    rows = _stranding(plan).order_by("admins_left", "kind", "key")[first_row : first_row + most_rows]
+    """Return a page of the entities that the plan strands: those without an administrator first, then by address. One query."""
+    rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + most_rows]
     return [StrandedEntity(Address(kind, key), admins) for admins, kind, key in rows]
 
 
-def _stranding(plan: Plan) -> QuerySet:
+def _stranded_values(plan: Plan) -> QuerySet:
     return plan.items.filter(admins_left__isnull=False).order_by().values_list("admins_left", "kind", "key").distinct()
 
 
@@ -151,7 +169,7 @@ _ITEM, _ENTITY = PlanItem._meta.db_table, Entity._meta.db_table
 _USER, _MEMBER = User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 
-# two are enough to know: an entity is stranded where fewer than two are left, and fewer than there were
+# the queries count at most two administrators: an entity is stranded where fewer than two remain, and fewer than before
 _BEFORE = f"""
 SELECT u.id FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id
 WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
@@ -160,25 +178,26 @@ SELECT u.id FROM {_GROUP_GRANT} g JOIN {_MEMBER} m ON m.group_id = g.group_id JO
 WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal"""
 
 
-def _of_plan(of: str, name: str, verb: str) -> str:
+def _item_condition(principal_type: str, name: str, verb: str) -> str:
+    """Return the SQL condition that item `i` of the plan of `t` is of this principal and on the entity of `t`."""
     return (f"i.plan_id = t.plan_id AND i.kind = t.kind AND i.key = t.key AND i.permission_id = t.permission_id "
-            f"AND i.principal_type = '{of}' AND i.principal_name = {name} AND i.verb = '{verb}'")
+            f"AND i.principal_type = '{principal_type}' AND i.principal_name = {name} AND i.verb = '{verb}'")
 
 
 _AFTER = f"""
 SELECT u.id FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id
 WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
-AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_of_plan("user", "u.username", "revoke")})
+AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_item_condition("user", "u.username", "revoke")})
 UNION
 SELECT u.id FROM {_GROUP_GRANT} g JOIN auth_group o ON o.id = g.group_id JOIN {_MEMBER} m ON m.group_id = g.group_id
 JOIN {_USER} u ON u.id = m.user_id
 WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
-AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_of_plan("group", "o.name", "revoke")})
+AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_item_condition("group", "o.name", "revoke")})
 UNION
-SELECT u.id FROM {_ITEM} i JOIN {_USER} u ON {_of_plan("user", "u.username", "grant")} WHERE u.is_active
+SELECT u.id FROM {_ITEM} i JOIN {_USER} u ON {_item_condition("user", "u.username", "grant")} WHERE u.is_active
 UNION
-SELECT u.id FROM {_ITEM} i JOIN auth_group o ON {_of_plan("group", "o.name", "grant")} JOIN {_MEMBER} m ON m.group_id = o.id
-JOIN {_USER} u ON u.id = m.user_id WHERE u.is_active AND u.is_principal"""
+SELECT u.id FROM {_ITEM} i JOIN auth_group o ON {_item_condition("group", "o.name", "grant")}
+JOIN {_MEMBER} m ON m.group_id = o.id JOIN {_USER} u ON u.id = m.user_id WHERE u.is_active AND u.is_principal"""
 
 _STRANDED = f"""
 WITH t AS (
@@ -193,6 +212,7 @@ SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 
 
 def _stranded_rows(plan: Plan) -> list[tuple[int, str, str]]:
+    """Return (administrators left, kind, key) of each entity that the plan strands. One query."""
     with connection.cursor() as cursor:
         cursor.execute(_STRANDED, [plan.pk, permission_ids()[Privilege.ADMIN]])
         return cursor.fetchall()

@@ -1,8 +1,11 @@
-"""The fewest grants after which a user may do, by the rules of a generation, what a list of answers says.
+"""Compute the fewest grants that give a user a list of permissions under one generation.
 
-An answer that can be met in one way only forces its grants. Of those that can be met in several ways most are met by what is
-forced; the rest is covered greedily, by the grant that meets most of them, and then stripped of every grant that can be spared.
-INVARIANT: whether an answer is met is decided by the law itself (`decide.holds`), with the grants of the cover among the facts.
+1. A permission that only one set of grants can give forces that set.
+2. The forced grants usually give most of the other permissions too.
+3. The rest is covered greedily, by the grant that gives most of the open permissions.
+4. Every grant that the rest makes superfluous is removed again.
+
+INVARIANT: `decide.is_met` decides whether a permission is given, with the new grants added to the facts.
 """
 
 import heapq
@@ -24,248 +27,268 @@ from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive,
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
-QUESTIONS_AT_ONCE = 500
+QUESTIONS_PER_BATCH = 500
 
-Way = frozenset[MissingGrant]
+# grants that together permit a question
+GrantSet = frozenset[MissingGrant]
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
-    """gaps: the grants, by address. only_way: how many of them are such that an answer is not met without them, whatever else
-    is granted. is_smallest: proven that fewer would not do."""
+class MinimalGrants:
+    """The result.
 
-    gaps: tuple[MissingGrant, ...] = ()
+    grants: by address. only_way: how many of them are in every solution. is_smallest: whether it is proven that fewer grants
+    are not enough.
+    """
+
+    grants: tuple[MissingGrant, ...] = ()
     only_way: int = 0
     is_smallest: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class _Want:
-    """An answer to be met, the facts about it, and every minimal way to meet it."""
+class _Denial:
+    """A denied question that must become permitted, its facts, and every minimal set of grants that permits it."""
 
     question: Question
     facts: Facts
-    ways: list[Way]
+    alternatives: list[GrantSet]
 
     @property
-    def below(self) -> Address | None:
-        """The container in which any grant meets it; None where none does."""
-        shown = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
-        return self.question.target if shown and self.question.target.kind in CONTAINER_KINDS else None
+    def permitting_container(self) -> Address | None:
+        """The container in which any grant permits the question; None where there is none."""
+        needs_any_grant = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
+        return self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
 
 
 @dataclass(slots=True)
-class _Granted:
-    """Grants to be made, as facts look at them. inside: how many lie at or below each address."""
+class _NewGrants:
+    """The grants of the solution so far. count_inside: how many are on or inside each address."""
 
     privileges: dict[Address, set[Privilege]] = field(default_factory=lambda: defaultdict(set))
-    inside: Counter = field(default_factory=Counter)
+    count_inside: Counter = field(default_factory=Counter)
 
-    def holds(self, gap: MissingGrant) -> bool:
-        return gap[1] in self.privileges.get(gap[0], ())
+    def holds(self, grant: MissingGrant) -> bool:
+        return grant[1] in self.privileges.get(grant[0], ())
 
-    def add(self, gap: MissingGrant) -> None:
-        """One that is not in it yet."""
-        self.privileges[gap[0]].add(gap[1])
-        self.inside.update((gap[0], *gap[0].ancestors))
+    def add(self, grant: MissingGrant) -> None:
+        """Add a grant that is not in the solution yet."""
+        self.privileges[grant[0]].add(grant[1])
+        self.count_inside.update((grant[0], *grant[0].ancestors))
 
-    def remove(self, gap: MissingGrant) -> None:
-        self.privileges[gap[0]].discard(gap[1])
-        self.inside.subtract((gap[0], *gap[0].ancestors))
+    def remove(self, grant: MissingGrant) -> None:
+        self.privileges[grant[0]].discard(grant[1])
+        self.count_inside.subtract((grant[0], *grant[0].ancestors))
 
-    def meets(self, want: _Want) -> bool:
-        return is_met(want.question.policy.requirement, want.question, _WithGranted(want, self))
+    def permits(self, denial: _Denial) -> bool:
+        return is_met(denial.question.policy.requirement, denial.question, _FactsWithNewGrants(denial, self))
 
 
 @dataclass(frozen=True, slots=True)
-class _WithGranted:
-    """The facts of a question as they would be; see `grants.policies.decide.Facts`."""
+class _FactsWithNewGrants:
+    """The facts of a denial with the new grants added; see `grants.policies.decide.Facts`."""
 
-    want: _Want
-    granted: _Granted
+    denial: _Denial
+    new_grants: _NewGrants
     subject_is_known: bool = True
 
     def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
-        more = dict.fromkeys(self.granted.privileges.get(place, ()), self.want.question.principal)
-        return {**self.want.facts.privileges_on(place), **more}
+        new = dict.fromkeys(self.new_grants.privileges.get(place, ()), self.denial.question.principal)
+        return {**self.denial.facts.privileges_on(place), **new}
 
     def has_grant_at_or_below(self, place: Address) -> bool:
-        return self.granted.inside[place] > 0 or self.want.facts.has_grant_at_or_below(place)
+        return self.new_grants.count_inside[place] > 0 or self.denial.facts.has_grant_at_or_below(place)
 
     def grant_at_or_below(self, place: Address) -> HeldGrant | None:
-        if self.granted.inside[place] > 0:
-            return HeldGrant(self.want.question.principal, place, ANY[0])
-        return self.want.facts.grant_at_or_below(place)
+        if self.new_grants.count_inside[place] > 0:
+            return HeldGrant(self.denial.question.principal, place, ANY[0])
+        return self.denial.facts.grant_at_or_below(place)
 
     def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        lacking = self.want.facts.missing_entities(place, privilege, kind)
-        left = tuple(a for a in lacking.addresses if privilege not in self.granted.privileges.get(a, ()))
-        return MissingEntities(not left, lacking.total, left)
+        missing = self.denial.facts.missing_entities(place, privilege, kind)
+        remaining = tuple(a for a in missing.addresses if privilege not in self.new_grants.privileges.get(a, ()))
+        return MissingEntities(not remaining, missing.total, remaining)
 
 
-def minimal_grants(user: str, answers: Iterable[tuple[Address, str]], generation: Generation, *, most_gaps: int) -> Cover:
-    """answers: (address, operation), each of which has a rule. Held in memory until the cover is found.
+def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], generation: Generation, *,
+                   max_grants: int) -> MinimalGrants:
+    """Return the fewest grants that give the user these permissions.
 
-    Raises PlanError where more than `most_gaps` grants would be needed.
+    permissions: (address, operation) pairs, each with a policy in the generation; held in memory. Raises PlanError where more
+    than `max_grants` grants are needed.
     """
-    families = _families(answers, generation)
-    granted, gaps, only_way, is_smallest = _Granted(), [], 0, True
-    for questions in families.values():
-        forced, wants = set(), []
-        for want in _wants(user, questions, generation, most_gaps):
-            if len(want.ways) == 1 and want.below is None:
-                forced |= want.ways[0]
+    new_grants, grants, only_way, is_smallest = _NewGrants(), [], 0, True
+    for operations in _operations_by_namespace(permissions, generation):
+        forced, denials = set(), []
+        for denial in _denials(user, operations, generation, max_grants):
+            if len(denial.alternatives) == 1 and denial.permitting_container is None:
+                forced |= denial.alternatives[0]
             else:
-                wants.append(want)
-            _check_bound(len(gaps) + len(forced), most_gaps)
-        new = [gap for gap in forced if not granted.holds(gap)]
-        for gap in new:
-            granted.add(gap)
-        chosen, is_fewest = _chosen([want for want in wants if not granted.meets(want)], granted)
-        gaps += [*new, *chosen]
-        only_way, is_smallest = only_way + len(new), is_smallest and is_fewest
-        _check_bound(len(gaps), most_gaps)
-    return Cover(tuple(sorted(gaps, key=_order)), only_way, is_smallest)
+                denials.append(denial)
+            _check_limit(len(grants) + len(forced), max_grants)
+        new_forced = [grant for grant in forced if not new_grants.holds(grant)]
+        for grant in new_forced:
+            new_grants.add(grant)
+        open_denials = [denial for denial in denials if not new_grants.permits(denial)]
+        selected, is_proven = _select_grants(open_denials, new_grants)
+        grants += [*new_forced, *selected]
+        only_way, is_smallest = only_way + len(new_forced), is_smallest and is_proven
+        _check_limit(len(grants), max_grants)
+    return MinimalGrants(tuple(sorted(grants, key=_sort_key)), only_way, is_smallest)
 
 
-def _families(answers: Iterable[tuple[Address, str]], generation: Generation) -> dict:
-    """One answer for each requirement of each entity, by namespace: grants in one meet nothing in another."""
-    families: dict[Address | None, dict[tuple[Address, Expression], str]] = defaultdict(dict)
-    for address, operation in answers:
-        requires = generation.policy(address.kind, operation).requirement
-        families[address.namespace].setdefault((address, requires), operation)
-    # what lies outside of all namespaces first: its grants are seen from within them
-    return dict(sorted(families.items(), key=lambda family: (family[0] is not None, str(family[0]))))
+# of the entities of one namespace: an operation for each address and requirement
+_Operations = dict[tuple[Address, Expression], str]
 
 
-def _wants(user: str, asked: dict, generation: Generation, most_gaps: int) -> Iterator[_Want]:
-    """Those that are not met yet. One query for every QUESTIONS_AT_ONCE, and two for each that looks at all that is live."""
-    questions = (Question("user", user, operation, address, generation.name) for address, _ in asked
-                 for operation in [asked[address, _]])
-    waiting = iter(questions)
-    while batch := list(islice(waiting, QUESTIONS_AT_ONCE)):
-        over_all = [question for question in batch if _live_leaves(question)]
-        plain = [question for question in batch if not _live_leaves(question)]
-        yield from _weighed(plain, gather_facts(plain))
-        for question in over_all:
-            _check_live(question, most_gaps)
-            yield from _weighed([question], gather_facts([question], explained=True))
+def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generation: Generation) -> list[_Operations]:
+    """Return one operation for each requirement of each entity, by namespace.
+
+    Namespaces are independent: a grant in one of them permits nothing in another. Entities outside all namespaces come first,
+    because grants on them count inside the namespaces.
+    """
+    by_namespace: dict[Address | None, _Operations] = defaultdict(dict)
+    for address, operation in permissions:
+        requirement = generation.policy(address.kind, operation).requirement
+        by_namespace[address.namespace].setdefault((address, requirement), operation)
+    namespaces = sorted(by_namespace, key=lambda namespace: (namespace is not None, str(namespace)))
+    return [by_namespace[namespace] for namespace in namespaces]
 
 
-def _weighed(questions: list[Question], found: list[Facts]) -> Iterator[_Want]:
-    for question, facts in zip(questions, found, strict=True):
-        ways = minimal_missing_sets(question.policy.requirement, question, facts)
-        if facts.subject_is_known and ways and ways != [frozenset()]:
-            yield _Want(question, facts, ways)
+def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[_Denial]:
+    """Yield the operations that are not permitted now.
+
+    One query for every QUESTIONS_PER_BATCH operations, and two more for each whose requirement depends on all live entities.
+    """
+    questions = iter(Question("user", user, operation, address, generation.name)
+                     for (address, _), operation in operations.items())
+    while batch := list(islice(questions, QUESTIONS_PER_BATCH)):
+        simple = [question for question in batch if not _all_live_leaves(question)]
+        yield from _denials_among(simple, gather_facts(simple))
+        for question in batch:
+            if _all_live_leaves(question):
+                _check_missing_below(question, max_grants)
+                yield from _denials_among([question], gather_facts([question], explained=True))
 
 
-def _live_leaves(question: Question) -> list[HasOnAllLive]:
+def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iterator[_Denial]:
+    for question, facts in zip(questions, facts_of_all, strict=True):
+        alternatives = minimal_missing_sets(question.policy.requirement, question, facts)
+        is_permitted = alternatives == [frozenset()]
+        if facts.subject_is_known and alternatives and not is_permitted:
+            yield _Denial(question, facts, alternatives)
+
+
+def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
     return [leaf for leaf in leaves(question.policy.requirement) if isinstance(leaf, HasOnAllLive)]
 
 
-def _check_live(question: Question, most_gaps: int) -> None:
-    """Before all that is missing in a namespace is loaded."""
+def _check_missing_below(question: Question, max_grants: int) -> None:
+    """Raise PlanError where too many grants are missing, before they are loaded."""
     entity, tables = entity_at(question.target), grant_tables("user", question.subject)
     if entity is None or tables is None:
         return
-    for leaf in _live_leaves(question):
-        held = requirement_condition(Has((leaf.privilege,)), FilterContext(tables, list(KINDS)))
-        _check_bound(live_entities_inside(entity, leaf.kind).exclude(held).order_by()[: most_gaps + 1].count(), most_gaps)
+    for leaf in _all_live_leaves(question):
+        is_held = requirement_condition(Has((leaf.privilege,)), FilterContext(tables, list(KINDS)))
+        missing = live_entities_inside(entity, leaf.kind).exclude(is_held).order_by()
+        _check_limit(missing[: max_grants + 1].count(), max_grants)
 
 
-def _check_bound(count: int, most_gaps: int) -> None:
-    if count > most_gaps:
-        raise PlanError(f"more than {most_gaps:,} grants would be needed, which is the limit of a plan: make it for one "
+def _check_limit(count: int, max_grants: int) -> None:
+    if count > max_grants:
+        raise PlanError(f"more than {max_grants:,} grants would be needed, which is the limit of a plan: make it for one "
                         f"namespace, one group or one user at a time")
 
 
-def _chosen(wants: list[_Want], granted: _Granted) -> tuple[list[MissingGrant], bool]:
-    """Grants that meet all of these, added to `granted`; and whether fewer are proven not to."""
-    if not wants:
+def _select_grants(denials: list[_Denial], new_grants: _NewGrants) -> tuple[list[MissingGrant], bool]:
+    """Add grants to `new_grants` that permit all denials. Return them, and whether it is proven that fewer are not enough."""
+    if not denials:
         return [], True
-    meets, at_least = _met_by(wants), _at_least(wants, granted)
-    chosen = _greedy(wants, meets, granted)
-    kept = _stripped(chosen, wants, meets, granted)
-    return kept, at_least == len(kept)
+    permitted, lower_bound = _permitted_by_set(denials), _lower_bound(denials, new_grants)
+    selected = _select_greedily(denials, permitted, new_grants)
+    kept = _remove_superfluous(selected, denials, permitted, new_grants)
+    return kept, lower_bound == len(kept)
 
 
-def _met_by(wants: list[_Want]) -> dict[Way, set[int]]:
-    """The wants, by number, that each way meets by itself."""
-    meets: dict[Way, set[int]] = defaultdict(set)
-    below = defaultdict(set)
-    for number, want in enumerate(wants):
-        for way in want.ways:
-            meets[way].add(number)
-        if want.below is not None:
-            below[want.below].add(number)
-    for way, numbers in meets.items():
-        for address, _ in way:
+def _permitted_by_set(denials: list[_Denial]) -> dict[GrantSet, set[int]]:
+    """Return, for each set of grants, the indexes of the denials that it permits without further grants."""
+    permitted: dict[GrantSet, set[int]] = defaultdict(set)
+    by_container = defaultdict(set)
+    for index, denial in enumerate(denials):
+        for grant_set in denial.alternatives:
+            permitted[grant_set].add(index)
+        if denial.permitting_container is not None:
+            by_container[denial.permitting_container].add(index)
+    for grant_set, indexes in permitted.items():
+        for address, _ in grant_set:
             for place in (address, *address.ancestors):
-                numbers |= below.get(place, set())
-    return meets
+                indexes |= by_container.get(place, set())
+    return permitted
 
 
-def _greedy(wants: list[_Want], meets: dict[Way, set[int]], granted: _Granted) -> list[MissingGrant]:
-    """Always the way that meets most for each of its grants; of equal ones that of the narrowest reach."""
-    open_wants, chosen = set(range(len(wants))), []
-    waiting = [(-len(numbers) / len(way), _reach(way), number, way) for number, (way, numbers) in enumerate(
-        sorted(meets.items(), key=lambda item: sorted(map(_order, item[0]))))]
-    heapq.heapify(waiting)
-    while open_wants:
-        score, reach, number, way = heapq.heappop(waiting)
-        now = -len(meets[way] & open_wants) / len(way)
-        if now != score:
-            # what it met was met meanwhile: it has to wait for its turn again
-            if now:
-                heapq.heappush(waiting, (now, reach, number, way))
+def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]],
+                     new_grants: _NewGrants) -> list[MissingGrant]:
+    """Repeatedly take the set that permits most open denials per grant; of equal sets, the one with the narrowest reach."""
+    open_indexes, selected = set(range(len(denials))), []
+    ordered_sets = sorted(permitted.items(), key=lambda item: sorted(map(_sort_key, item[0])))
+    heap = [(-len(indexes) / len(grant_set), _reach(grant_set), number, grant_set)
+            for number, (grant_set, indexes) in enumerate(ordered_sets)]
+    heapq.heapify(heap)
+    while open_indexes:
+        score, reach, number, grant_set = heapq.heappop(heap)
+        current_score = -len(permitted[grant_set] & open_indexes) / len(grant_set)
+        if current_score != score:
+            # other sets have permitted some of its denials since: put it back with its current score
+            if current_score:
+                heapq.heappush(heap, (current_score, reach, number, grant_set))
             continue
-        for gap in way:
-            if not granted.holds(gap):
-                granted.add(gap)
-                chosen.append(gap)
-        open_wants -= {number for number in meets[way] & open_wants if granted.meets(wants[number])}
-    return chosen
+        for grant in grant_set:
+            if not new_grants.holds(grant):
+                new_grants.add(grant)
+                selected.append(grant)
+        open_indexes -= {index for index in permitted[grant_set] & open_indexes if new_grants.permits(denials[index])}
+    return selected
 
 
-def _stripped(chosen: list[MissingGrant], wants: list[_Want], meets: dict[Way, set[int]],
-              granted: _Granted) -> list[MissingGrant]:
-    """Without those that can be spared, the widest first."""
-    touched: dict[MissingGrant, set[int]] = defaultdict(set)
-    for way, numbers in meets.items():
-        for gap in way:
-            touched[gap] |= numbers
+def _remove_superfluous(selected: list[MissingGrant], denials: list[_Denial], permitted: dict[GrantSet, set[int]],
+                        new_grants: _NewGrants) -> list[MissingGrant]:
+    """Remove each grant without which everything stays permitted, widest reach first. Return the others."""
+    indexes_by_grant: dict[MissingGrant, set[int]] = defaultdict(set)
+    for grant_set, indexes in permitted.items():
+        for grant in grant_set:
+            indexes_by_grant[grant] |= indexes
     kept = []
-    for gap in sorted(chosen, key=lambda gap: (-_reach((gap,)), _order(gap))):
-        granted.remove(gap)
-        if not all(granted.meets(wants[number]) for number in touched[gap]):
-            granted.add(gap)
-            kept.append(gap)
+    for grant in sorted(selected, key=lambda grant: (-_reach((grant,)), _sort_key(grant))):
+        new_grants.remove(grant)
+        if not all(new_grants.permits(denials[index]) for index in indexes_by_grant[grant]):
+            new_grants.add(grant)
+            kept.append(grant)
     return kept
 
 
-def _at_least(wants: list[_Want], granted: _Granted) -> int:
-    """A number of further grants that no cover can do without: wants of which no two could share a grant."""
-    total, used, around, containers = 0, set(), set(), set()
-    for want in sorted(wants, key=lambda want: (want.below is not None, len(want.ways))):
-        ways = [{gap for gap in way if not granted.holds(gap)} for way in want.ways]
-        gaps = set().union(*ways)
-        places = {place for address, _ in gaps for place in (address, *address.ancestors)}
-        if gaps & used or places & containers or want.below in around:
+def _lower_bound(denials: list[_Denial], new_grants: _NewGrants) -> int:
+    """Return a number of further grants that every solution needs: count denials of which no two can share a grant."""
+    total, counted_grants, counted_places, counted_containers = 0, set(), set(), set()
+    for denial in sorted(denials, key=lambda denial: (denial.permitting_container is not None, len(denial.alternatives))):
+        missing_sets = [{grant for grant in grant_set if not new_grants.holds(grant)} for grant_set in denial.alternatives]
+        grants = set().union(*missing_sets)
+        places = {place for address, _ in grants for place in (address, *address.ancestors)}
+        if grants & counted_grants or places & counted_containers or denial.permitting_container in counted_places:
             continue
-        total += min(map(len, ways))
-        used |= gaps
-        around |= places
-        if want.below is not None:
-            containers.add(want.below)
+        total += min(map(len, missing_sets))
+        counted_grants |= grants
+        counted_places |= places
+        if denial.permitting_container is not None:
+            counted_containers.add(denial.permitting_container)
     return total
 
 
-def _reach(way: Iterable[MissingGrant]) -> int:
-    """How far its grants reach: one on an instance, a namespace or an application is about all that lies in it."""
-    kinds = [address.kind for address, _ in way if address.kind in CONTAINER_KINDS]
+def _reach(grants: Iterable[MissingGrant]) -> int:
+    """Return how far grants reach: a grant on an instance, a namespace or an application affects everything inside it."""
+    kinds = [address.kind for address, _ in grants if address.kind in CONTAINER_KINDS]
     return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)
 
 
-def _order(gap: MissingGrant) -> tuple:
-    address, privilege = gap
+def _sort_key(grant: MissingGrant) -> tuple:
+    address, privilege = grant
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)

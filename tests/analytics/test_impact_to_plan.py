@@ -60,7 +60,7 @@ def permitted() -> set[tuple[str, str, str]]:
 
 def planned(client, run: AnalysisRun, **scope) -> Plan:
     page = client.post(f"/plans/policy-impact/{run.pk}", scope, follow=True)
-    assert "the smallest set of grants" in page.content.decode() or "would not do" in page.content.decode()
+    assert "the smallest set of grants" in page.content.decode() or "would not be enough" in page.content.decode()
     return page.context["plan"]
 
 

@@ -91,7 +91,7 @@ def items(plan):
 def test_answers_that_share_a_grant_need_it_once(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
     assert items(plan) == [("user:dee", "dataset:hr.salaries", "ADMIN"), ("user:grp", "dataset:hr.salaries", "ADMIN")]
-    assert plan.recipe["note"] == ("It keeps 6 answers that would be lost. There is no other way to keep them: it is the "
+    assert plan.recipe["note"] == ("It keeps 6 permissions that would be lost. There is no other way to keep them: it is the "
                                    "smallest set of grants.")
     assert plan.title == "Keep what people have, from existing to final"
     activate_generation(author=COMMAND, name="core")
@@ -124,13 +124,13 @@ def test_a_report_that_is_no_longer_so_makes_no_plan_and_a_plan_is_not_applied_t
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(StaleBase):
         apply_plan(author=COMMAND, plan_id=plan.pk)
-    with pytest.raises(PlanError, match="was made from the report of an analysis: run that again"):
+    with pytest.raises(PlanError, match="was made from the report of an analysis: run the analysis again"):
         renew_plan(author=COMMAND, plan_id=plan.pk)
 
 
 def test_what_has_no_such_report_says_so(report, place):
     report.summary = {"detail_is_written": False}
-    with pytest.raises(AnalysisError, match="the detail was left out"):
+    with pytest.raises(AnalysisError, match=r"run \d+ has no detail"):
         create_regrant_plan(author=COMMAND, run=report)
     report.state = "running"
     with pytest.raises(AnalysisError, match="is running: it has no report"):
@@ -143,9 +143,9 @@ def test_more_than_a_plan_holds_is_refused(report, monkeypatch):
     monkeypatch.setattr("analytics.regrant_plans.MAX_PLAN_ITEMS", 1)
     with pytest.raises(PlanError, match="which is the limit of a plan"):
         create_regrant_plan(author=COMMAND, run=report)
-    monkeypatch.setattr("analytics.regrant_plans.MAX_LOST_DECISIONS", 5)
+    monkeypatch.setattr("analytics.regrant_plans.MAX_LOST_PERMISSIONS", 5)
     monkeypatch.setattr("analytics.regrant_plans.MAX_PLAN_ITEMS", 100)
-    with pytest.raises(PlanError, match="more than 5 answers"):
+    with pytest.raises(PlanError, match="more than 5 permissions"):
         create_regrant_plan(author=COMMAND, run=report)
     assert not Plan.objects.exists()
 

@@ -81,7 +81,7 @@ def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts
     page.get_by_label("Principal", exact=True).fill("user:ned")
     page.get_by_label("dataset:sales.customers").uncheck()
     page.get_by_role("button", name="Create plan").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Revoke ADMIN from user:ned on 1 chosen entity")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Revoke ADMIN from user:ned on 1 selected entity")
     expect(page.locator("#items tbody tr")).to_have_count(1)
     page.goto("/plans/import")
     page.get_by_label("Or paste the changes").fill("verb,principal,entity,privilege\ngive,user:out,dataset:sales.orders,READ\n")

@@ -53,8 +53,8 @@ def test_what_was_chosen_one_by_one(ada):
     (CHOSEN | {"kinds": ["dataset"]}, 400, "this goes with `within`"), (MANY | {"verb": "take"}, 400, "verb: `take` is none of"),
     (MANY | {"principals": []}, 400, "principals"), (MANY | {"privileges": ["OWN"]}, 400, "privileges"),
     (MANY | {"kinds": ["widget"]}, 400, "is not a kind"), (MANY | {"itself": "yes"}, 400, "itself"),
-    (MANY | {"within": "namespace:nowhere"}, 409, "is not registered"), (MANY | {"within": ORDERS}, 409, "nothing lies in"),
-    (MANY | {"kinds": ["namespace"]}, 409, "no namespace lies in"),
+    (MANY | {"within": "namespace:nowhere"}, 409, "is not registered"), (MANY | {"within": ORDERS}, 409, "is not a container"),
+    (MANY | {"kinds": ["namespace"]}, 409, "contains no entities of kind namespace"),
     (MANY | {"principals": ["user:x"]}, 409, "user:x is not known"),
     (MANY | {"principals": ["user:ned"], "privileges": ["ADMIN"]}, 409, "nothing to grant"),
     (CHOSEN | {"entities": ["dataset:sales.legacy"]}, 409, "only live entities"),
@@ -87,7 +87,7 @@ def test_every_bad_line_of_a_file_is_an_error(ada):
     refused = problem(ada.post("/plans/import", {"document": bad}), 400)
     assert [(e["list"], e["index"], e.get("field", "")) for e in refused["errors"]] == [
         ("document", 4, "verb"), ("document", 5, "principal"), ("document", 6, "")]
-    assert refused["detail"].startswith("3 bad lines, so that nothing was made; the first is line 4") and everything() == before
+    assert refused["detail"].startswith("3 bad lines, so no plan was made; the first is line 4") and everything() == before
     assert "no changes" in problem(ada.post("/plans/import", {"document": HEADER}), 409)["detail"]
     for sent in ({}, {"document": ""}, {"document": 1}, {"document": "\ud800"}, {"document": GOOD, "file": "x"}):
         problem(ada.post("/plans/import", sent), 400)

@@ -7,7 +7,7 @@ from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
-from grants.plans.sources.origins import create_plan_from_changes
+from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.question import Question
 from tests.rest.conftest import problem
 from tests.support.authors import at, everything, held
@@ -145,7 +145,7 @@ def test_what_people_have_is_kept_through_a_plan(by_session, ada, settings, tmp_
                    revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
     made = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr"})
     assert made.status_code == 201 and made.json()["effect"]["grants"] == 1
-    assert made.json()["recipe"]["note"].startswith("It keeps 1 answer that would be lost.")
+    assert made.json()["recipe"]["note"].startswith("It keeps 1 permission that would be lost.")
     for name in ("aud", "ned"):
         problem(by_session(name).post("/plans/policy-impact", {"run": run.pk}), 403)
     for sent, status in (({"run": run.pk + 1}, 404), ({"run": run.pk, "namespace": "namespace:sales"}, 409),
@@ -166,7 +166,7 @@ def test_what_was_undone_is_not_undone_again_until_it_stands_again(ada, plan):
     first = applied(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
     count = Plan.objects.count()
     refused = problem(ada.post(f"/plans/{plan.pk}/inverse"), 409)["detail"]
-    assert refused == f"what plan {plan.pk} changed was taken back already by plan {first}: there is nothing to undo"
+    assert refused == f"the changes of plan {plan.pk} were already undone by plan {first}: there is nothing to undo"
     assert Plan.objects.count() == count
     applied(ada.post(f"/plans/{first}/inverse").json()["number"])
     assert ada.post(f"/plans/{plan.pk}/inverse").status_code == 201

@@ -17,7 +17,7 @@ from analytics.models import AnalysisRun
 from authzconsole.common.tokens import create_token
 from authzconsole.wsgi import application
 from grants.models import Plan
-from grants.plans.sources.origins import create_plan_from_changes
+from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.authors import at
 from tests.support.cast import SETUP, house
 

@@ -22,7 +22,8 @@ from grants.journal import Author
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.origins import create_plan_from_copy, create_readiness_plan
+from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.catalogue import UnknownGeneration
 
 UNCONFIRMED = "Nothing was changed. Confirm that entities will have fewer than two administrators, or discard the plan."

@@ -12,7 +12,7 @@ from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import see_other
 from grants.active_generation import active_generation
 from grants.errors import GrantError
-from grants.plans.sources.origins import create_plan_from_answer
+from grants.plans.sources.answer import create_plan_from_answer
 from grants.policies.question import QuestionError
 
 

@@ -20,7 +20,7 @@ from entities.address import parse_address
 from entities.vocabulary import KINDS
 from grants.models import Plan, PlanItem, PlanState
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
-from grants.plans.renew import RENEWALS
+from grants.plans.renew import can_renew
 from grants.plans.staleness import line_summary, stale_line
 
 PLANS_A_PAGE = 25
@@ -133,7 +133,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
         "can_change": request.user.can_administer,
         "stale": f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else "",
-        "can_renew": plan.origin in RENEWALS, "changes": plan.effect["grants"] + plan.effect["revokes"],
+        "can_renew": can_renew(plan), "changes": plan.effect["grants"] + plan.effect["revokes"],
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
         "followers": list(plan.inverses.order_by("-pk")[:1]),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,

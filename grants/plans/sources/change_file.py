@@ -1,7 +1,7 @@
-"""Reads a file of changes: CSV with a header, or JSON Lines, UTF-8, one change a line, told apart by their first character.
+"""Read a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
 
-Every bad line is found, and the first hundred are reported in full. A change that stands there twice counts once; to grant
-and to revoke the same thing is a fault.
+The first character decides between the two formats. All bad lines are counted, and the first hundred are reported in full. A
+repeated change counts once. Granting and revoking the same privilege is a fault.
 """
 
 import csv
@@ -35,67 +35,70 @@ SAMPLES = {
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NOT_UTF_8 = "it is not UTF-8: save the file as UTF-8 (of Excel: `CSV UTF-8`)"
-_TWICE_SHOWN = 10
+_MAX_SHOWN_REPEATS = 10
 
-FaultOf = Callable[[str, str], None]
+ReportFault = Callable[[str, str], None]
 
 
 class BadChangeFile(GrantError):
-    """A file with bad lines, of which no plan was made. faults: of the first hundred bad lines, in full."""
+    """A file with bad lines. No plan was made. faults: the faults of the first hundred bad lines."""
 
     def __init__(self, faults: list[Fault], bad_lines: int):
         self.faults, self.bad_lines = faults, bad_lines
-        super().__init__(f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so that nothing was made; the first is "
+        super().__init__(f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so no plan was made; the first is "
                          f"{faults[0]}")
 
 
 @dataclass(slots=True)
 class ChangeFile:
-    """What a file says. changes: each once, with its verb and its line. twice: lines that say what an earlier one says."""
+    """The content of a file. changes: each item with its verb and line number. repeated: the lines that repeat an earlier one."""
 
     changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
-    twice: list[int] = field(default_factory=list)
+    repeated: list[int] = field(default_factory=list)
 
     @property
     def note(self) -> str:
-        """What became of lines that stand there twice; empty where there are none."""
-        if not self.twice:
+        """Return a sentence about the repeated lines; empty where there are none."""
+        if not self.repeated:
             return ""
-        total, shown = len(self.twice), ", ".join(f"{line:,}" for line in self.twice[:_TWICE_SHOWN])
-        more = f" and {total - _TWICE_SHOWN:,} more" if total > _TWICE_SHOWN else ""
-        one = total == 1
-        return (f"{total:,} {'line repeats' if one else 'lines repeat'} what an earlier line of the file says, and "
-                f"{'counts' if one else 'count'} once: {'line' if one else 'lines'} {shown}{more}.")
+        total, shown = len(self.repeated), ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS])
+        more = f" and {total - _MAX_SHOWN_REPEATS:,} more" if total > _MAX_SHOWN_REPEATS else ""
+        if total == 1:
+            return f"1 line repeats an earlier line of the file and is skipped: line {shown}."
+        return f"{total:,} lines repeat earlier lines of the file and are skipped: lines {shown}{more}."
 
 
 def read_change_file(raw: bytes) -> ChangeFile:
-    """Raises BadChangeFile with everything that is wrong with its lines, PlanError where it is too long or says nothing.
+    """Parse a file. Raises BadChangeFile with all bad lines, PlanError where the file is too large or holds no changes.
 
-    Two statements for every `bulk.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most MAX_FILE_BYTES.
+    Two statements for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
+    MAX_FILE_BYTES.
     """
     if len(raw) > MAX_FILE_BYTES:
         raise PlanError(file_too_large_message(len(raw)))
-    text = _text_of(raw.removeprefix(_BOM))
+    text = _decode(raw.removeprefix(_BOM))
     if not text.strip():
         raise PlanError(f"the file is empty: it must hold changes, as CSV with the header {','.join(COLUMNS)}, or as JSON Lines")
-    if text.lstrip()[0] == "[":
-        raise PlanError("the file is one list of JSON: write one object a line, without the list around them")
-    found, faults = ChangeFile(), Faults()
-    for number, body, fault in (_json_lines if text.lstrip()[0] == "{" else _csv_rows)(text, faults):
-        _add(found, number, body, fault)
-    unknown = _unknown(found)
-    _refuse(faults, unknown)
-    if not found.changes:
-        raise PlanError("the file has a header and no changes: write one change a line below it")
-    return found
+    first_character = text.lstrip()[0]
+    if first_character == "[":
+        raise PlanError("the file is one list of JSON: write one object per line, without the list around them")
+    file, faults = ChangeFile(), Faults()
+    lines = _json_lines(text, faults) if first_character == "{" else _csv_rows(text, faults)
+    for number, body, report_fault in lines:
+        _add_change(file, number, body, report_fault)
+    _raise_faults(faults, _unknown_principals(file))
+    if not file.changes:
+        raise PlanError("the file has a header and no changes: write one change per line below it")
+    return file
 
 
-def file_too_large_message(bytes_given: int) -> str:
-    return (f"the file has {bytes_given / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
+def file_too_large_message(size_bytes: int) -> str:
+    return (f"the file has {size_bytes / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
             f"and make a plan of each part")
 
 
-def _refuse(faults: Faults, unknown: list[Fault]) -> None:
+def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
+    """Raise BadChangeFile with all faults in the order of their lines, where there are any."""
     if bad_lines := len(faults.bad | {fault.line for fault in unknown}):
         merged = Faults()
         for fault in sorted([*faults.kept, *unknown], key=attrgetter("line")):
@@ -103,8 +106,8 @@ def _refuse(faults: Faults, unknown: list[Fault]) -> None:
         raise BadChangeFile(merged.kept, bad_lines)
 
 
-def _text_of(raw: bytes) -> str:
-    """Raises PlanError, BadChangeFile with every line that cannot be read."""
+def _decode(raw: bytes) -> str:
+    """Return the text. Raises PlanError, BadChangeFile with every line that is not UTF-8."""
     if raw.startswith(_UTF_16):
         raise PlanError("the file is UTF-16: save it as UTF-8 (of Excel: `CSV UTF-8`)")
     try:
@@ -125,8 +128,8 @@ def _is_utf_8(line: bytes) -> bool:
     return True
 
 
-def _json_lines(text: str, faults: Faults) -> Iterator[tuple[int, dict, FaultOf]]:
-    # not splitlines: a string of JSON may hold other characters that end a line for Unicode
+def _json_lines(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFault]]:
+    # not splitlines: a JSON string may contain other characters that Unicode treats as line ends
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -138,7 +141,7 @@ def _json_lines(text: str, faults: Faults) -> Iterator[tuple[int, dict, FaultOf]
             fault("", "it must be a JSON object")
 
 
-def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, FaultOf]]:
+def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFault]]:
     rows = _csv_lines(text, faults)
     start, header = next(rows, (1, []))
     columns = [name.strip().lower() for name in header]
@@ -148,16 +151,16 @@ def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, FaultOf]]:
     for number, row in rows:
         fault = partial(faults.add, number)
         if len(row) != len(columns):
-            fault("", f"it has {len(row):,} {'value' if len(row) == 1 else 'values'} where the header has {len(columns)}: a "
-                      f"value that holds a comma stands in double quotes")
+            fault("", f"it has {len(row):,} {'value' if len(row) == 1 else 'values'} where the header has {len(columns)}: put "
+                      f"values with a comma into double quotes")
         else:
-            # only of a principal may a space be a part
+            # only the name of a principal may start or end with a space
             yield number, {name: value if name == "principal" else value.strip()
                            for name, value in zip(columns, row, strict=True)}, fault
 
 
 def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank, with the number of its first line."""
+    """Yield each row that is not blank, with the number of its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         start = reader.line_num + 1
@@ -173,34 +176,36 @@ def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header_fault(columns: list[str]) -> str:
-    written = f"the first line must be the header {','.join(COLUMNS)}, in any order"
+    """Return what is wrong with the header; empty where it is correct."""
+    expected = f"the first line must be the header {','.join(COLUMNS)}, in any order"
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
-        return f"{written}, its columns separated by commas and not by semicolons or tabs"
-    if lacking := [name for name in COLUMNS if name not in columns]:
-        return f"{written}; it lacks {', '.join(f'`{name}`' for name in lacking)}"
-    if further := [name for name in columns if name not in COLUMNS]:
-        return f"{written}; `{clip(further[0])}` is none of these columns"
-    return f"{written}; a column stands there twice" if len(columns) > len(COLUMNS) else ""
+        return f"{expected}, its columns separated by commas and not by semicolons or tabs"
+    if missing := [name for name in COLUMNS if name not in columns]:
+        return f"{expected}; it lacks {', '.join(f'`{name}`' for name in missing)}"
+    if other := [name for name in columns if name not in COLUMNS]:
+        return f"{expected}; `{clip(other[0])}` is none of these columns"
+    return f"{expected}; a column is repeated" if len(columns) > len(COLUMNS) else ""
 
 
-def _add(found: ChangeFile, number: int, body: dict, fault: FaultOf) -> None:
-    members = Members(body, fault)
+def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportFault) -> None:
+    """Add the change of one line to the file, or report its faults."""
+    members = Members(body, report_fault)
     members.only(*COLUMNS)
     verb, principal = members.choice("verb", tuple(PlanVerb.values)), members.principal("principal")
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
     if None in (verb, principal, address, privilege):
         return
     item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege])
-    before, line = found.changes.setdefault(item, (verb, number))
-    if before != verb:
-        fault("verb", f"it says {verb}, and line {line:,} says {before}, of the same principal, entity and privilege: keep one "
-                      f"of the two")
-    elif line != number:
-        found.twice.append(number)
+    earlier_verb, earlier_line = file.changes.setdefault(item, (verb, number))
+    if earlier_verb != verb:
+        report_fault("verb", f"it says {verb}, and line {earlier_line:,} says {earlier_verb}, of the same principal, entity and "
+                             f"privilege: keep one of the two")
+    elif earlier_line != number:
+        file.repeated.append(number)
 
 
-def _unknown(found: ChangeFile) -> list[Fault]:
-    """A fault for each first line that names somebody whom the console does not know."""
-    known = principals_by_name({item.principal for item in found.changes}).keys()
+def _unknown_principals(file: ChangeFile) -> list[Fault]:
+    """Return a fault for the first line of each change whose principal does not exist."""
+    known = principals_by_name({item.principal for item in file.changes}).keys()
     return [Fault(line, "principal", f"{clip(item.principal)} is not known here: add it first, or correct the name")
-            for item, (_, line) in found.changes.items() if item.principal not in known]
+            for item, (_, line) in file.changes.items() if item.principal not in known]

@@ -1,6 +1,6 @@
-"""Plans that take back ghost grants: those on addresses whose entity is deleted, which would apply again if it came back.
+"""Plans that revoke leftover grants: grants on deleted addresses, which would apply again if the entity came back.
 
-A grant on a planned address is no ghost: it waits for its entity.
+Grants on planned addresses are kept, because they wait for their entity.
 """
 
 from collections.abc import Iterator
@@ -12,50 +12,51 @@ from entities.models import State
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, UserGrant, privilege_of
-from grants.plans.create import PlanChange, PlanDraft, create_plan
+from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
 
-GHOSTS = "ghosts"
-ROWS_AT_ONCE = 2_000
+ROWS_PER_READ = 2_000
 
 
 def create_ghost_plan(*, author: Author, namespace: Address | None = None, renewal_of: Plan | None = None) -> Plan:
-    """Take back every grant on a deleted address. namespace: only on it and in it. Raises PlanError.
+    """Create a plan that revokes every grant on a deleted address, or only those on and inside `namespace`.
 
-    A fixed number of statements besides what `create_plan` takes. It depends on the addresses that it names and on nothing
-    else: one that is deleted later keeps its ghosts for the next plan, and one that is recreated makes this plan stale.
+    The plan depends only on the addresses in it: a later deletion leaves it valid, and recreating one of its entities makes it
+    stale. Takes a fixed number of statements more than `create_plan`. Raises PlanError.
     """
     if namespace is not None and namespace.kind != "namespace":
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
     revision = current_revision()
     where = f" in {namespace}" if namespace else ""
     return create_plan(author=author, draft=PlanDraft(
-        title=f"Take back the grants on deleted addresses{where}", origin=GHOSTS, base_revision=revision, renewal_of=renewal_of,
-        changes=_revoking(namespace), recipe={"namespace": str(namespace or ""), "note": _note(namespace)},
-        nothing=f"no grant is on a deleted address{where}: there is nothing to take back"))
+        title=f"Revoke the grants on deleted addresses{where}", origin=PlanOrigin.GHOSTS, base_revision=revision,
+        renewal_of=renewal_of, changes=_revocations(namespace),
+        recipe={"namespace": str(namespace or ""), "note": _note(namespace)},
+        empty_message=f"there is nothing to revoke: no grant is on a deleted address{where}"))
 
 
-def plan_of_ghosts_again(*, author: Author, plan: Plan) -> Plan:
-    named = plan.recipe["namespace"]
-    return create_ghost_plan(author=author, namespace=parse_address(named) if named else None, renewal_of=plan)
+def renew(author: Author, plan: Plan) -> Plan:
+    namespace = plan.recipe["namespace"]
+    return create_ghost_plan(author=author, namespace=parse_address(namespace) if namespace else None, renewal_of=plan)
 
 
-def _ghosts(kind: str, namespace: Address | None) -> QuerySet:
-    rows = GRANT_TABLES[kind][0].objects.filter(content_object__state=State.DELETED)
-    return rows if namespace is None else rows.filter(namespace__kind=namespace.kind, namespace__key=namespace.key)
+def _leftover_grants(principal_kind: str, namespace: Address | None) -> QuerySet:
+    grants = GRANT_TABLES[principal_kind][0].objects.filter(content_object__state=State.DELETED)
+    return grants if namespace is None else grants.filter(namespace__kind=namespace.kind, namespace__key=namespace.key)
 
 
 def _note(namespace: Address | None) -> str:
-    """Why it may be more than the analysis counts; empty where it is not."""
-    inactive: QuerySet[UserGrant] = _ghosts("user", namespace).filter(user__is_active=False)
-    if not (total := inactive.count()):
+    """Return why the plan has more grants than the ghost-grants analysis counts; empty where the numbers agree."""
+    of_inactive_users: QuerySet[UserGrant] = _leftover_grants("user", namespace).filter(user__is_active=False)
+    total = of_inactive_users.count()
+    if not total:
         return ""
-    return (f"{total:,} of these grants {'is' if total == 1 else 'are'} held by inactive users, whom the analysis of ghost "
-            f"grants leaves out: {'it' if total == 1 else 'they'} would apply again as soon as user and entity are back.")
+    return (f"{total:,} of these grants {'is' if total == 1 else 'are'} held by inactive users, which the ghost-grants analysis "
+            f"leaves out: {'it' if total == 1 else 'they'} would apply again when both user and entity are back.")
 
 
-def _revoking(namespace: Address | None) -> Iterator[PlanChange]:
-    for of, name in NAME_COLUMNS.items():
-        rows = _ghosts(of, namespace).order_by("content_object__kind", "content_object__key", name, "permission_id")
-        found = rows.values_list("content_object__kind", "content_object__key", name, "permission_id")
-        for kind, key, holder, permission in found.iterator(chunk_size=ROWS_AT_ONCE):
-            yield PlanVerb.REVOKE.value, f"{of}:{holder}", Address(kind, key), privilege_of(permission)
+def _revocations(namespace: Address | None) -> Iterator[PlanChange]:
+    for principal_kind, name_column in NAME_COLUMNS.items():
+        columns = ("content_object__kind", "content_object__key", name_column, "permission_id")
+        grants = _leftover_grants(principal_kind, namespace).order_by(*columns).values_list(*columns)
+        for kind, key, name, permission in grants.iterator(chunk_size=ROWS_PER_READ):
+            yield PlanVerb.REVOKE.value, f"{principal_kind}:{name}", Address(kind, key), privilege_of(permission)

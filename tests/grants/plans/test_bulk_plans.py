@@ -11,7 +11,7 @@ from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
 from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.effect import stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
@@ -77,7 +77,7 @@ def test_what_is_so_already_is_left_out():
         ("grant", "group:operators", CUSTOMERS, "READ"), ("grant", "group:operators", CUSTOMERS, "WRITE"),
         ("grant", "group:operators", ORDERS, "READ"), ("grant", "group:operators", ORDERS, "WRITE")]
     assert plan.title == "Grant READ, WRITE to user:dee and 1 more on datasets in namespace:sales"
-    with pytest.raises(PlanError, match="nothing to grant on namespace:sales and everything in it: it is so already"):
+    with pytest.raises(PlanError, match="nothing to grant on namespace:sales and everything in it: all of these grants exist"):
         inside(wanted(principals=["user:ned"], privileges=["ADMIN"]))
 
 
@@ -98,8 +98,8 @@ def test_what_is_held_is_revoked_and_ghosts_and_waiting_grants_are_left():
 def test_a_selection_is_what_was_chosen_each_once():
     plan = chosen(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, of=wanted(principals=["user:dee", "user:dee"]))
     assert items(plan) == [("grant", "user:dee", "dataset:hr.salaries", "READ"), ("grant", "user:dee", CUSTOMERS, "READ")]
-    assert plan.title == "Grant READ to user:dee on 2 chosen entities"
-    with pytest.raises(PlanError, match="there is nothing to grant on 1 chosen entity: it is so already"):
+    assert plan.title == "Grant READ to user:dee on 2 selected entities"
+    with pytest.raises(PlanError, match="there is nothing to grant on 1 selected entity: all of these grants exist"):
         chosen(ORDERS, of=wanted(principals=["user:dee"]))
 
 
@@ -115,16 +115,16 @@ def test_a_selection_holds_live_entities_only(address, words):
 
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: wanted("take"), "neither granting nor revoking"), (lambda: wanted(principals=[]), "no principal is named"),
-    (lambda: wanted(principals=["out"]), "not a principal"), (lambda: wanted(privileges=[]), "no privilege is chosen"),
+    (lambda: wanted(principals=["out"]), "not a principal"), (lambda: wanted(privileges=[]), "no privilege is selected"),
     (lambda: wanted(privileges=["read"]), "not a privilege"),
     (lambda: wanted(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
     (lambda: inside(wanted(principals=["user:x", "group:y"])), "group:y, user:x are not known here"),
     (lambda: chosen(ORDERS, of=wanted("revoke", ["user:x"])), "user:x is not known here"),
-    (lambda: inside(within=at(ORDERS)), "nothing lies in dataset:sales.orders"),
+    (lambda: inside(within=at(ORDERS)), "dataset:sales.orders is not a container"),
     (lambda: inside(within=at("namespace:nowhere")), "namespace:nowhere is not registered"),
-    (lambda: inside(kinds=["namespace"]), "no namespace lies in namespace:sales"),
-    (lambda: inside(kinds=[], itself=False), "no kind is chosen"), (lambda: chosen(), "no entity is chosen"),
-    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are chosen, and 500 are allowed"),
+    (lambda: inside(kinds=["namespace"]), "namespace:sales contains no entities of kind namespace"),
+    (lambda: inside(kinds=[], itself=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
+    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are selected, and 500 are allowed"),
 ])
 def test_what_cannot_be_made_says_why_and_makes_nothing(make, words):
     with pytest.raises((GrantError, VocabularyError), match=words):
@@ -179,7 +179,7 @@ def test_a_selection_is_made_anew_for_those_that_still_live():
     delete_entity(author=COMMAND, address=at(CUSTOMERS))
     assert stale_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
-    assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 chosen entity"
+    assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
 
 
 def test_more_than_a_plan_holds_is_refused(monkeypatch):
@@ -201,4 +201,4 @@ def test_statements_grow_by_the_chunk_and_not_by_the_entity(verb):
 
     few, many = statements(0, 3), statements(3, 300)
     assert many == few <= 20
-    assert statements(300, ITEMS_AT_ONCE + 1) <= few + 3
+    assert statements(300, ITEMS_PER_BATCH + 1) <= few + 3

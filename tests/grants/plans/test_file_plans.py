@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from grants.errors import NotAdministrator, PlanError
 from grants.models import Plan, User
 from grants.plans.apply import apply_plan
-from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
@@ -114,7 +114,7 @@ def test_json_beyond_the_limits_of_depth_and_digits_is_refused():
 
 def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
     text = HEADER + f"take,user:out,{ORDERS},READ\n" * 150 + "".join(f"grant,user:x{n},{ORDERS},READ\n" for n in range(50))
-    with pytest.raises(BadChangeFile, match="200 bad lines, so that nothing was made; the first is line 2: `verb`") as bad:
+    with pytest.raises(BadChangeFile, match="200 bad lines, so no plan was made; the first is line 2: `verb`") as bad:
         made(text)
     assert (len(bad.value.faults), bad.value.bad_lines) == (100, 200)
 
@@ -122,8 +122,8 @@ def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
 def test_a_line_that_stands_there_twice_counts_once_and_is_told():
     plan = made(HEADER + GOOD + GOOD)
     assert items(plan) == ITEMS
-    assert plan.recipe["note"] == "3 lines repeat what an earlier line of the file says, and count once: lines 5, 6, 7."
-    assert made(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and counts once: line 5.")
+    assert plan.recipe["note"] == "3 lines repeat earlier lines of the file and are skipped: lines 5, 6, 7."
+    assert made(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and is skipped: line 5.")
 
 
 def test_granting_and_revoking_the_same_is_a_fault():
@@ -134,7 +134,7 @@ def test_granting_and_revoking_the_same_is_a_fault():
 @pytest.mark.parametrize(("header", "words"), [
     ("", "it lacks `verb`"), ("verb,principal,entity\n", "it lacks `privilege`"), (HEADER.replace(",", ";"), "not by semicolons"),
     (HEADER.replace(",", "\t"), "not by semicolons or tabs"), ("reason," + HEADER, "`reason` is none of these"),
-    ("verb," + HEADER, "stands there twice"),
+    ("verb," + HEADER, "a column is repeated"),
 ])
 def test_a_file_of_csv_has_its_header(header, words):
     (fault,) = faults(header + GOOD)
@@ -144,7 +144,7 @@ def test_a_file_of_csv_has_its_header(header, words):
 @pytest.mark.parametrize(("raw", "words"), [
     (b"", "the file is empty"), (b"\xef\xbb\xbf \n", "the file is empty"), (HEADER.encode(), "a header and no changes"),
     ((HEADER + GOOD).encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
-    (b'[{"verb":"grant"}]', "one list of JSON: write one object a line"),
+    (b'[{"verb":"grant"}]', "one list of JSON: write one object per line"),
     (b"x" * (change_file.MAX_FILE_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
 ])
 def test_a_file_that_cannot_be_read_at_all_says_why(raw, words):
@@ -197,4 +197,4 @@ def test_statements_grow_by_the_chunk_and_not_by_the_line():
 
     few, many = statements(3), statements(300)
     assert many == few <= 19
-    assert statements(ITEMS_AT_ONCE + 1) <= few + 3
+    assert statements(ITEMS_PER_BATCH + 1) <= few + 3

@@ -11,7 +11,7 @@ from grants.errors import NotAdministrator, PlanError, StaleBase
 from grants.lifecycle.services import delete_entity, recreate_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.create import ITEMS_AT_ONCE
+from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources.ghosts import create_ghost_plan
 from grants.plans.staleness import stale_line
@@ -42,7 +42,7 @@ def test_it_takes_back_what_is_on_deleted_addresses_and_leaves_what_waits():
     before = held()
     plan = create_ghost_plan(author=COMMAND)
     assert items(plan) == [GHOST] and plan.effect["revokes"] == 1 and plan.recipe == {"namespace": "", "note": ""}
-    assert plan.title == "Take back the grants on deleted addresses" and held() == before
+    assert plan.title == "Revoke the grants on deleted addresses" and held() == before
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert before - held() == {GHOST} and ("group:operators", "dataset:sales.forecast", "READ") in held()
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
@@ -102,4 +102,4 @@ def test_statements_grow_by_the_chunk_and_not_by_the_ghost():
 
     few, many = statements(0, 3), statements(3, 300)
     assert many == few <= 20
-    assert statements(300, ITEMS_AT_ONCE + 1) <= few + 3
+    assert statements(300, ITEMS_PER_BATCH + 1) <= few + 3

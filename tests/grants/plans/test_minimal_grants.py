@@ -49,7 +49,7 @@ def covers(tenant):
     for before, after in PAIRS:
         for user in tenant.users:
             if lost := list(lost_answers(tenant, user, before, after)):
-                yield user, after, lost, minimal_grants(user, lost, GENERATIONS[after], most_gaps=1_000)
+                yield user, after, lost, minimal_grants(user, lost, GENERATIONS[after], max_grants=1_000)
 
 
 @pytest.fixture(params=range(6))
@@ -62,10 +62,10 @@ def tenant(request):
 def test_no_answer_is_lost_afterwards_and_no_grant_can_be_left_out(tenant):
     found = list(covers(tenant))
     for user, after, lost, cover in found:
-        assert not {(f"user:{user}", *gap) for gap in cover.gaps} & tenant.grants
-        assert keeps_all(tenant, user, cover.gaps, lost, after)
-        for spared in cover.gaps:
-            assert not keeps_all(tenant, user, set(cover.gaps) - {spared}, lost, after), (user, after, spared)
+        assert not {(f"user:{user}", *gap) for gap in cover.grants} & tenant.grants
+        assert keeps_all(tenant, user, cover.grants, lost, after)
+        for spared in cover.grants:
+            assert not keeps_all(tenant, user, set(cover.grants) - {spared}, lost, after), (user, after, spared)
     assert {after for _, after, _, _ in found} == set(GENERATIONS)
 
 
@@ -75,7 +75,7 @@ def test_the_random_tenants_leave_choices_and_force_grants():
     store(made)
     found = [cover for *_, cover in covers(made)]
     assert any(cover.only_way for cover in found)
-    assert any(cover.is_smallest for cover in found if cover.only_way < len(cover.gaps))
+    assert any(cover.is_smallest for cover in found if cover.only_way < len(cover.grants))
 
 
 def test_what_is_called_the_smallest_is(tenant):
@@ -84,7 +84,7 @@ def test_what_is_called_the_smallest_is(tenant):
     for user, after, lost, cover in covers(tenant):
         places = {place for address, _ in lost for place in (address, *address.ancestors)}
         candidates = [(place, privilege) for place in places for privilege in ANY]
-        smaller = list(combinations(candidates, len(cover.gaps) - 1)) if len(cover.gaps) <= 3 else []
+        smaller = list(combinations(candidates, len(cover.grants) - 1)) if len(cover.grants) <= 3 else []
         if cover.is_smallest and smaller and len(smaller) <= MOST_TRIED:
             assert not any(keeps_all(tenant, user, gaps, lost, after) for gaps in smaller), (user, after)
             tried += 1
@@ -99,18 +99,18 @@ def cast(db):
 def test_a_grant_inside_shows_what_is_around_it_for_nothing(cast):
     """In core READ on the entity and its parent reads; in final any grant inside shows the namespace, and one is enough."""
     answers = [(at("namespace:hr"), "list"), (at("dataset:hr.salaries"), "read")]
-    cover = minimal_grants("out", answers, GENERATIONS["final"], most_gaps=10)
-    assert [(str(address), privilege) for address, privilege in cover.gaps] == [("dataset:hr.salaries", "READ")]
+    cover = minimal_grants("out", answers, GENERATIONS["final"], max_grants=10)
+    assert [(str(address), privilege) for address, privilege in cover.grants] == [("dataset:hr.salaries", "READ")]
     assert (cover.only_way, cover.is_smallest) == (1, True)
 
 
 def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
     ensure_entities(states={at(f"dataset:hr.d{number}"): "live" for number in range(5)})
     answers = [(at(f"dataset:hr.d{number}"), "drop") for number in range(5)]
-    cover = minimal_grants("out", answers, GENERATIONS["existing"], most_gaps=10)
-    assert [(str(address), privilege) for address, privilege in cover.gaps] == [("namespace:hr", "ADMIN")] and cover.is_smallest
-    one = minimal_grants("out", answers[:1], GENERATIONS["existing"], most_gaps=10)
-    assert [str(address) for address, _ in one.gaps] == ["dataset:hr.d0"] and one.is_smallest
+    cover = minimal_grants("out", answers, GENERATIONS["existing"], max_grants=10)
+    assert [(str(address), privilege) for address, privilege in cover.grants] == [("namespace:hr", "ADMIN")] and cover.is_smallest
+    one = minimal_grants("out", answers[:1], GENERATIONS["existing"], max_grants=10)
+    assert [str(address) for address, _ in one.grants] == ["dataset:hr.d0"] and one.is_smallest
 
 
 def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
@@ -118,5 +118,5 @@ def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
     change_grants(author=SETUP, grant=[("user:out", at("namespace:hr"), "ADMIN")])
     for answers in ([(at("namespace:hr"), "delete")], [(at(f"dataset:hr.d{number}"), "read") for number in range(20)]):
         with pytest.raises(PlanError, match="more than 10 grants would be needed"):
-            minimal_grants("out", answers, GENERATIONS["final"], most_gaps=10)
-        assert len(minimal_grants("out", answers, GENERATIONS["final"], most_gaps=21).gaps) in (20, 21)
+            minimal_grants("out", answers, GENERATIONS["final"], max_grants=10)
+        assert len(minimal_grants("out", answers, GENERATIONS["final"], max_grants=21).grants) in (20, 21)

@@ -14,7 +14,7 @@ from grants.evaluation.engine import check
 from grants.lifecycle.missing_grants import active_user_named, missing_grants_to_delete
 from grants.models import User
 from grants.plans.apply import apply_plan
-from grants.plans.sources.origins import create_readiness_plan
+from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, at
@@ -36,7 +36,7 @@ def test_it_is_what_the_explanation_says_and_enough_and_minimal(seed, generation
             gap = list(missing_grants_to_delete(namespace, active_user_named(user), GENERATIONS[generation]))
             assert sorted(gap, key=str) == sorted(decision.missing or (), key=str)
             if decision.allowed:
-                with pytest.raises(GrantError, match="can delete .* already"):
+                with pytest.raises(GrantError, match="can already delete"):
                     create_readiness_plan(author=COMMAND, namespace=namespace, user=user, generation=generation)
                 continue
             for principal in tenant.holders("user", user):

@@ -16,7 +16,9 @@ from grants.models import Plan, PlanState, User
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.effect import PrincipalEffects, changing_items, stranded_entities
 from grants.plans.renew import renew_plan
-from grants.plans.sources.origins import create_plan_from_changes, create_plan_from_copy, create_readiness_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.sources.copy import create_plan_from_copy
+from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import stale_line
 from grants.principals.services import add_member, set_user_active
 from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
@@ -54,7 +56,7 @@ def test_making_a_plan_changes_nothing_and_keeps_its_items_in_order():
         (4, "revoke", "user:ned", CUSTOMERS, "ADMIN", False), (5, "revoke", "user:out", CUSTOMERS, "READ", True)]
     assert plan.effect == {"grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1, "stranded_none": 1,
                            "stranded_one": 0}
-    assert (plan.title, plan.origin, plan.state, plan.base_revision) == ("Grant 3 and revoke 2 by hand", "change-set", "proposed",
+    assert (plan.title, plan.origin, plan.state, plan.base_revision) == ("Grant 3 and revoke 2", "change-set", "proposed",
                                                                          current_revision())
 
 
@@ -68,7 +70,7 @@ def test_applying_makes_all_changes_with_their_lines_and_the_reason():
         ("revoke", "user:ned", CUSTOMERS, "ADMIN", f"plan {plan.pk}"), ("plan", "", "dataset:sales.new", "", ""),
         ("grant", "user:out", ORDERS, "READ", f"plan {plan.pk}"),
         ("grant", "group:operators", "dataset:sales.new", "READ", f"plan {plan.pk}"),
-        ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2 by hand")]
+        ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2")]
     assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
     assert first_break() is None
 
@@ -147,7 +149,7 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
     assert stale_line(plan).entity == "stream:sales.clicks" and stale_line(other) is None
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     plan.refresh_from_db()
-    assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"made anew as {renewed}", plan)
+    assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"renewed as {renewed}", plan)
     assert {str(row.address) for row in renewed.items.all()} - {str(row.address) for row in plan.items.all()} == {
         "stream:sales.clicks"}
     assert stale_line(renewed) is None
@@ -180,7 +182,7 @@ def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
 
 def test_what_changed_nothing_or_was_not_applied_is_not_undone():
     plan = a_plan()
-    with pytest.raises(PlanError, match="is proposed: only what was applied can be undone"):
+    with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
         create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     nothing = a_plan(grant=[item("user:dee", ORDERS)])
     revision = current_revision()
@@ -195,7 +197,7 @@ def test_bad_items_are_refused_each_with_its_place():
                   {"grant": [item("user:out", "instance:other")]}):
         with pytest.raises(ChangeRefused):
             create_plan_from_changes(author=COMMAND, **given)
-    with pytest.raises(PlanError, match="nothing is to be changed"):
+    with pytest.raises(PlanError, match="the plan is empty"):
         create_plan_from_changes(author=COMMAND)
     assert not Plan.objects.exists()
 

@@ -143,7 +143,7 @@ def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_
 
 def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anything_is_written(browse, monkeypatch):
     client = browse("ada")
-    for module in ("authzconsole.web.ask.questions", "grants.plans.sources.origins"):
+    for module in ("authzconsole.web.ask.questions", "grants.plans.sources.answer"):
         monkeypatch.setattr(f"{module}.MAX_PLAN_ITEMS", 5)
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert "They are more than the 5 that one plan holds." in page and 'action="/plans/missing"' not in page

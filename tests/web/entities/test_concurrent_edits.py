@@ -6,7 +6,7 @@ from entities.selectors import entity_at
 from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.models import JournalLine
-from grants.plans.sources.origins import create_plan_from_copy
+from grants.plans.sources.copy import create_plan_from_copy
 from tests.support.authors import at
 from tests.support.cast import SETUP
 

@@ -14,7 +14,7 @@ from grants.changes.services import change_grants
 from grants.journal import Author, current_revision
 from grants.models import JournalLine
 from grants.plans.apply import apply_plan
-from grants.plans.sources.origins import create_plan_from_copy
+from grants.plans.sources.copy import create_plan_from_copy
 from tests.support.authors import administrator, at
 from tests.support.cast import SETUP
 from tests.support.pages import page_html

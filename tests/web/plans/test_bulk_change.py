@@ -93,7 +93,7 @@ def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
     made = client.post(MANY, sent | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
     assert places(made) == {CUSTOMERS} and "bulk change of selected entities" in text_of(made)
     sent = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
-    assert "no entity is chosen" in text_of(client.post(MANY, sent))
+    assert "no entity is selected" in text_of(client.post(MANY, sent))
 
 
 @pytest.mark.parametrize(("came_from", "back"), [
@@ -108,13 +108,13 @@ def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, 
 
 @pytest.mark.parametrize(("wrong", "words"), [
     ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody is not known here"),
-    ({"privilege": []}, "no privilege is chosen"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
-    ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is chosen"),
-    ({"kind": ["namespace"]}, "no namespace lies in namespace:sales"), ({"more": "out"}, "is not a principal"),
+    ({"privilege": []}, "no privilege is selected"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
+    ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is selected"),
+    ({"kind": ["namespace"]}, "namespace:sales contains no entities of kind namespace"), ({"more": "out"}, "is not a principal"),
     ({"principal": "user:ned", "privilege": ["ADMIN"], "more": ""}, "there is nothing to grant"),
     ({"address": ["dataset:x", ORDERS]}, "`dataset:x` lacks a part"),
     ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
-    ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are chosen, and 500 are allowed"),
+    ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are selected, and 500 are allowed"),
 ])
 def test_what_cannot_be_made_says_why_and_keeps_what_was_typed(wrong, words, browse):
     sent = INSIDE | {"more": "user:grp"} | wrong
@@ -172,7 +172,7 @@ def test_pasted_changes_and_a_file_make_a_plan(browse):
     sent = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
     chosen = client.post(IMPORT, {"file": sent, "text": "left aside"}, follow=True)
     assert "Grant 1 and revoke 1 from quarter.csv" in text_of(chosen)
-    assert "1 line repeats what an earlier line of the file says, and counts once: line 4." in text_of(chosen)
+    assert "1 line repeats an earlier line of the file and is skipped: line 4." in text_of(chosen)
     assert everything()[:7] == before and "imported changes" in text_of(client.get("/plans/"))
 
 

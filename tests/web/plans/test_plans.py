@@ -12,7 +12,8 @@ from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.sources.origins import create_plan_from_changes, create_readiness_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, at, everything, held
 from tests.support.cast import SETUP
@@ -220,7 +221,7 @@ def test_a_report_of_policy_impact_leads_to_a_plan_that_keeps_what_people_have(i
     assert [browse(name).post(url).status_code for name in ("aud", "ned", "dee")] == [403, 404, 404]
     assert browse("ada").post("/plans/policy-impact/0").status_code == 404
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
-    assert "It keeps 1 answer that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
+    assert "It keeps 1 permission that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
     answer = browse("ada").post(url, {"user": "nobody"}, follow=True)
     assert "No plan was created: user:nobody is not known here" in page_html(answer)
 

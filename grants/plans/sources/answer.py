@@ -1,0 +1,18 @@
+"""Plans that turn a denied question into a permitted one."""
+
+from grants.journal import Author, current_revision
+from grants.lifecycle.missing_grants import missing_grants_of
+from grants.models import Plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.policies.question import Question
+
+
+def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
+    """Create a plan of the fewest grants that permit a denied question. Raises PlanError."""
+    # read before the answer, so that a change in between makes the plan stale
+    revision = current_revision()
+    missing = missing_grants_of(question, most=MAX_PLAN_ITEMS)
+    return create_plan(author=author, draft=PlanDraft(
+        title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
+        origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=grant_changes(question.principal, missing),
+        empty_message="nothing is missing that a grant could give"))

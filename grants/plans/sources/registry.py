@@ -1,0 +1,20 @@
+"""The sources of plans: for each origin, the function that creates such a plan again from the current data."""
+
+from collections.abc import Callable
+
+from grants.journal import Author
+from grants.models import Plan
+from grants.plans.create import PlanOrigin
+from grants.plans.sources import bulk, changes, copy, ghosts, readiness
+
+# plans from an analysis are not here: their source is a report, which may be out of date
+RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
+    PlanOrigin.CHANGE_SET: changes.renew,
+    PlanOrigin.INVERSE: changes.renew,
+    PlanOrigin.FILE: changes.renew,
+    PlanOrigin.COPY: copy.renew,
+    PlanOrigin.READINESS: readiness.renew,
+    PlanOrigin.SUBTREE: bulk.renew_subtree,
+    PlanOrigin.SELECTION: bulk.renew_selection,
+    PlanOrigin.GHOSTS: ghosts.renew,
+}
