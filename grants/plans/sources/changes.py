@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from grants.changes.outcomes import ChangeItem
-from grants.changes.services import Given, validated_items
+from grants.changes.services import GrantSpec, validated_items
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanVerb
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan
@@ -11,7 +11,7 @@ from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 ITEMS_PER_READ = 2_000
 
 
-def create_plan_from_changes(*, author: Author, grant: Iterable[Given] = (), revoke: Iterable[Given] = (), title: str = "",
+def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (), title: str = "",
                              base_revision: int | None = None) -> Plan:
     """Create a plan of these grants and revocations.
 
