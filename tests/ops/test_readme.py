@@ -1,5 +1,6 @@
-"""What the README shows is what happens."""
+"""The documentation matches the product: its examples, commands, files and links."""
 
+import importlib
 import io
 import json
 import re
@@ -9,37 +10,68 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command, get_commands
 
-README = (Path(settings.BASE_DIR) / "README.md").read_text()
+ROOT = Path(settings.BASE_DIR)
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+# words in backticks that name a file or folder of the repository
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|html|css|js|toml|txt))`")
+LINK = re.compile(r"\]\(((?!https?://|#)[^)#]+)")
+
+
+def existing_files() -> set[str]:
+    return {str(path.relative_to(ROOT)) for top in ("entities", "grants", "analytics", "authzconsole", "templates", "tests", "docs",
+                                                   "benchmarks", "requirements", ".ci")
+            for path in (ROOT / top).rglob("*") if path.is_file()} | {path.name for path in ROOT.iterdir() if path.is_file()}
 
 
 @pytest.mark.django_db
-def test_the_question_of_the_readme_gets_the_answer_that_it_shows(tmp_path):
-    call_command("import_tenant", str(Path(settings.BASE_DIR) / "authzconsole/demo/tenant.jsonl"), stdout=io.StringIO())
+def test_the_question_in_the_readme_gets_the_answer_in_the_readme(tmp_path):
+    call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), stdout=io.StringIO())
     question = tmp_path / "question.jsonl"
     question.write_text(re.search(r"^\{.*\}$", README, re.MULTILINE).group())
     output = io.StringIO()
     call_command("decide", str(question), stdout=output)
     answer = json.loads(output.getvalue())
-    shown = re.search(r"^Denied: .*$", README, re.MULTILINE).group()
-    assert (answer["decision"], answer["context"]["sentence"]) == (False, shown)
+    sentence = re.search(r"^Denied: .*$", README, re.MULTILINE).group()
+    assert (answer["decision"], answer["context"]["sentence"]) == (False, sentence)
     assert answer["context"]["source"] | {"note": ""} == {"seed": "002", "table": "Namespaces", "row": "Delete", "note": ""}
 
 
-def test_every_command_that_the_readme_names_exists():
-    named = set(re.findall(r"manage\.py (\w+)", README))
-    assert {"decide", "analyze", "import_tenant", "verify_journal"} <= named <= set(get_commands())
-    targets = (Path(settings.BASE_DIR) / "Makefile").read_text()
-    for target in re.findall(r"`?make (\w+)", README):
-        assert re.search(rf"^{target}:", targets, re.MULTILINE), target
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_that_a_document_names_exists(document):
+    commands = set(re.findall(r"manage\.py (\w+)", document.read_text()))
+    assert commands <= set(get_commands())
+    targets = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)|^    make ([\w-]+)", document.read_text(), re.MULTILINE):
+        assert re.search(rf"^{''.join(target)}:", targets, re.MULTILINE), target
 
 
-def test_every_file_that_the_readme_names_exists():
-    row = re.compile(r"^\| `([\w/]+)/`.*\| (.*) \|$", re.MULTILINE)
-    for folder, files in row.findall(README):
-        assert (Path(settings.BASE_DIR) / folder).is_dir(), folder
-        for name in re.findall(r"`([\w./]+)`", files):
-            assert (Path(settings.BASE_DIR) / folder / name).exists(), f"{folder}/{name}"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_that_a_document_names_exists(document):
+    """A path in backticks names a file or folder from the root, or the end of a path: `decide.py` is grants/policies/decide.py."""
+    files = existing_files()
+    folders = {str(parent) for file in files for parent in Path(file).parents}
+    for name in FILE.findall(document.read_text()):
+        path = name.rstrip("/")
+        exists = path in folders or any(file == path or file.endswith(f"/{path}") for file in files) or any(
+            folder.endswith(f"/{path}") for folder in folders)
+        assert exists or path.split("/")[0] in ("var", ".venv"), name
 
 
-def test_the_situations_of_the_demo_tenant_stand_in_the_readme():
-    assert (Path(settings.BASE_DIR) / "authzconsole/demo/SITUATIONS.md").read_text() in README
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_relative_link_of_a_document_leads_to_a_file(document):
+    for target in LINK.findall(document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_the_readme_has_at_most_150_lines():
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_class_and_function_that_the_glossary_names_exists():
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    names = re.findall(r"`((?:entities|grants|analytics|authzconsole)(?:\.\w+)+)`", glossary)
+    assert len(names) > 40
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
