@@ -16,7 +16,8 @@ AREAS = {"entities", "explorer", "ask", "people", "plans", "policies", "reports"
 
 
 def source_files() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [Path(line) for line in listed.stdout.splitlines() if line.endswith(SOURCE_SUFFIXES)]
     return [path for path in paths if (ROOT / path).is_file()]
 

@@ -5,7 +5,7 @@ import pytest
 from analytics.models import RunStage, RunState
 from authzconsole.celery import app
 from authzconsole.ops.address import free_port
-from tests.analytics.test_worker import request, run_in
+from tests.analytics.runs.test_worker import request, run_in
 from tests.support.random_tenants import random_tenant, store
 from tests.support.workers import celery_worker, redis_at
 
