@@ -18,6 +18,11 @@ class Privilege(StrEnum):
     ADMIN = "ADMIN"
 
 
+# The definition of a stranded entity: it is live, and fewer active users than this hold ADMIN on it, directly or through a
+# group. Plans, the loss of administrators and the analysis on Spark all use it.
+MIN_ADMINISTRATORS = 2
+
+
 ANY = tuple(Privilege)
 
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
@@ -164,6 +169,11 @@ def clip(value: object, most_characters: int = 80) -> str:
     text = str(value)
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:most_characters])
     return shown + ("…" if len(text) > most_characters else "")
+
+
+def quantity(count: int, singular: str, plural: str) -> str:
+    """Return a count with its noun: `1 grant`, `1,200 grants`."""
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def with_article(noun: str) -> str:

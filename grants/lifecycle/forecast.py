@@ -14,7 +14,7 @@ from entities.selectors import children_of, entity_at, subtree_of
 from entities.services import instance_fault
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import active_generation
-from grants.models import GroupGrant, UserGrant, privilege_of
+from grants.models import GRANT_TABLES, NAME_COLUMNS, GroupGrant, UserGrant, privilege_of
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
@@ -109,8 +109,8 @@ def _held_on(entity: Entity) -> dict[str, list[Privilege]]:
 
 
 def _holders(entity: Entity) -> Iterator[tuple[str, int]]:
-    for model, kind, column in ((UserGrant, "user", "user__username"), (GroupGrant, "group", "group__name")):
-        for name, permission in model.objects.filter(content_object=entity).values_list(column, "permission_id"):
+    for kind, (model, _) in GRANT_TABLES.items():
+        for name, permission in model.objects.filter(content_object=entity).values_list(NAME_COLUMNS[kind], "permission_id"):
             yield f"{kind}:{name}", permission
 
 

@@ -14,18 +14,17 @@ from django.db.models import Count, Q, QuerySet
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import KINDS, Privilege, quantity
 from grants.changes.outcomes import ChangeItem
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import NONE, FilterContext, requirement_condition
 from grants.lifecycle.forecast import resolve_generation
-from grants.models import GRANT_TABLES, privilege_of
+from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
 from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
 
 MAX_GHOSTS = 12
-_NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
 # whose grants count in a decision
 _ANSWERED = {"user": Q(user__is_active=True, user__is_principal=True), "group": Q(group__isnull=False)}
 
@@ -215,7 +214,7 @@ def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, fou
 
 def _sentence(verdict: DeletionVerdict, who: str, namespace: Address, found: Sequence[DeletionStep], is_known: bool) -> str:
     gone, live = sum(step.gone for step in found), sum(step.live for step in found)
-    all_of_it = _many(live, "live entity", "live entities")
+    all_of_it = quantity(live, "live entity", "live entities")
     match verdict:
         case DeletionVerdict.REFUSED if not is_known:
             return f"Nothing goes: {who} is not a known, active principal."
@@ -238,10 +237,6 @@ def step_title(kinds: Sequence[tuple[str, int]]) -> str:
     """`applications and programs`."""
     words = [KINDS[kind].plural for kind, _ in kinds]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
 
 
 def _heirs(gone: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
@@ -267,7 +262,7 @@ def _principals(kind: str, gone: QuerySet[Entity]) -> int:
 def _first_grants(gone: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
     """The first MAX_GHOSTS by address, then by principal. Two statements."""
     found = []
-    for kind, name in _NAME_COLUMNS.items():
+    for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")
         rows = _grants_on(kind, gone).order_by(*columns).values_list(*columns)[:MAX_GHOSTS]
         found += [ChangeItem(f"{kind}:{principal}", Address(*place), privilege_of(permission))

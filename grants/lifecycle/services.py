@@ -13,14 +13,14 @@ from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.services import delete_planned_entity, ensure_entities, set_entity_description, set_entity_state
-from entities.vocabulary import Privilege
+from entities.vocabulary import Privilege, quantity
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.changes.services import write_changes
 from grants.errors import LifecycleError
 from grants.journal import LINES_PER_BATCH, Author, Change, append_to_journal
 from grants.lifecycle.forecast import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree, resolve_generation
-from grants.models import JournalHead, User, UserGrant, privilege_of
+from grants.models import NAME_COLUMNS, JournalHead, User, UserGrant, privilege_of
 from grants.policies.policy import Generation
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, format_principal, parse_principal, storage_fault
 from grants.principal_rows import principals_by_name
@@ -145,9 +145,9 @@ def _delete_lines(doomed: QuerySet[Entity], address: Address) -> Iterator[Change
 
 
 def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
-    kind, name = ("user", "user__username") if grants.model is UserGrant else ("group", "group__name")
+    kind = "user" if grants.model is UserGrant else "group"
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
-    columns = (name, "permission_id", "content_object__kind", "content_object__key")
+    columns = (NAME_COLUMNS[kind], "permission_id", "content_object__kind", "content_object__key")
     for holder, permission, *place in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
         yield Change("revoke", f"{kind}:{holder}", ":".join(place), privilege_of(permission).value,
                      f"went with the deletion of {address}")
@@ -155,27 +155,23 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
 
 def _deleted(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
-    what = f"{forecast.address} was deleted" + (f" with {_many(inside, 'entity', 'entities')} in it" if inside else "")
+    what = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
     if forecast.grants_removed:
-        return f"{what}; {_many(forecast.grants_removed, 'grant', 'grants')} went with it"
+        return f"{what}; {quantity(forecast.grants_removed, 'grant', 'grants')} went with it"
     if forecast.grants_kept:
-        return f"{what}; {_many(forecast.grants_kept, 'grant', 'grants')} stayed, and will apply where an entity is recreated"
+        return f"{what}; {quantity(forecast.grants_kept, 'grant', 'grants')} stayed, and will apply where an entity is recreated"
     return what
 
 
 def _made(forecast: LifecycleForecast, creator: str, received: list[Privilege]) -> str:
     parts = [f"{forecast.address} is live now"]
     if forecast.applying:
-        parts.append(f"{_many(forecast.grants_applying, 'grant', 'grants')} on it from before will apply")
+        parts.append(f"{quantity(forecast.grants_applying, 'grant', 'grants')} on it from before will apply")
     if received:
         parts.append(f"{creator} received {', '.join(received)} on it as its creator")
     elif creator and not forecast.creator_receives:
         parts.append(f"in the `{forecast.generation.name}` generation a creator receives nothing")
     return "; ".join(parts)
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
 
 
 def _description_line(address: Address, description: str) -> Change:

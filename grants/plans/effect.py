@@ -18,7 +18,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from entities.vocabulary import Privilege
+from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.bulk_rows import chunks
 from grants.models import GroupGrant, Plan, PlanItem, PlanVerb, User, UserGrant, permission_ids, privilege_of
 
@@ -205,8 +205,8 @@ WITH t AS (
   JOIN {_ENTITY} e ON e.kind = i.kind AND e.key = i.key
   WHERE i.plan_id = %s AND i.permission_id = %s AND i.verb = '{PlanVerb.REVOKE}' AND NOT i.is_so AND e.state = '{State.LIVE}'
 ), counted AS (
-  SELECT t.kind, t.key, (SELECT count(*) FROM ({_AFTER} LIMIT 2) a) AS admins,
-         (SELECT count(*) FROM ({_BEFORE} LIMIT 2) b) AS admins_before FROM t
+  SELECT t.kind, t.key, (SELECT count(*) FROM ({_AFTER} LIMIT {MIN_ADMINISTRATORS}) a) AS admins,
+         (SELECT count(*) FROM ({_BEFORE} LIMIT {MIN_ADMINISTRATORS}) b) AS admins_before FROM t
 )
 SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 

@@ -13,7 +13,7 @@ from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 
 from entities.models import Entity, State
 from entities.selectors import sorted_by_address
-from entities.vocabulary import Privilege
+from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.principals.principal_lists import capped_count_subquery
 
@@ -85,7 +85,7 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
 
 def capped_admin_count(entity: Entity) -> int:
     """How many active users hold ADMIN on it, whatever its state: 0, 1 or, for all beyond, 2. At most three queries."""
-    return min(2, len(_admins_remaining(_Gone(), {entity.pk})[entity.pk]))
+    return min(MIN_ADMINISTRATORS, len(_admins_remaining(_Gone(), {entity.pk})[entity.pk]))
 
 
 def _if_counted(user: User) -> set[int]:
@@ -94,7 +94,7 @@ def _if_counted(user: User) -> set[int]:
 
 def _fewer(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
     """Of those that fewer than two would administer only these that one of the losers no longer does: the others were so."""
-    return {pk: admins for pk, admins in remaining.items() if len(admins) < 2 and losers - admins}
+    return {pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins}
 
 
 def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> AdministratorLoss:
@@ -127,7 +127,7 @@ def _groups_gone(gone: User | Group) -> list[int]:
         return [gone.pk] if _active_memberships().filter(group=gone).exists() else []
     others = _active_memberships().filter(group=OuterRef("pk")).exclude(user=gone.pk)
     mine = Group.objects.filter(pk__in=gone.groups.order_by().values("pk")).annotate(others=capped_count_subquery(others, 1))
-    return list(mine.filter(others__lt=2).order_by().values_list("pk", flat=True))
+    return list(mine.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))
 
 
 def _active_memberships() -> QuerySet:

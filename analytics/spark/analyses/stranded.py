@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from analytics.spark.principals import first_and_last_users, users_named
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
-from entities.vocabulary import Privilege
+from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 
 
 def rows(recipe: Recipe) -> DataFrame:
@@ -32,6 +32,8 @@ def kinds(recipe: Recipe) -> DataFrame:
 
 
 def _is_stranded() -> Column:
+    # Comparing the first with the last user detects fewer than two administrators, and no other number.
+    assert MIN_ADMINISTRATORS == 2
     return F.col("first_user").isNull() | (F.col("first_user") == F.col("last_user"))
 
 
