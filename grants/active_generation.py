@@ -1,4 +1,4 @@
-"""The generation by which the pages show and the engine decides unless told otherwise."""
+"""Read and change the active generation, which pages and decisions use unless a request names another."""
 
 from django.conf import settings
 from django.db import connection
@@ -10,12 +10,12 @@ from grants.models import ActiveGeneration
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
-# written out: it goes before every decision, and the ORM takes longer to write it than the database to answer it
+# Plain SQL, because it precedes every decision and the ORM takes longer to build it than the database to run it.
 ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
 
 
 def active_generation() -> Generation:
-    """The one that an administrator chose, else the setting DEFAULT_GENERATION. One query."""
+    """Return the generation that an administrator activated, else the setting DEFAULT_GENERATION. One query."""
     with connection.cursor() as cursor:
         cursor.execute(ACTIVE_GENERATION_SQL)
         row = cursor.fetchone()
@@ -28,7 +28,7 @@ def generation_or_default(name: str | None) -> Generation:
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
-    """Decide by generation `name` from now on. Raises UnknownGeneration."""
+    """Use generation `name` for decisions from now on. Raises UnknownGeneration."""
     generation = generation_by_name(name)
     with administrator_transaction(author) as head:
         before = active_generation()

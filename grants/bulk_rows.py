@@ -1,7 +1,7 @@
-"""Many rows at once, in the way that is fast on each database: COPY on PostgreSQL, executemany on SQLite.
+"""Write many rows at once with the fastest method of each database: COPY on PostgreSQL, executemany on SQLite.
 
-Neither fills in a field's default, sends a signal or calls save: the caller gives every column that has no default in the
-database.
+Neither fills in a field's default, sends a signal or calls save. The caller must pass every column that has no default in
+the database.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,19 +11,19 @@ from itertools import islice
 from django.db import connection, models
 from django.utils import timezone
 
-# SQLite before 3.32 allows 999 parameters in a statement
+# SQLite before 3.32 allows 999 parameters per statement.
 ROWS_PER_STATEMENT = 900
 
 
 def chunks(items: Iterable) -> Iterator[list]:
-    """Lists of at most ROWS_PER_STATEMENT items."""
+    """Yield lists of at most ROWS_PER_STATEMENT items."""
     items = iter(items)
     while chunk := list(islice(items, ROWS_PER_STATEMENT)):
         yield chunk
 
 
 def database_time(time: datetime) -> datetime | str:
-    """A time as a raw statement takes it."""
+    """Return a time as a parameter of a raw statement."""
     return connection.ops.adapt_datetimefield_value(time)
 
 
@@ -32,9 +32,9 @@ def database_now() -> datetime | str:
 
 
 def reserve_ids(model: type[models.Model], count: int) -> Sequence[int]:
-    """Primary keys that nobody else will use, so that new rows can point at each other before they are written.
+    """Return primary keys that no other row will use, so that new rows can refer to each other before they are written.
 
-    Call it in the transaction that writes the rows.
+    Call this in the transaction that writes the rows.
     """
     table = model._meta.db_table
     with connection.cursor() as cursor:
@@ -72,7 +72,7 @@ def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
 
 
 def refresh_statistics(*written: type[models.Model]) -> None:
-    """Tell PostgreSQL's planner what is in these tables now; it would find out by itself a minute later."""
+    """Update the planner statistics of these tables on PostgreSQL, which would otherwise do so a minute later."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written)}")

@@ -1,12 +1,12 @@
-"""The one family of refusals: a change that was refused, and of which nothing was written."""
+"""Errors of the services. A service that raises one of them has written nothing."""
 
 
 class GrantError(ValueError):
-    """A change that was refused; the message says what, where and what to do."""
+    """The change was refused; the message says what is wrong, where, and what to do."""
 
 
 class NotAdministrator(GrantError):
-    """The author does not administer this console."""
+    """The author is not an administrator of this console."""
 
 
 class StaleBase(GrantError):
@@ -19,7 +19,7 @@ class StaleBase(GrantError):
 
 
 class ChangeRefused(GrantError):
-    """errors: (index from 0, "grant" or "revoke", message) of every item at fault."""
+    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each of them."""
 
     def __init__(self, errors: list[tuple[int, str, str]]):
         self.errors = errors

@@ -1,4 +1,4 @@
-"""The journal: append-only, numbered without gaps, each line's hash chained to the line before.
+"""Append to the journal and verify it: lines numbered without gaps, each with a hash over the line before.
 
 INVARIANT: a change and its lines are written in one transaction, under the lock of the head row, so that revisions follow
 the order in which changes took effect.
@@ -19,7 +19,7 @@ ACTIONS = (
     "user-change", "role-set", "password-set", "principal-add", "group-add", "member-add", "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke",
 )
-# what a decision is made of: grants, memberships, who is active, and what there is
+# Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
             "member-add", "member-remove"}
 LINES_PER_BATCH = 2_000
@@ -29,7 +29,7 @@ _COLUMNS = (*JournalLine.HASHED, "hash")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one line says happened. Addresses and principals in their written form. reason: its own, where it has one."""
+    """The content of one journal line. Addresses and principals are in written form. reason: overrides the author's."""
 
     action: str
     principal: str = ""
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who changes something, why, and in which request. name: the account's name, or the command's."""
+    """The author of a change, the reason and the request. name: of the account or of the command (without `user_id`)."""
 
     name: str
     reason: str = ""
@@ -50,7 +50,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class ChainBreak:
     """The first line at which the chain does not hold."""
 
     revision: int
@@ -58,7 +58,7 @@ class Break:
 
 
 def lock_journal() -> JournalHead:
-    """The head row, locked until the transaction ends. Take it before reading what a change depends on."""
+    """Lock the head row until the transaction ends. Call this before reading the data that a change depends on."""
     head, _ = JournalHead.objects.get_or_create(pk=1)
     return JournalHead.objects.select_for_update().get(pk=head.pk)
 
@@ -66,7 +66,7 @@ def lock_journal() -> JournalHead:
 def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
     """Append one line per change under the locked `head`. Returns the newest revision."""
     assert transaction.get_connection().in_atomic_block, "a journal line is written in the transaction of its change"
-    # the clocks of two servers differ, and a clock may be set back: lines keep their order in time, too
+    # Clocks differ between servers and may be set back. Times of lines never decrease.
     head.at = at = max(now := timezone.now(), head.at or now)
     lines = _lines(head, changes, author, at)
     while batch := list(islice(lines, LINES_PER_BATCH)):
@@ -93,31 +93,36 @@ def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> 
 
 
 def current_revision() -> int:
-    """The revision of the newest change; 0 before the first."""
+    """Return the revision of the newest line; 0 for an empty journal."""
     return JournalHead.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
 
 
 def decision_changes_after(revision: int | None) -> int:
-    """How many changes since that revision may make another answer of a decision. One or two queries, which read no more than
-    MAX_LINES_READ lines; past that it is how many lines there are."""
-    later = JournalLine.objects.filter(revision__gt=revision or 0)
-    read = list(later.order_by("revision").values_list("action", flat=True)[: MAX_LINES_READ + 1])
-    if len(read) > MAX_LINES_READ:
+    """Return how many journal lines after a revision can change a decision.
+
+    Takes one or two queries that read at most MAX_LINES_READ lines; if there are more, return the number of all lines.
+    """
+    later_lines = JournalLine.objects.filter(revision__gt=revision or 0)
+    actions = list(later_lines.order_by("revision").values_list("action", flat=True)[: MAX_LINES_READ + 1])
+    if len(actions) > MAX_LINES_READ:
         return max(0, current_revision() - (revision or 0))
-    return sum(action in DECISION_ACTIONS for action in read)
+    return sum(action in DECISION_ACTIONS for action in actions)
 
 
-def first_break() -> Break | None:
-    """Walk the whole chain; None when it holds. Reads in chunks, keeps one line in memory. Changes may go on meanwhile."""
+def first_break() -> ChainBreak | None:
+    """Verify the whole chain and return the first line where it breaks, or None.
+
+    Reads in chunks, keeps one line in memory, and works while new lines are appended.
+    """
     walk, head = _Walk(), _head()
     while True:
-        found = walk.on() or walk.behind(head)
-        if found is not None or walk.revision == head.revision:
-            return found
-        # the lines were read after the head: what was added between has moved it
-        ended, head = head, _head()
+        chain_break = walk.follow_lines() or walk.break_before(head)
+        if chain_break is not None or walk.revision == head.revision:
+            return chain_break
+        # The lines were read after the head. If lines were appended in between, the head has moved.
+        old_head, head = head, _head()
         if head.revision < walk.revision:
-            return walk.beyond(ended)
+            return walk.break_after(old_head)
 
 
 def _head() -> JournalHead:
@@ -125,43 +130,43 @@ def _head() -> JournalHead:
 
 
 class _Walk:
-    """How far the chain was followed."""
+    """The position up to which the chain is verified."""
 
     def __init__(self):
         self.revision, self.hash = 0, JournalHead._meta.get_field("hash").default
-        # further back than any number, or a line before the first would not be seen
+        # Smaller than any revision, so that a line with a number below 1 is found too.
         self._seen = -(2**63)
 
-    def on(self) -> Break | None:
-        """Follow every line that is there now."""
+    def follow_lines(self) -> ChainBreak | None:
+        """Verify every line that exists now, and return the first break."""
         lines = JournalLine.objects.filter(revision__gt=self._seen).order_by("revision")
         for line in lines.iterator(chunk_size=LINES_PER_BATCH):
-            if (found := self._follow(line)) is not None:
-                return found
+            if (chain_break := self._follow(line)) is not None:
+                return chain_break
         return None
 
-    def _follow(self, line: JournalLine) -> Break | None:
+    def _follow(self, line: JournalLine) -> ChainBreak | None:
         expected = self.revision + 1
         if line.revision < expected:
-            return Break(line.revision, f"line {line.revision} was inserted: the first line has the number 1")
+            return ChainBreak(line.revision, f"line {line.revision} was inserted: the first line has the number 1")
         if line.revision > expected:
-            return Break(expected, f"line {expected} is missing: line {line.revision} follows line {self.revision}")
+            return ChainBreak(expected, f"line {expected} is missing: line {line.revision} follows line {self.revision}")
         if line.hash != line.hash_after(self.hash):
-            return Break(expected, f"line {expected} was changed after it was written: its hash does not match")
+            return ChainBreak(expected, f"line {expected} was changed after it was written: its hash does not match")
         self.revision = self._seen = line.revision
         self.hash = line.hash
         return None
 
-    def behind(self, head: JournalHead) -> Break | None:
-        """What is missing or changed before `head`."""
+    def break_before(self, head: JournalHead) -> ChainBreak | None:
+        """Return a break if lines are missing before `head` or the last one was changed."""
         if self.revision < head.revision:
             missing = self.revision + 1
-            return Break(missing, f"line {missing} is missing: the journal ends at line {self.revision} where its head says "
+            return ChainBreak(missing, f"line {missing} is missing: the journal ends at line {self.revision} where its head says "
                                   f"{head.revision}")
         if self.revision == head.revision and self.hash != head.hash:
-            return Break(self.revision, f"line {self.revision} was changed after it was written: its hash is not the head's")
+            return ChainBreak(self.revision, f"line {self.revision} was changed after it was written: its hash is not the head's")
         return None
 
-    def beyond(self, head: JournalHead) -> Break:
+    def break_after(self, head: JournalHead) -> ChainBreak:
         added = head.revision + 1
-        return Break(added, f"line {added} was inserted: the head says that the journal ends at line {head.revision}")
+        return ChainBreak(added, f"line {added} was inserted: the head says that the journal ends at line {head.revision}")

@@ -1,4 +1,4 @@
-"""What a user or group may be called, and how a principal is written: `user:NAME` or `group:NAME`."""
+"""Validate names and texts, and read and write principals as `user:NAME` or `group:NAME`."""
 
 import re
 
@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def name_fault(name: str) -> str:
-    """Why a user or group cannot have this name; empty where it can."""
+    """Return why a user or group cannot have this name; empty if it can."""
     if not name.strip():
         return "the name is empty"
     if len(name) > MAX_NAME_CHARACTERS:
@@ -26,7 +26,7 @@ def name_fault(name: str) -> str:
 
 
 def control_character_fault(what: str, text: str) -> str:
-    """Why this text does not fit on one line; empty where it does."""
+    """Return why this text does not fit on one line; empty if it does. what: how the message calls the text."""
     if _CONTROL.search(text):
         return f"{what} `{clip(text)}` holds a control character"
     return storage_fault(text)
@@ -46,7 +46,7 @@ def storage_fault(text: str, max_characters: int | None = None) -> str:
 
 
 def format_principal(principal: str | User | Group) -> str:
-    """How the principal is written. Raises PrincipalError where a text is none."""
+    """Return the written form of a principal. Raises PrincipalError for a text that is not a principal."""
     if isinstance(principal, User):
         return f"user:{principal.username}"
     if isinstance(principal, Group):
@@ -56,7 +56,7 @@ def format_principal(principal: str | User | Group) -> str:
 
 
 def parse_principal(principal: str) -> tuple[str, str]:
-    """("user" or "group", name). Raises PrincipalError."""
+    """Return ("user" or "group", name). Raises PrincipalError."""
     kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
     if not colon or kind not in PRINCIPAL_TYPES:
         raise PrincipalError(f"`{clip(principal)}` is not a principal: write user:NAME or group:NAME")

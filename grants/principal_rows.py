@@ -12,13 +12,13 @@ PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
 
 
 def principals_by_name(written: Iterable[str]) -> dict[str, User | Group]:
-    """The users and groups that exist, by how they are written. Two statements for every `bulk.ROWS_PER_STATEMENT`."""
+    """Return the existing users and groups by their written names. Two queries for every `ROWS_PER_STATEMENT` names."""
     names: dict[str, list[str]] = {kind: [] for kind in PRINCIPAL_TABLES}
     for kind, name in map(parse_principal, written):
         names[kind].append(name)
-    found = {}
+    principals = {}
     for kind, (model, column) in PRINCIPAL_TABLES.items():
         for chunk in chunks(names[kind]):
             rows = model.objects.filter(**{f"{column}__in": chunk})
-            found.update((f"{kind}:{getattr(row, column)}", row) for row in rows)
-    return found
+            principals.update((f"{kind}:{getattr(row, column)}", row) for row in rows)
+    return principals

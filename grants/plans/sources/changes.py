@@ -11,8 +11,8 @@ from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 ITEMS_PER_READ = 2_000
 
 
-def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (), title: str = "",
-                             base_revision: int | None = None) -> Plan:
+def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
+                             title: str = "", base_revision: int | None = None) -> Plan:
     """Create a plan of these grants and revocations.
 
     base_revision: the revision of the data that the caller selected the items from; the current one by default. Raises
