@@ -1,10 +1,13 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick setup lock bench screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock bench screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
+
+PRETTIER = node_modules/prettier/bin/prettier.cjs
+ASSETS = "authzconsole/static/**/*.css" "authzconsole/static/**/*.js"
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,8 +18,35 @@ run:  ## install what is missing and start the console at http://127.0.0.1:8000 
 test:  ## install what is missing and run every test, on SQLite and on PostgreSQL
 	@$(OPS).suite
 
-test-quick:  ## run in a minute what needs neither Spark, a browser nor a worker, on SQLite
+test-quick:  ## run the tests of the rules, the addresses and one page of each area, in a minute
 	@$(OPS).suite --quick
+
+coverage:  ## run the quick tests and check that they cover enough of entities/ and grants/
+	@$(OPS).suite --coverage
+	@.venv/bin/coverage report
+
+lint: tools  ## check types, style and formatting, as .ci/run does
+	.venv/bin/ruff check
+	.venv/bin/mypy
+	.venv/bin/djhtml --tabwidth 2 --check templates
+	.venv/bin/node $(PRETTIER) --check --log-level warn $(ASSETS)
+
+format: tools  ## correct the style of Python, and reformat templates, CSS and JavaScript
+	.venv/bin/ruff check --fix
+	-.venv/bin/djhtml --tabwidth 2 templates
+	.venv/bin/node $(PRETTIER) --write --log-level warn $(ASSETS)
+
+hooks: tools  ## check the changed files at every commit
+	.venv/bin/prek install
+
+.PHONY: tools
+tools: node_modules/.package-lock.json
+
+# npm is a locked package of .venv too
+node_modules/.package-lock.json: package-lock.json requirements/dev.txt
+	@$(OPS).setup --for quick
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" npm ci --silent
+	@touch $@
 
 setup:  ## only install what is missing; then `.venv/bin/python manage.py ...` works
 	@$(OPS).setup

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
@@ -28,6 +28,7 @@ class Pass:
     marks: str = ""
     paths: tuple[str, ...] = ()
     processes: int = 0
+    measures_coverage: bool = False
 
     @property
     def report(self) -> Path:
@@ -82,7 +83,8 @@ def execute(part: Pass, options: list[str]) -> bool:
     print(f"== Tests on {part.database}{f' ({part.marks})' if part.marks else ''}", flush=True)
     part.report.parent.mkdir(parents=True, exist_ok=True)
     part.report.unlink(missing_ok=True)
-    command = [VENV_PYTHON, "-m", "pytest", f"--junitxml={part.report}", *options]
+    coverage = ["-m", "coverage", "run"] if part.measures_coverage else []
+    command = [VENV_PYTHON, *coverage, "-m", "pytest", f"--junitxml={part.report}", *options]
     if part.marks:
         command += ["-m", part.marks]
     if part.processes:
@@ -127,12 +129,17 @@ def execute_all(parts: Sequence[Pass], options: Sequence[str]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
+    parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
     parser.add_argument("--only", choices=[part.database for part in FULL], help="on this database alone")
     arguments, options = parser.parse_known_args()
     signals_interrupt()
     try:
-        setup("quick" if arguments.quick else "test")
-        parts = QUICK if arguments.quick else [part for part in FULL if arguments.only in (None, part.database)]
+        is_quick = arguments.quick or arguments.coverage
+        setup("quick" if is_quick else "test")
+        if arguments.coverage:
+            parts = [replace(part, processes=0, measures_coverage=True) for part in QUICK]
+        else:
+            parts = QUICK if is_quick else [part for part in FULL if arguments.only in (None, part.database)]
         passed = execute_all(parts, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
