@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -134,7 +134,7 @@ def export_table(table: Table, folder: str, path: Path) -> int:
 def export_chunks(table: Table, batches: Batches, export_format: ExportFormat) -> Iterator[bytes]:
     """Yield a file with these batches in chunks. Each chunk is made when it is requested."""
     buffer, schema = _ChunkBuffer(), arrow_schema(table)
-    with export_format.open_writer(buffer, schema) as write:
+    with export_format.open_writer(cast(IO[bytes], buffer), schema) as write:
         yield buffer.take()
         for batch in _with_schema(batches, schema):
             write(batch)
@@ -156,7 +156,7 @@ class _ChunkBuffer(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data) -> int:
+    def write(self, data: Any) -> int:
         size = self._buffer.write(data)
         self._written += size
         return size

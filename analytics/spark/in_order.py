@@ -29,6 +29,8 @@ for module in (sys.modules[__name__], index):
 
 FILES = "part int, name string, rows long, least string, greatest string"
 SHARED = "file://"
+# of the texts of one column in one row group; beyond that, each row repeats its text
+DICTIONARY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def _written(rows: BatchFunction, folder: str, sorted_by: str) -> BatchFunction:
         path = os.path.join(folder, name)
         for batch in rows(batches):
             try:
-                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False, write_statistics=[sorted_by])
+                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False, write_statistics=[sorted_by],
+                                                    dictionary_pagesize_limit=DICTIONARY_BYTES)
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             except OSError as error:
                 # what the system says of a file that is open does not name it

@@ -3,11 +3,11 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.engine import ChangeCounts, ChangedPairs, evaluate_rules
+from analytics.spark.engine import ChangeCounts, PairTable, evaluate_rules
 from analytics.spark.engine.rules import impact_rules
 from analytics.spark.in_order import InOrder
 from analytics.spark.recipe import Recipe
-from analytics.tables import IMPACT
+from analytics.tables import IMPACT, IMPACT_DETAIL
 
 
 def rows(recipe: Recipe) -> InOrder:
@@ -22,7 +22,7 @@ def operations(recipe: Recipe) -> DataFrame:
         F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
 
 
-def detail(recipe: Recipe) -> DataFrame:
+def detail(recipe: Recipe) -> InOrder:
     """tables.IMPACT_DETAIL: each entity and operation whose answer changes for a user; sum(gained + lost) rows."""
-    pairs = evaluate_rules(recipe.tables, impact_rules(recipe.generation, recipe.to_generation), ChangedPairs())
-    return pairs.select("user", "entity", "operation", (~pairs["after"]).alias("before"), "after")
+    counts = recipe.earlier["rows"].select(F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs"))
+    return evaluate_rules(recipe.tables, impact_rules(recipe.generation, recipe.to_generation), PairTable(IMPACT_DETAIL, counts))

@@ -7,11 +7,12 @@ entity on which ADMIN is needed and held. The detail makes only the pairs of use
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.engine import ChangedPairs, HolderCounts, LiveNamespaces, evaluate_rules
+from analytics.spark.engine import HolderCounts, LiveNamespaces, PairTable, evaluate_rules
 from analytics.spark.engine.encode import namespaces_required
 from analytics.spark.engine.rules import CANDIDATE, admin_needed_to_delete_namespace, admin_rules, missing_admin_rules
 from analytics.spark.in_order import InOrder
 from analytics.spark.recipe import Recipe
+from analytics.tables import READINESS_DETAIL
 from entities.vocabulary import KINDS
 
 
@@ -39,13 +40,11 @@ def namespaces(recipe: Recipe) -> DataFrame:
     )
 
 
-def detail(recipe: Recipe) -> DataFrame:
+def detail(recipe: Recipe) -> InOrder:
     """tables.READINESS_DETAIL: for every row, each entity on which that user is missing ADMIN; sum(missing) rows."""
-    pairs = evaluate_rules(recipe.tables, missing_admin_rules(_required_kinds(recipe)), ChangedPairs(),
-                           namespaces=LiveNamespaces(recipe.namespace))
-    # An address begins with its kind, and goes on with the name of its namespace.
-    namespace = F.regexp_extract("entity", "^[^:]*:([^.]*)", 1).alias("namespace")
-    return pairs.select(namespace, "user", "entity")
+    counts = recipe.earlier["rows"].select(F.col("namespace").alias("name"), F.col("missing").alias("pairs"))
+    return evaluate_rules(recipe.tables, missing_admin_rules(_required_kinds(recipe)), PairTable(READINESS_DETAIL, counts),
+                          namespaces=LiveNamespaces(recipe.namespace))
 
 
 def _required_kinds(recipe: Recipe) -> tuple[str, ...]:

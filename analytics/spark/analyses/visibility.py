@@ -3,11 +3,11 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.engine import ChangeCounts, ChangedPairs, evaluate_rules
+from analytics.spark.engine import ChangeCounts, PairTable, evaluate_rules
 from analytics.spark.engine.rules import visibility_rules
 from analytics.spark.in_order import InOrder
 from analytics.spark.recipe import Recipe
-from analytics.tables import VISIBILITY
+from analytics.tables import VISIBILITY, VISIBILITY_DETAIL
 
 
 def rows(recipe: Recipe) -> InOrder:
@@ -20,6 +20,7 @@ def namespaces(recipe: Recipe) -> DataFrame:
     return recipe.earlier["rows"].groupBy("user", "namespace").agg(F.sum("visible").alias("visible"))
 
 
-def detail(recipe: Recipe) -> DataFrame:
+def detail(recipe: Recipe) -> InOrder:
     """tables.VISIBILITY_DETAIL: each entity that each user sees; sum(visible) rows."""
-    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), ChangedPairs()).select("user", "entity")
+    counts = recipe.earlier["rows"].select(F.col("user").alias("name"), F.col("visible").alias("pairs"))
+    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), PairTable(VISIBILITY_DETAIL, counts))

@@ -11,13 +11,20 @@
     evaluate    requirements on bits, for many users at once
     count       how many answers change, by user, group or everyone; `pairs`: which answers change
     pack        combine partial counts, and send them to the part of the result that needs them
-    merge       add them up, as rows of a table in the order of its key
+    merge       add them up, as rows of a table in the order of its key; `pairs` does the same for pairs
 
 docs/engine.md explains the idea, the data layout and the cost with an example. What an analysis asks of the engine, and what
 its tables mean, belongs to `analytics.spark.analyses`.
 """
 
 from analytics.spark.engine.compiled import LiveNamespaces
-from analytics.spark.engine.entry import ChangeCounts, ChangedPairs, HolderCounts, evaluate_rules, released_broadcasts
+from analytics.spark.engine.entry import (
+    ChangeCounts,
+    ChangedPairs,
+    HolderCounts,
+    PairTable,
+    evaluate_rules,
+    released_broadcasts,
+)
 
-__all__ = ["ChangeCounts", "ChangedPairs", "HolderCounts", "LiveNamespaces", "evaluate_rules", "released_broadcasts"]
+__all__ = ["ChangeCounts", "ChangedPairs", "HolderCounts", "LiveNamespaces", "PairTable", "evaluate_rules", "released_broadcasts"]

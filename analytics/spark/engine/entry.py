@@ -1,15 +1,17 @@
 """The entry of the engine: evaluate a rule set over a tenant, and return what is wanted of the changes.
 
 Outputs: `ChangeCounts` (how many entities, by user), `HolderCounts` (how many of the required entities of a namespace a user
-holds) and `ChangedPairs` (each user with each entity).
+holds), `ChangedPairs` (each user with each entity) and `PairTable` (the same as a sorted table).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import overload
+from typing import Any, overload
 
+import numpy as np
+import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +22,7 @@ from analytics.spark.engine.encode import Evaluation, collect_directory, encode
 from analytics.spark.engine.members import Shared
 from analytics.spark.engine.merge import Columns, count_stages, holder_stages
 from analytics.spark.engine.pack import PARTIAL_COUNTS, PARTIAL_HOLDERS
-from analytics.spark.engine.pairs import PAIRS, pair_stages
+from analytics.spark.engine.pairs import PACKED_PAIRS, PAIRS, PairOrder, pair_stages, pair_table_stages
 from analytics.spark.engine.precompute import precompute_facts, small_tenant_rules
 from analytics.spark.engine.rules import RuleSet, is_met_without_grants
 from analytics.spark.engine.small_tenant import SENT_COLUMNS, Stages, evaluate_small_tenant
@@ -64,17 +66,29 @@ class ChangedPairs:
     """user, entity, operation, after: each live entity with each operation whose answer changes for the user."""
 
 
+@dataclass(frozen=True, slots=True)
+class PairTable:
+    """A detail table: the changed pairs as rows of `table`, in the order of its key.
+
+    table: its columns show some of namespace, user, entity, operation, before and after; the first is namespace or user.
+    counts: `name` and `pairs`: how many rows a user (or namespace) has. Several counts of one name are added up.
+    """
+
+    table: Table
+    counts: DataFrame
+
+
 @overload
 def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangedPairs, *,
                    namespaces: LiveNamespaces | None = None) -> DataFrame: ...
 
 
 @overload
-def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts, *,
+def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | PairTable, *,
                    namespaces: LiveNamespaces | None = None) -> InOrder: ...
 
 
-def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | ChangedPairs, *,
+def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | ChangedPairs | PairTable, *,
                    namespaces: LiveNamespaces | None = None) -> DataFrame | InOrder:
     """Compare the answers before and after, of every rule, for every active user and live entity.
 
@@ -84,6 +98,8 @@ def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | Hol
     match output:
         case ChangedPairs():
             return _find_pairs(Evaluation(tables, rule_set, namespaces=namespaces))
+        case PairTable():
+            return _write_pairs(Evaluation(tables, rule_set, namespaces=namespaces), output)
         case HolderCounts():
             evaluation = Evaluation(tables, rule_set, merge_kinds=True, namespaces=namespaces,
                                     required_kinds=output.required_kinds)
@@ -127,6 +143,32 @@ def _find_pairs(evaluation: Evaluation) -> DataFrame:
         return sent.mapInArrow(evaluate, PAIRS)
     [find] = stages(_share(evaluation))
     return _encode(evaluation, with_names=True).mapInArrow(find, PAIRS)
+
+
+def _write_pairs(evaluation: Evaluation, output: PairTable) -> InOrder:
+    operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
+    columns = output.table.column_names
+    stages = partial(pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns)
+    has_namespace = columns[0] == "namespace"
+    if evaluation.tables.is_little:
+        one_part = PairOrder.one_part(has_namespace=has_namespace)
+        return InOrder(output.table, *_small(evaluation, partial(stages, one_part), with_names=True))
+    shared = _share(evaluation)
+    order = _order_pairs(output.counts, shared.value, evaluation.partitions, has_namespace=has_namespace)
+    pack, merge = stages(order, shared)
+    packed = _encode(evaluation, with_names=True).mapInArrow(pack, PACKED_PAIRS)
+    return InOrder(output.table, packed.repartitionById(order.parts, "part"), merge)
+
+
+def _order_pairs(counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool) -> PairOrder:
+    """Collects one number for each user, or for each namespace: less than the directory."""
+    names = directory["namespace_names" if has_namespace else "user_names"]
+    sums = counts.groupBy("name").agg(F.sum("pairs").alias("pairs")).toArrow()
+    pairs = np.zeros(len(names), np.int64)
+    pairs[pc.index_in(sums["name"], value_set=names).to_numpy()] = sums["pairs"].to_numpy()
+    if has_namespace:
+        return PairOrder.by_namespace(pairs, len(directory["user_ids"]), partitions)
+    return PairOrder.by_user(pairs, partitions)
 
 
 def _encode(evaluation: Evaluation, *, with_names: bool = False) -> DataFrame:

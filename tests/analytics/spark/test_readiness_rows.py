@@ -83,7 +83,7 @@ def test_one_namespace_can_be_asked_alone(tenant_of):
 
 def test_an_empty_tenant_gives_empty_tables(tenant_of):
     recipe = with_rows(tenant_of())
-    assert rows(recipe) == found(readiness.namespaces(recipe)) == found(readiness.detail(recipe)) == []
+    assert rows(recipe) == found(readiness.namespaces(recipe)) == found(readiness.detail(recipe).frame) == []
 
 
 def test_the_overview_names_the_nearest_user_and_also_namespaces_nobody_holds_anything_in(tenant_of):
@@ -105,7 +105,7 @@ def test_the_overview_counts_who_is_ready(tenant_of):
 def test_the_detail_lists_each_missing_entity_by_its_address(tenant_of):
     admin = [("user", 1, 2), ("user", 1, 5), ("user", 2, 6)] + [("user", 3, entity) for entity in (2, 3, 4, 5)]
     recipe = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
-    assert sorted(found(readiness.detail(recipe))) == [
+    assert sorted(found(readiness.detail(recipe).frame)) == [
         ("sales", "alice", "application:sales.app"),
         ("sales", "alice", "dataset:sales.orders"),
         ("sales", "bob", "application:sales.app"),
@@ -128,4 +128,4 @@ def test_a_namespace_that_spans_several_blocks_is_counted_across_them(spark, ten
                         tables.grants.union(through_group))
     recipe = with_rows(type(recipe)(wide, "final"))
     assert rows(recipe) == [("huge", "alice", most, most, 0, True), ("huge", "bob", most, 1, most - 1, False)]
-    assert readiness.detail(recipe).count() == most - 1
+    assert readiness.detail(recipe).frame.count() == most - 1
