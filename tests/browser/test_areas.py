@@ -127,7 +127,7 @@ def people(page, filters):
     expect(page.locator("#visibility tbody tr").first).to_have_text(re.compile("namespace:logistics.*only EXECUTE on", re.DOTALL))
     page.get_by_role("link", name="Open namespace:logistics").click()
     expect(page.locator("#visibility tbody tr")).to_have_count(1)
-    page.get_by_role("link", name="Remove group…").click()
+    page.get_by_role("link", name="Impact of removal").click()
     expect(page.get_by_role("heading", name="Affected members")).to_be_visible()
 
 

@@ -16,7 +16,7 @@ from authzconsole.web.reports.cells import AFTER, cell_of, visible_columns
 from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, read_page, report_fault
 from authzconsole.web.reports.run_details import changes_words, run_or_404
 from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
-from authzconsole.web.reports.table_headings import table_heading, table_words
+from authzconsole.web.reports.table_headings import figure_label, table_heading, table_words
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
@@ -37,7 +37,7 @@ def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict
     except (AnalysisError, StorageError) as error:
         return {"report_fault": report_fault(run, error)}
     if section != "rows":
-        sections["named_figures"] = [(run.summary.get(name, 0), name.replace("_", " ")) for name in analysis.figures]
+        sections["named_figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
     return sections
 
 

@@ -7,6 +7,19 @@ from analytics.tables import Table
 # by analysis: what the rows of its detail table are
 DETAIL_WORDS = {AnalysisName.DELETE_READINESS: "missing grants", AnalysisName.VISIBILITY: "visible entities",
                 AnalysisName.POLICY_IMPACT: "changed permissions"}
+# by name of a figure, where the name alone is not a good label
+FIGURE_LABELS = {
+    "answers_gained": "permissions gained", "answers_lost": "permissions lost",
+    "entities_nobody_administers": "entities without an administrator",
+    "entities_one_user_administers": "entities with only one administrator",
+    "users_who_see_something": "users with visible entities",
+    "namespaces_with_something_visible": "namespaces with visible entities",
+    "pairs_visible": "pairs of user and visible entity",
+}
+
+
+def figure_label(name: str) -> str:
+    return FIGURE_LABELS.get(name, name.replace("_", " "))
 
 
 def table_heading(run: AnalysisRun, table: Table) -> str:

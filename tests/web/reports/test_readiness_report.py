@@ -1,0 +1,171 @@
+"""The page of a delete-readiness report, and the pages that quote it."""
+
+import csv
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from django.utils import timezone
+
+from analytics.analyses import analysis_named
+from analytics.models import AnalysisRun, RunState
+from analytics.snapshots.snapshot import arrow_schema
+from tests.support.pages import page_html
+from tests.support.readiness_report import ANALYSIS, ROWS, SUMMARY, readiness_rows
+
+pytestmark = pytest.mark.usefixtures("sent_runs")
+
+
+def test_a_report_gives_the_figures_first_then_the_namespaces_then_the_rows(report, browse):
+    response = browse("aud").get(f"/analyses/{report.pk}/")
+    text = page_html(response)
+    headings = ("Who can delete which namespace?", "How far is each user from deleting a namespace?")
+    assert text.index("that no user can delete") < text.index(headings[0]) < text.index(headings[1])
+    assert [(row["namespace"], row["names"], row["nearest_user"]) for row in response.context["namespaces"]["rows"]] == [
+        ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
+    assert readiness_rows(response) == [("hr", "dee", 2), ("sales", "dee", 5), ("sales", "ned", 0), ("sales", "zed", 0)]
+
+
+@pytest.mark.parametrize(("query", "users"), [
+    ("namespace=sales", ["dee", "ned", "zed"]), ("namespace=namespace:hr", ["dee"]), ("namespace=ALE", ["dee", "ned", "zed"]),
+    ("namespace=' OR 1=1 --", []), ("namespace=empty", []), ("user=E", ["dee", "dee", "ned", "zed"]),
+    ("ready=yes", ["ned", "zed"]), ("ready=no&user=de", ["dee", "dee"]), ("ready=perhaps", ["dee", "dee", "ned", "zed"]),
+    ("sort=-missing", ["dee", "dee", "ned", "zed"]), ("sort=user&ready=yes", ["ned", "zed"]),
+    ("sort=-user", ["zed", "ned", "dee", "dee"]), ("sort=password", ["dee", "dee", "ned", "zed"]),
+    ("page=9999", ["dee", "dee", "ned", "zed"]), ("page=0&namespaces=77", ["dee", "dee", "ned", "zed"]),
+])
+def test_rows_are_filtered_and_sorted(query, users, report, browse, htmx):
+    response = browse("aud").get(f"/analyses/{report.pk}/?{query}", headers=htmx("rows"))
+    assert [user for _, user, _ in readiness_rows(response)] == users
+    assert "<html" not in page_html(response)
+
+
+def test_a_column_that_is_clicked_twice_turns_around(report, browse):
+    def order(query):
+        columns = browse("aud").get(f"/analyses/{report.pk}/{query}").context["rows"]["columns"]
+        return next((c["order"], c["url"]) for c in columns if c["name"] == "user")
+
+    assert order("")[0] == "" and order("?sort=user")[0] == "ascending" and order("?sort=-user")[0] == "descending"
+    assert order("?sort=user")[1].endswith("sort=-user") and order("?sort=-user")[1].endswith("sort=user")
+
+
+def test_a_row_leads_to_what_is_missing(report, browse):
+    row = browse("ada").get(f"/analyses/{report.pk}/?namespace=hr").context["rows"]["rows"][0]
+    response = browse("ada").get(row["missing_url"])
+    assert [str(gap.address) for gap in response.context["gaps"]] == ["dataset:hr.salaries", "namespace:hr"]
+    assert "/grant/dataset:hr.salaries?principal=user:dee&amp;privilege=ADMIN" in page_html(response)
+    assert "/grant/" not in page_html(browse("aud").get(row["missing_url"]))
+
+
+def test_a_detail_that_was_left_out_says_where_it_is_to_be_had(report, browse):
+    AnalysisRun.objects.update(summary=SUMMARY | {"detail_is_written": False})
+    text = page_html(browse("aud").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee"))
+    assert "manage.py analyze with --detail" in text
+
+
+def test_the_report_can_be_downloaded_as_csv(report, browse):
+    response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
+    lines = list(csv.reader(io.StringIO(response.getvalue().decode())))
+    assert lines[0] == ["namespace", "user", "required", "held", "missing", "ready"]
+    assert lines[1:] == [[str(value).lower() if isinstance(value, bool) else str(value) for value in row] for row in ROWS["rows"]]
+    assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}-rows.csv"'
+
+
+def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
+    for url in ("", "?namespace=hr", "missing?namespace=hr&user=dee", "tables/rows.csv"):
+        response = browse("aud").get(f"/analyses/{report.pk}/{url}", follow=True)
+        assert response.status_code == 200 and "run the analysis again" in page_html(response)
+    assert browse("aud").get("/").context["namespaces"]["rows"][0]["report"] is None
+
+
+@pytest.mark.parametrize("table", ["namespaces", "rows"])
+def test_one_damaged_file_takes_no_page_down(table, report, browse, htmx, tmp_path):
+    path = tmp_path / report.result_folder / table / "part-0.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    client, notice = browse("ada"), f"The report of run {report.pk} cannot be read: the report&#x27;s files are damaged"
+    page = client.get(f"/analyses/{report.pk}/")
+    assert page.status_code == 200 and notice in page_html(page)
+    assert "that no user can delete" in page_html(page) and table not in page.context
+    for part in ("namespaces", "rows"):
+        text = page_html(client.get(f"/analyses/{report.pk}/", headers=htmx(part)))
+        assert f'id="{part}"' in text and "No user holds ADMIN in any namespace" not in text and "No live namespaces" not in text
+    download = client.get(f"/analyses/{report.pk}/tables/rows.csv")
+    assert download.status_code == (200 if table == "namespaces" else 303)
+    for url in ("/", "/entities/namespace:hr"):
+        response = client.get(url)
+        assert response.status_code == 200
+        assert (notice in page_html(response)) is (table == "namespaces")
+    assert "Who holds what" in page_html(response)
+
+
+def test_the_detail_that_cannot_be_read_is_a_notice(report, browse, tmp_path):
+    (tmp_path / report.result_folder / "detail" / "part-0.parquet").write_bytes(b"")
+    response = browse("ada").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
+    assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in page_html(response)
+    assert '/entities/namespace:hr?deleter=dee#readiness"' in page_html(response)
+
+
+def test_a_download_is_kept_by_nobody_and_computed_by_no_spreadsheet(report, browse, tmp_path):
+    table = analysis_named(ANALYSIS).table("rows")
+    names = ["=1+1", "+1", "-1", "@sum", "\tx", "\rx", "a=b"]
+    columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
+    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
+                   tmp_path / report.result_folder / "rows" / "part-0.parquet")
+    response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
+    assert "no-store" in response.headers["Cache-Control"]
+    lines = list(csv.reader(io.StringIO(response.getvalue().decode(), newline="")))
+    assert [line[1] for line in lines[1:]] == ["'=1+1", "'+1", "'-1", "'@sum", "'\tx", "'\rx", "a=b"]
+
+
+def test_pages_quote_reports_of_the_active_generation_only(report, browse, cast):
+    AnalysisRun.objects.create(
+        analysis=ANALYSIS, options={"generation": "core", "namespace": ""}, state=RunState.DONE, summary=SUMMARY, revision=1,
+        result_folder="results/of-core", finished_at=timezone.now(), requested_by=cast["ada"])
+    for url, section in (("/", "namespaces"), ("/entities/namespace:hr", "readiness")):
+        response = browse("aud").get(url)
+        shown = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
+        assert shown == report and "generation final" in page_html(response)
+    AnalysisRun.objects.filter(pk=report.pk).delete()
+    assert browse("aud").get("/").context["namespaces"]["run"] is None
+    page = browse("aud").get("/entities/namespace:hr")
+    assert page.context["readiness"]["latest"] is None
+    assert "Nobody has checked yet who can delete it in generation final." in page_html(page)
+
+
+def test_the_namespace_list_and_the_namespace_page_quote_the_newest_report(report, browse):
+    text = page_html(browse("aud").get("/"))
+    assert "2 people" in text and "no user; dee is missing 2 of 2" in text
+    page = browse("aud").get("/entities/namespace:hr")
+    assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
+    assert "dee comes closest and lacks 2 of 2" in page_html(page)
+
+
+def test_a_report_says_how_much_changed_since(report, browse):
+    browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
+        assert "1 change since" in page_html(browse("aud").get(url))
+
+
+def test_a_report_that_was_overtaken_does_not_say_that_nobody_can(report, browse):
+    browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    text = page_html(browse("aud").get("/entities/namespace:hr"))
+    assert "Nobody</strong> could delete it" in text and "dee lacks 1 of 2 now" in text
+    browse("ada").post("/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
+    text = page_html(browse("aud").get("/entities/namespace:hr"))
+    assert "dee</strong> can delete it now" in text and "Nobody</strong>" not in text
+
+
+def test_changes_that_no_decision_is_made_of_do_not_make_a_report_old(report, browse):
+    browse("ada").post("/describe/dataset:hr.salaries", {"description": "What everybody earns"})
+    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
+        text = page_html(browse("aud").get(url))
+        assert "change since" not in text and "changes since" not in text
+
+
+def test_a_report_costs_the_same_queries_however_long_it_is(report, browse, django_assert_max_num_queries):
+    client = browse("aud")
+    client.get(f"/analyses/{report.pk}/")
+    with django_assert_max_num_queries(5):
+        client.get(f"/analyses/{report.pk}/")

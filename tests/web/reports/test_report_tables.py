@@ -1,0 +1,130 @@
+"""Tables and downloads of reports: filters, changes since an earlier run, and removed results."""
+
+import csv
+import io
+import json
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from django.utils import timezone
+
+from analytics.analyses import analysis_named
+from analytics.models import AnalysisRun, RunState
+from analytics.snapshots.snapshot import arrow_schema
+from grants.journal import current_revision
+from tests.support.pages import page_html
+from tests.support.readiness_report import SUMMARY, table_texts
+
+pytestmark = pytest.mark.usefixtures("sent_runs")
+
+
+def test_a_report_without_a_page_of_its_own_shows_its_figures_and_its_rows(cast, browse, htmx, tmp_path):
+    run = AnalysisRun.objects.create(
+        analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, state=RunState.DONE,
+        summary={"answers_gained": 12_345}, revision=current_revision(), result_folder="results/impact")
+    table = analysis_named("policy-impact").rows
+    (tmp_path / run.result_folder / "rows").mkdir(parents=True)
+    rows = pa.table([["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names)
+    pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_folder / "rows" / "part-0.parquet")
+    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert "core to final" in text and "12,345" in text and "permissions gained" in text and "4,000" in text
+    part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
+    assert [words[0] for words in table_texts(part)] == ["ned", "dee"] and "<html" not in page_html(part)
+    lines = browse("aud").get(f"/analyses/{run.pk}/tables/rows.csv").getvalue().decode().splitlines()
+    assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]
+
+
+def test_a_report_says_what_changed_since_the_run_before_and_leads_to_the_rows(compared, browse):
+    page = page_html(browse("aud").get(f"/analyses/{compared.pk}/"))
+    assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in page
+    assert f'href="/analyses/{compared.pk}/tables/changes"' in page and f'href="/analyses/{compared.pk}/tables/detail"' in page
+    shown = browse("aud").get(f"/analyses/{compared.pk}/tables/changes")
+    assert [words[2] for words in table_texts(shown)] == ["changed", "added", "removed"]
+    assert [words[3:] for words in table_texts(shown)] == [
+        ["2", "0", "2", "no → yes"], ["6", "6", "0", "yes"], ["1", "0", "1", "no"]]
+    assert 'href="/entities/namespace:hr"' in page_html(shown)
+
+
+@pytest.mark.parametrize(("revision", "says"), [
+    (0, "Nothing changed since run 77, which has the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
+])
+def test_a_report_that_is_the_same_says_so(revision, says, report, browse):
+    revision += report.revision
+    report.summary = SUMMARY | {"changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}}
+    report.save()
+    assert says.replace("-1", str(revision)) in page_html(browse("aud").get(f"/analyses/{report.pk}/"))
+
+
+@pytest.mark.parametrize(("query", "users"), [
+    ("change=added", ["ned"]), ("change=nonsense", ["dee", "ned", "old"]), ("user=E", ["dee", "ned"]),
+    ("namespace=sal&ready_before=no", ["old"]), ("sort=-missing_before", ["dee", "old", "ned"]),
+    ("page=99", ["dee", "ned", "old"]), ("user=%22ned%22", ["ned"]), ("user=%22n%22", []), ("user=%22", []),
+    ("user=%27%20OR%201=1", []),
+])
+def test_any_table_is_filtered_and_its_download_with_it(query, users, compared, browse, htmx):
+    client, url = browse("aud"), f"/analyses/{compared.pk}/tables/changes"
+    part = client.get(f"{url}?{query}", headers=htmx("rows"))
+    assert [words[1] for words in table_texts(part)] == users and "<html" not in page_html(part)
+    for title, url in part.context["table"]["downloads"]:
+        body = client.get(url).getvalue()
+        found = {"CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
+                 "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
+                 "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist()}[title](body)
+        assert sorted(found) == sorted(users)
+
+
+@pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
+                                                ("namespace=sal&ready_after=no", True), ("change=nonsense", False)])
+def test_the_further_filters_of_a_table_are_unfolded_once_one_of_them_is_set(query, is_open, compared, browse):
+    page = page_html(browse("aud").get(f"/analyses/{compared.pk}/tables/changes?{query}"))
+    assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
+        is_open, not is_open)
+    folded = page.partition('<details class="more"')[2].partition("</details>")[0]
+    assert re.findall(r'name="(\w+)"', folded) == ["user", "change", "ready_before", "ready_after"]
+
+
+def test_a_table_of_few_filters_folds_none_away(report, browse):
+    page = page_html(browse("aud").get(f"/analyses/{report.pk}/tables/rows"))
+    assert 'id="rows-user"' in page and 'class="more"' not in page
+
+
+@pytest.mark.parametrize(("query", "users"), [("", ["dee", "dee", "ned", "zed"]), ("namespace=sales&ready=yes", ["ned", "zed"]),
+                                              ("user=d&sort=-user&page=7", ["dee", "dee", "ned", "zed"])])
+def test_a_filtered_report_is_downloaded_as_it_is_filtered(query, users, report, browse):
+    client = browse("aud")
+    for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["rows"]["downloads"]:
+        response = client.get(url)
+        assert "attachment" in response.headers["Content-Disposition"] and "no-store" in response.headers["Cache-Control"]
+        body = response.getvalue()
+        assert [name for name in ("dee", "ned", "zed") if name.encode() in body] == sorted(set(users))
+
+
+def test_the_detail_has_a_page_and_files_of_its_own(report, browse):
+    client = browse("aud")
+    assert client.get(f"/analyses/{report.pk}/tables/detail?entity=salaries").context["table"]["total"] == 1
+    lines = client.get(f"/analyses/{report.pk}/tables/detail.csv").getvalue().decode().splitlines()
+    assert lines[1] == "hr,dee,dataset:hr.salaries"
+
+
+@pytest.mark.parametrize("extension", ["csv", "jsonl", "parquet"])
+def test_files_are_for_administrators_and_auditors(report, browse, extension):
+    url = f"/analyses/{report.pk}/tables/rows.{extension}"
+    assert [browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")] == [200, 200, 404, 404, 404]
+    assert browse("ada").post(url).status_code == 405
+
+
+def test_a_report_that_was_removed_says_so_wherever_it_is_asked_for(compared, browse):
+    AnalysisRun.objects.update(results_removed_at=timezone.now(), result_folder="")
+    for url in ("", "tables/changes", "tables/rows.csv", "missing?namespace=hr&user=dee"):
+        response = browse("aud").get(f"/analyses/{compared.pk}/{url}", follow=True)
+        assert response.status_code == 200, url
+        assert f"The report of run {compared.pk} was removed on" in page_html(response), url
+
+
+def test_a_table_costs_the_same_queries_however_long_it_is(compared, browse, django_assert_num_queries):
+    client = browse("aud")
+    for url in ("tables/changes", "tables/changes?user=e&sort=user", "tables/rows.csv"):
+        with django_assert_num_queries(3):
+            client.get(f"/analyses/{compared.pk}/{url}")

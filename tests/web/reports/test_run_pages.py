@@ -1,0 +1,87 @@
+"""The pages that start, show and cancel runs of analyses."""
+
+import re
+
+import pytest
+from django.utils import timezone
+
+from analytics.models import AnalysisRun, RunState
+from tests.support.pages import page_html
+from tests.support.readiness_report import ANALYSIS
+
+pytestmark = pytest.mark.usefixtures("sent_runs")
+
+
+@pytest.mark.parametrize(("namespace", "scope"), [("", "every namespace"), ("sales", "namespace:sales"),
+                                                  ("namespace:sales", "namespace:sales")])
+def test_starting_leads_to_the_run_and_tells_the_worker(namespace, scope, browse, sent_runs, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        response = browse("ada").post("/analyses/start", {"analysis": ANALYSIS, "namespace": namespace})
+    run = AnalysisRun.objects.get()
+    assert (response.status_code, response.headers["Location"]) == (303, f"/analyses/{run.pk}/")
+    assert (sent_runs, run.requested_by.username, run.options["generation"]) == ([run], "ada", "final")
+    page = browse("aud").get(response.headers["Location"])
+    assert scope in page_html(page) and "It starts within seconds." in page_html(page)
+
+
+@pytest.mark.parametrize(("sent_form", "fault"), [
+    ({"analysis": "nonsense"}, "`nonsense` is not an analysis"),
+    ({}, "`` is not an analysis"),
+    ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
+    ({"analysis": ANALYSIS, "namespace": "a b"}, "holds a character"),
+    ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
+    ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
+])
+def test_an_analysis_that_cannot_run_is_explained_and_not_kept(sent_form, fault, browse):
+    response = browse("ada").post("/analyses/start", sent_form)
+    assert response.status_code == 400 and fault in response.context["fault"]
+    assert not AnalysisRun.objects.exists()
+
+
+def test_what_the_form_hides_for_an_analysis_is_not_given_to_it(browse):
+    sent_form = {"analysis": "visibility", "generation": "core", "to_generation": "final", "namespace": "hr"}
+    assert browse("ada").post("/analyses/start", sent_form).status_code == 303
+    assert AnalysisRun.objects.get().options == {"generation": "core"}
+
+
+def test_a_form_that_was_refused_keeps_what_was_chosen(browse):
+    sent_form = {"analysis": "policy-impact", "generation": "core", "to_generation": "core"}
+    text = page_html(browse("ada").post("/analyses/start", sent_form))
+    assert re.search(r'<option value="policy-impact" class="takes-generation takes-to_generation" selected>', text)
+    assert text.count("takes-to_generation") == 1 and text.count("takes-namespace") == 1
+
+
+def test_a_waiting_run_says_why_it_waits(browse, monkeypatch):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
+    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert "Redis does not answer at redis://here. The run is kept and starts when it does." in text
+
+
+def test_a_run_is_cancelled_by_an_administrator(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    response = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
+    assert "Run " in page_html(response) and "it has no report" in page_html(response)
+    run.refresh_from_db()
+    assert run.state == RunState.CANCELLED
+    again = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
+    assert "is already over. Nothing changed" in page_html(again)
+
+
+def test_a_failed_run_shows_its_sentence(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="failed",
+                                     error="Spark ran out of memory")
+    assert "Spark ran out of memory" in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+
+
+def test_a_running_run_shows_its_stage_and_how_far_it_is(browse):
+    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="running",
+                                     stage="computing", tasks_done=3, tasks_total=12, started_at=timezone.now())
+    text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
+    assert '<progress value="225" max="400"' in text and "3 of 12 tasks" in text
+    assert 'class="present" aria-current="step">Computing' in text
+
+
+def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it")
+    assert "Java is missing: install it" in page_html(browse("ada").get("/analyses/"))
