@@ -1,4 +1,4 @@
-"""Accounts and tokens: who may look and change, what is shown once, and what it costs."""
+"""The pages of accounts and tokens: access, changes, secrets and query counts."""
 
 import re
 from html import unescape
@@ -46,12 +46,12 @@ def issued(cast):
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, issued):
+def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, issued):
     assert [browse(name).get(page.format(token=issued.token.pk)).status_code for name in WHO] == statuses
 
 
 @pytest.mark.parametrize(("url", "sent"), WRITES)
-def test_nobody_but_an_administrator_writes(url, sent, browse, issued):
+def test_only_administrators_can_write(url, sent, browse, issued):
     before, hashes = everything(), set(User.objects.values_list("password", flat=True))
     assert [browse(name).post(url.format(token=issued.token.pk), sent).status_code for name in WHO[1:]] == [403, 404, 404]
     assert everything() == before and set(User.objects.values_list("password", flat=True)) == hashes
@@ -74,14 +74,14 @@ def test_a_token_is_shown_once_and_never_again(browse):
     ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "the lifetime of a token must be 1 to"),
     ({"name": " "}, "the name of a token must have 1 to"), ({"scope": ["administer"]}, "is not an administrator of this console"),
 ])
-def test_a_token_that_cannot_be_made_is_explained_and_the_form_kept(sent, fault, browse):
+def test_an_invalid_token_is_explained_and_keeps_the_input(sent, fault, browse):
     response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
                                                            "reason": "kept too"} | sent)
     assert response.status_code == 400 and fault in page_html(response).replace("&#x27;", "'")
     assert "kept too" in page_html(response) and not ApiToken.objects.exists()
 
 
-def test_a_token_is_revoked_after_it_was_asked(browse, issued, htmx):
+def test_a_token_is_revoked_after_confirmation(browse, issued, htmx):
     client, url = browse("ada"), f"/accounts/tokens/{issued.token.pk}/revoke"
     assert "<html" not in page_html(client.get(url, headers=htmx("dialog")))
     assert verify_token(issued.secret)
@@ -93,7 +93,7 @@ def test_a_token_is_revoked_after_it_was_asked(browse, issued, htmx):
     assert found == [0, 0, 1]
 
 
-def test_a_role_an_email_and_activity_are_changed_each_with_its_journal_line(browse):
+def test_role_email_and_activity_changes_are_journalled(browse):
     client, url = browse("ada"), "/accounts/change/user:dee"
     for sent in ({"change": "role", "role": "auditor"}, {"change": "email", "email": "d@example.com"},
                  {"change": "activity", "active": "no"}):
@@ -105,14 +105,14 @@ def test_a_role_an_email_and_activity_are_changed_each_with_its_journal_line(bro
     assert client.post(url, {"change": "name"}).status_code == 404
 
 
-def test_the_last_administrator_stays_and_the_page_says_why(browse):
+def test_the_last_administrator_cannot_be_removed(browse):
     for sent in ({"change": "role", "role": "ordinary"}, {"change": "activity", "active": "no"}):
         response = browse("ada").post("/accounts/change/user:ada", sent)
         assert response.status_code == 400 and "only active administrator" in page_html(response)
     assert browse("ada").post("/accounts/change/user:dee", {"change": "role", "role": "king"}).status_code == 400
 
 
-def test_a_new_password_is_shown_once_opens_the_door_and_ends_the_sessions(browse):
+def test_a_new_password_is_shown_once_works_and_ends_sessions(browse):
     session, client = browse("dee"), browse("ada")
     page = client.post("/accounts/password/user:dee", {"reason": "forgotten"})
     password = page.context["password"]
@@ -123,13 +123,13 @@ def test_a_new_password_is_shown_once_opens_the_door_and_ends_the_sessions(brows
     assert (line.principal, line.reason, password in line.detail) == ("user:dee", "forgotten", False)
 
 
-def test_an_account_of_the_console_only_is_added_and_is_no_principal(browse):
+def test_a_console_only_account_is_not_a_principal(browse):
     response = browse("ada").post("/people/add", {"type": "account", "name": "eve", "role": "auditor"})
     assert response["Location"] == "/accounts/user:eve"
     assert User.objects.get(username="eve").is_principal is False
 
 
-def test_accounts_are_found_by_name_and_role(browse):
+def test_accounts_are_filtered_by_name_and_role(browse):
     client = browse("aud")
     assert [row["user"].username for row in client.get("/accounts/?role=administrator").context["rows"]] == ["ada"]
     assert [row["user"].username for row in client.get("/accounts/?find=gr").context["rows"]] == ["grp"]
@@ -137,7 +137,7 @@ def test_accounts_are_found_by_name_and_role(browse):
 
 
 @pytest.mark.parametrize(("url", "most"), {"/accounts/": 3, "/accounts/user:dee": 4, "/accounts/tokens/": 4}.items())
-def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, issued, django_assert_max_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, issued, django_assert_max_num_queries):
     for number in range(30):
         User.objects.create(username=f"more{number}")
         create_token(author=COMMAND, owner="dee", name=f"job {number}", scopes=["read"], days=9)
@@ -147,18 +147,18 @@ def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, is
         client.get(url)
 
 
-def asked(client, url: str) -> str:
+def forecast_text(client, url: str) -> str:
     before = everything()
     text = unescape(page_html(client.get(url)))
     assert everything() == before and 'name="reason"' in text
     return text
 
 
-def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse):
+def test_deactivating_shows_its_impact_before_it_happens(browse):
     client, url = browse("ada"), "/accounts/change/user:ned"
     browse("ned")
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
-    text = asked(client, f"{url}?change=activity&active=no")
+    text = forecast_text(client, f"{url}?change=activity&active=no")
     for words in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
                   "1 session ends.", "1 API token is refused while the account is inactive.",
                   "6 entities are left with fewer than two administrators",
@@ -167,7 +167,8 @@ def test_deactivating_says_in_numbers_what_would_happen_and_does_it_after(browse
     sent = fields(text)
     assert sent == {"change": "activity", "active": "no", "reason": ""}
     client.post(url, sent | {"reason": "left"})
-    assert "Their 6 direct grants and 0 memberships take effect again." in asked(client, f"{url}?change=activity&active=yes")
+    assert ("Their 6 direct grants and 0 memberships take effect again."
+            in forecast_text(client, f"{url}?change=activity&active=yes"))
 
 
 def fields(text: str) -> dict[str, str]:
@@ -176,43 +177,44 @@ def fields(text: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name != "csrfmiddlewaretoken"}
 
 
-def test_another_role_says_what_it_opens_and_who_is_left(browse, cast):
+def test_changing_a_role_shows_its_impact_and_remaining_administrators(browse, cast):
     client = browse("ada")
-    text = asked(client, "/accounts/change/user:dee?change=role&role=auditor")
+    text = forecast_text(client, "/accounts/change/user:dee?change=role&role=auditor")
     assert "The role changes from User to Auditor. Auditors see everything in this console and cannot change anything." in text
     assert "Set role to Auditor" in text
-    assert "the only active console administrator" in asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    assert "the only active console administrator" in forecast_text(client, "/accounts/change/user:ada?change=role&role=ordinary")
     User.objects.filter(username="out").update(role="administrator")
     create_token(author=COMMAND, owner="ada", name="a job", scopes=["administer"], days=9)
-    text = asked(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    text = forecast_text(client, "/accounts/change/user:ada?change=role&role=ordinary")
     assert "1 other active console administrator remains." in text and "1 API token can no longer change anything." in text
-    assert "already has the role User. Nothing changes." in asked(client, "/accounts/change/user:dee?change=role&role=ordinary")
+    assert ("already has the role User. Nothing changes."
+            in forecast_text(client, "/accounts/change/user:dee?change=role&role=ordinary"))
 
 
-def test_replacing_a_password_says_how_many_sessions_end(browse):
+def test_replacing_a_password_shows_how_many_sessions_end(browse):
     client = browse("ada")
-    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+    assert "0 sessions end." in forecast_text(client, "/accounts/password/user:dee")
     browse("dee"), browse("dee")
-    assert "2 sessions end." in asked(client, "/accounts/password/user:dee")
+    assert "2 sessions end." in forecast_text(client, "/accounts/password/user:dee")
     client.post("/accounts/password/user:dee")
-    assert "0 sessions end." in asked(client, "/accounts/password/user:dee")
+    assert "0 sessions end." in forecast_text(client, "/accounts/password/user:dee")
 
 
-def test_the_dialog_shows_the_same_as_the_page(browse, htmx):
+def test_the_dialog_and_the_page_show_the_same_forecast(browse, htmx):
     url = "/accounts/change/user:ned?change=activity&active=no"
     page, dialog = browse("ada").get(url), browse("ada").get(url, headers=htmx("dialog"))
     assert "<html" in page_html(page) and "<html" not in page_html(dialog)
     assert page.context["forecast"] == dialog.context["forecast"]
 
 
-def test_a_refused_email_and_its_reason_stay_in_the_form(browse):
+def test_a_refused_email_and_its_reason_are_kept(browse):
     response = browse("ada").post("/accounts/change/user:dee", {"change": "email", "email": "dee@", "reason": "she moved"})
     assert response.status_code == 400
     assert 'value="dee@"' in page_html(response) and 'value="she moved"' in page_html(response)
 
 
 @pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
-def test_what_is_no_email_address_is_refused_with_an_example(email, browse):
+def test_an_invalid_email_address_is_refused(email, browse):
     before = everything()
     for url, sent in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
         response = browse("ada").post(url, sent | {"email": email})
@@ -221,7 +223,7 @@ def test_what_is_no_email_address_is_refused_with_an_example(email, browse):
     assert everything() == before
 
 
-def test_foretelling_keeps_to_its_queries(browse, django_assert_max_num_queries):
+def test_the_forecast_takes_a_bounded_number_of_queries(browse, django_assert_max_num_queries):
     client = browse("ada")
     client.get("/accounts/")
     with django_assert_max_num_queries(18):

@@ -1,4 +1,4 @@
-"""Who guesses at passwords or tokens is held back, by all processes together, and learns nothing from it."""
+"""Throttling of password and token guesses, shared by all processes."""
 
 import logging
 import os
@@ -55,7 +55,7 @@ def statuses(times: int, name: str, **where) -> list[int]:
 
 @pytest.mark.usefixtures("cast", "redis_shared")
 @pytest.mark.parametrize("name", ["ned", "ina", "nobody", "näme with spaces"])
-def test_a_name_that_was_guessed_at_waits_whether_somebody_has_it_or_not(name):
+def test_repeated_wrong_passwords_block_known_and_unknown_names(name):
     assert statuses(MANY, name) == [200] * MANY
     held = sign_in(name, PASSWORD)
     assert held.status_code == 429 and 0 < int(held["Retry-After"]) <= login_throttle.WINDOW_SECONDS
@@ -66,7 +66,7 @@ def test_a_name_that_was_guessed_at_waits_whether_somebody_has_it_or_not(name):
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_who_waits_is_told_before_any_password_is_looked_at(monkeypatch, django_assert_num_queries):
+def test_blocked_attempts_check_no_password(monkeypatch, django_assert_num_queries):
     looked = []
     monkeypatch.setattr("authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: looked.append(form))
     for name in ("ned", "nobody"):
@@ -77,7 +77,7 @@ def test_who_waits_is_told_before_any_password_is_looked_at(monkeypatch, django_
 
 
 @pytest.mark.usefixtures("cast")
-def test_a_wrong_password_costs_as_much_work_for_a_name_that_nobody_has(monkeypatch):
+def test_known_and_unknown_names_cost_the_same_hashing(monkeypatch):
     hashed, encode, found = [], MD5PasswordHasher.encode, []
     monkeypatch.setattr(MD5PasswordHasher, "encode", lambda *given: hashed.append(1) or encode(*given))
     for name in ("ned", "ina", "nobody"):
@@ -88,7 +88,7 @@ def test_a_wrong_password_costs_as_much_work_for_a_name_that_nobody_has(monkeypa
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_a_success_begins_the_count_anew(monkeypatch):
+def test_a_successful_sign_in_resets_the_count(monkeypatch):
     assert statuses(MANY - 1, "ned") == [200] * (MANY - 1)
     assert sign_in("ned", PASSWORD).status_code == 302
     assert statuses(MANY, "ned") == [200] * MANY
@@ -96,7 +96,7 @@ def test_a_success_begins_the_count_anew(monkeypatch):
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_an_address_that_guessed_at_many_names_waits_and_no_other_does(monkeypatch):
+def test_an_address_that_tries_many_names_is_blocked(monkeypatch):
     monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", 7)
     assert [sign_in(f"name{number}", REMOTE_ADDR="192.0.2.1").status_code for number in range(7)] == [200] * 7
     assert sign_in("ned", PASSWORD, REMOTE_ADDR="192.0.2.1").status_code == 429
@@ -104,14 +104,14 @@ def test_an_address_that_guessed_at_many_names_waits_and_no_other_does(monkeypat
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_who_has_an_account_cannot_begin_the_count_of_the_address_anew(monkeypatch):
+def test_a_successful_sign_in_does_not_reset_the_count_of_the_address(monkeypatch):
     monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", 4)
     found = [sign_in(*sent).status_code for sent in [("a",), ("dee", PASSWORD)] * 5]
     assert found == [200, 302, 200, 302, 200, 302, 200, 429, 429, 429]
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_the_wait_ends_and_waiting_does_not_make_it_longer(now):
+def test_the_block_ends_and_is_not_extended_by_attempts(now):
     statuses(MANY, "ned")
     now.append(int(sign_in("ned")["Retry-After"]) - 1)
     assert [sign_in("ned")["Retry-After"] for _ in range(3)] == ["1"] * 3
@@ -120,7 +120,7 @@ def test_the_wait_ends_and_waiting_does_not_make_it_longer(now):
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_a_new_password_from_an_administrator_opens_the_door_at_once(cast):
+def test_a_new_password_set_by_an_administrator_lifts_the_block(cast):
     statuses(MANY, "dee")
     administrator = Client()
     administrator.force_login(cast["ada"])
@@ -139,7 +139,7 @@ def change(client: Client, old: str, new: str = "quite another password", **wher
 
 
 @pytest.mark.usefixtures("redis_shared")
-def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_at_the_door(cast, monkeypatch):
+def test_the_password_form_is_throttled_like_sign_in(cast, monkeypatch):
     left_open = open_session(cast["ned"])
     assert [change(left_open, "wrong").status_code for _ in range(MANY)] == [200] * MANY
     looked = []
@@ -155,7 +155,7 @@ def test_who_sits_at_an_open_session_guesses_at_its_password_no_more_often_than_
 
 
 @pytest.mark.usefixtures("redis_shared")
-def test_the_old_password_is_counted_by_name_and_by_address_and_begins_anew_once_it_is_right(cast, monkeypatch):
+def test_the_old_password_is_counted_by_name_and_address(cast, monkeypatch):
     monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", MANY + 2)
     ned, dee = open_session(cast["ned"]), open_session(cast["dee"])
     assert [change(ned, "wrong").status_code for _ in range(MANY - 1)] == [200] * (MANY - 1)
@@ -166,13 +166,13 @@ def test_the_old_password_is_counted_by_name_and_by_address_and_begins_anew_once
 
 
 @pytest.mark.usefixtures("redis_shared")
-def test_the_new_password_is_no_other_way_to_guess_at_the_old_one(cast):
+def test_the_new_password_field_does_not_reveal_the_old_password(cast):
     texts = [change(open_session(cast["ned"]), "wrong", tried).context["form"].errors.as_json() for tried in (PASSWORD, "other")]
     assert all("old_password" in text and "is your current password" not in text for text in texts)
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
-def test_the_log_tells_of_it_once_and_a_name_breaks_no_line_of_it(caplog):
+def test_a_block_is_logged_once_on_a_single_line(caplog):
     caplog.set_level(logging.WARNING, "authzconsole.common.login_throttle")
     statuses(MANY + 3, "x\nWARNING all is well")
     told = [record.getMessage() for record in caplog.records if record.name == "authzconsole.common.login_throttle"]
@@ -180,7 +180,7 @@ def test_the_log_tells_of_it_once_and_a_name_breaks_no_line_of_it(caplog):
 
 
 @pytest.mark.usefixtures("cast")
-def test_while_redis_does_not_answer_each_process_counts_for_itself(settings, caplog):
+def test_without_redis_each_process_counts_separately(settings, caplog):
     settings.CACHES = caches_at(f"redis://127.0.0.1:{free_port()}/0")
     assert sign_in("ned", PASSWORD).status_code == 302
     assert statuses(MANY + 1, "ned") == [200] * MANY + [429]
@@ -188,7 +188,7 @@ def test_while_redis_does_not_answer_each_process_counts_for_itself(settings, ca
     assert "Redis does not answer (ConnectionError): this process counts" in caplog.text
 
 
-def test_a_password_of_redis_may_hold_what_separates_addresses():
+def test_the_redis_location_is_a_list():
     """Django splits an address that is given as text."""
     assert isinstance(of_the_product.CACHES["shared"]["LOCATION"], list)
 
@@ -225,7 +225,7 @@ def test_several_processes_count_together(redis_server, redis_shared):
     (0, None, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
     (0, None, "", ""),
 ])
-def test_an_address_is_what_the_proxies_that_are_known_tell(settings, proxies, forwarded, told, found):
+def test_the_client_address_comes_from_trusted_proxies(settings, proxies, forwarded, told, found):
     settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": proxies}
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
     assert login_throttle.client_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=told)) == found
@@ -233,7 +233,7 @@ def test_an_address_is_what_the_proxies_that_are_known_tell(settings, proxies, f
 
 @pytest.mark.usefixtures("redis_shared")
 @pytest.mark.parametrize(("path", "is_problem"), [("/api/v1/entities", True), ("/access/v1/evaluation", False)])
-def test_an_address_that_guesses_at_tokens_waits_and_a_good_token_does_not(cast, monkeypatch, path, is_problem):
+def test_unknown_tokens_block_an_address_but_not_valid_tokens(cast, monkeypatch, path, is_problem):
     monkeypatch.setattr(login_throttle, "MAX_TOKENS_PER_ADDRESS", 3)
     issued = create_token(author=SETUP, owner="ada", name="x", scopes=["read", "decide"], days=1)
 

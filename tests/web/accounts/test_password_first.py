@@ -1,4 +1,4 @@
-"""Who was given a password by somebody else chooses another before anything else, and may always leave."""
+"""Users whose password was set by an administrator must change it first."""
 
 import re
 
@@ -18,8 +18,8 @@ OPEN = {"password", "healthz", "sign-in", "sign-out"}
 
 
 @pytest.fixture
-def given(cast):
-    """A client of somebody with a given password, and that password."""
+def sign_in_with_reset_password(cast):
+    """Return a function that resets the password of a user and signs in with it."""
     def signed_in(name: str) -> tuple[Client, str]:
         client, password = Client(), renew_user_password(author=SETUP, name=name)
         assert client.login(username=name, password=password)
@@ -28,7 +28,7 @@ def given(cast):
     return signed_in
 
 
-def changed(client: Client, old: str, new: str = NEW, **more):
+def change_password(client: Client, old: str, new: str = NEW, **more):
     return client.post("/password", {"old_password": old, "new_password1": new, "new_password2": new, **more})
 
 
@@ -42,8 +42,8 @@ def for_people() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("who", ["ada", "dee"])
-def test_every_page_leads_to_the_password_and_back_again(who, given):
-    client, _ = given(who)
+def test_every_page_redirects_to_the_password_form(who, sign_in_with_reset_password):
+    client, _ = sign_in_with_reset_password(who)
     urls = for_people()
     assert len(urls) > 50
     for name, url in urls.items():
@@ -56,40 +56,40 @@ def test_every_page_leads_to_the_password_and_back_again(who, given):
     assert 'value="/search?q=orders"' in page_html(client.get(answer["Location"]))
 
 
-def test_what_takes_a_post_is_not_done_and_not_come_back_to(given, cast):
-    client, _ = given("ada")
+def test_posts_are_not_performed_before_the_change(sign_in_with_reset_password, cast):
+    client, _ = sign_in_with_reset_password("ada")
     answer = client.post("/accounts/change/user:dee", {"change": "role", "role": "auditor"})
     assert (answer.status_code, answer["Location"]) == (303, "/password")
     cast["dee"].refresh_from_db()
     assert cast["dee"].role == "ordinary"
 
 
-def test_what_is_open_to_everybody_stays_open(given):
-    client, _ = given("dee")
+def test_public_pages_stay_available(sign_in_with_reset_password):
+    client, _ = sign_in_with_reset_password("dee")
     assert [client.get(url).status_code for url in ("/healthz", "/api/v1/docs", "/api/v1/openapi.json")] == [200, 200, 200]
 
 
-def test_a_part_of_a_page_sends_the_whole_page_to_the_password(given, htmx):
-    answer = given("dee")[0].get("/entities/namespace:sales", headers={
+def test_htmx_requests_redirect_the_whole_page(sign_in_with_reset_password, htmx):
+    answer = sign_in_with_reset_password("dee")[0].get("/entities/namespace:sales", headers={
         **htmx("children"), "HX-Current-URL": "http://testserver/entities/namespace:sales"})
     assert answer["HX-Redirect"] == "/password?next=%2Fentities%2Fnamespace%3Asales"
 
 
-def test_the_page_says_why_and_offers_nothing_but_the_change_and_the_way_out(given):
-    text = page_html(given("dee")[0].get("/password"))
+def test_the_forced_form_offers_only_the_change_and_sign_out(sign_in_with_reset_password):
+    text = page_html(sign_in_with_reset_password("dee")[0].get("/password"))
     assert "your password was set by an administrator" in text
     assert 'action="/sign-out"' in text and "Cancel" not in text and "Rooms" not in text
 
 
-def test_signing_out_stays_possible(given):
-    client, _ = given("dee")
+def test_signing_out_stays_available(sign_in_with_reset_password):
+    client, _ = sign_in_with_reset_password("dee")
     assert client.post("/sign-out")["Location"] == "/sign-in"
     assert client.get("/")["Location"].startswith("/sign-in")
 
 
-def test_after_the_change_everything_opens_and_leads_to_where_one_was_going(given):
-    client, password = given("dee")
-    answer = changed(client, password, next="/search?q=orders")
+def test_after_the_change_the_user_continues_to_the_requested_page(sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    answer = change_password(client, password, next="/search?q=orders")
     assert (answer.status_code, answer["Location"]) == (302, "/search?q=orders")
     assert client.get("/search?q=orders").status_code == client.get("/").status_code == 200
     again = Client()
@@ -97,41 +97,41 @@ def test_after_the_change_everything_opens_and_leads_to_where_one_was_going(give
     assert again.get("/").status_code == 200
 
 
-def test_the_way_on_never_leads_to_another_host(given):
-    client, password = given("dee")
-    assert changed(client, password, next="https://elsewhere.example/")["Location"] == "/"
+def test_the_redirect_never_leads_to_another_host(sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    assert change_password(client, password, next="https://elsewhere.example/")["Location"] == "/"
 
 
 @pytest.mark.parametrize("new", ["short", "dee"])
-def test_a_refused_change_opens_nothing(given, new):
-    client, password = given("dee")
-    assert changed(client, password, new).status_code == 200
+def test_a_refused_change_unlocks_nothing(sign_in_with_reset_password, new):
+    client, password = sign_in_with_reset_password("dee")
+    assert change_password(client, password, new).status_code == 200
     assert client.get("/").status_code == 303
 
 
-def test_the_same_password_again_is_no_change(given):
-    client, password = given("dee")
-    assert "This is your current password" in page_html(changed(client, password, password))
+def test_the_same_password_is_refused(sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    assert "This is your current password" in page_html(change_password(client, password, password))
     assert client.get("/").status_code == 303
 
 
-def test_who_chose_the_password_is_not_asked_for_another(browse):
+def test_a_self_chosen_password_needs_no_change(browse):
     client = browse("dee")
     assert client.get("/").status_code == 200
     assert "Cancel" in page_html(client.get("/password"))
-    assert changed(client, PASSWORD)["Location"] == "/"
+    assert change_password(client, PASSWORD)["Location"] == "/"
     assert not User.objects.get(username="dee").must_change_password
 
 
-def test_each_time_that_somebody_else_sets_it_it_is_asked_for_again(given, browse):
-    client, password = given("dee")
-    changed(client, password)
+def test_every_reset_requires_another_change(sign_in_with_reset_password, browse):
+    client, password = sign_in_with_reset_password("dee")
+    change_password(client, password)
     browse("ada").post("/accounts/password/user:dee", {"reason": "forgotten"})
     assert User.objects.get(username="dee").must_change_password
     assert "must change the password at the next sign-in" in page_html(browse("aud").get("/accounts/user:dee"))
 
 
-def test_who_sees_the_console_as_such_a_person_is_not_held_up(browse, cast):
+def test_seeing_as_such_a_user_requires_no_change(browse, cast):
     renew_user_password(author=Author("the tests"), name="dee")
     client = browse("ada")
     client.post("/people/see-as", {"user": "dee"})

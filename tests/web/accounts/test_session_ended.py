@@ -1,4 +1,4 @@
-"""The session ends, or another begins, while a page is open: one comes back to the page, and is told what holds."""
+"""Sessions that end or change while a page is open."""
 
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,25 +12,25 @@ ORDERS = "http://testserver/entities/dataset:sales.orders?kind=program"
 FORM = {"principal": "user:dee", "privilege": "READ"}
 
 
-def test_a_form_that_is_sent_after_the_session_ended_leads_back_to_its_page(browse):
+def test_a_form_sent_after_the_session_ended_returns_to_its_page(browse):
     response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": ORDERS})
     assert response.headers["Location"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders%3Fkind%3Dprogram"
 
 
-def test_a_form_of_another_host_leads_nowhere_but_to_the_sign_in(browse):
+def test_a_form_of_another_host_leads_to_sign_in(browse):
     response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": "https://elsewhere.example/page"})
     assert response.headers["Location"] == "/sign-in"
 
 
 @pytest.mark.parametrize("url", ["/journal.csv", "/analyses/1/tables/rows.csv"])
-def test_a_file_that_is_asked_for_after_the_session_ended_leads_back_to_the_page_that_offers_it(url, browse):
+def test_a_download_after_the_session_ended_returns_to_its_page(url, browse):
     response = browse().get(url, headers={"Referer": "http://testserver/journal/?q=dee"})
     assert response.headers["Location"] == "/sign-in?next=%2Fjournal%2F%3Fq%3Ddee"
     assert browse().get(url).headers["Location"] == f"/sign-in?next={url}"
 
 
 @pytest.mark.parametrize("page", ["http://[", "nonsense", "http://testserver", "http://testserver//elsewhere.example/"])
-def test_whatever_the_browser_says_it_came_from_the_sign_in_leads_to_no_other_host(page, browse, cast):
+def test_a_forged_referer_leads_to_no_other_host(page, browse, cast):
     client = browse()
     location = client.post("/grant/dataset:sales.orders", FORM, headers={"Referer": page}).headers["Location"]
     client.get(location)
@@ -39,7 +39,7 @@ def test_whatever_the_browser_says_it_came_from_the_sign_in_leads_to_no_other_ho
     assert following.status_code == 302 and following.headers["Location"] == "/"
 
 
-def test_signing_in_on_a_second_page_leads_on_from_it(cast):
+def test_signing_in_on_a_second_page_continues_from_it(cast):
     client = Client(enforce_csrf_checks=True)
     client.get("/sign-in")
     client.force_login(cast["ada"])
@@ -49,7 +49,7 @@ def test_signing_in_on_a_second_page_leads_on_from_it(cast):
     assert "You are signed in already, as ada." in page_html(response)
 
 
-def test_a_form_of_before_the_sign_in_is_refused_and_says_that_nothing_was_changed(cast):
+def test_a_form_from_before_sign_in_is_refused(cast):
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast["ada"])
     response = client.post("/grant/dataset:sales.orders", FORM | {"csrfmiddlewaretoken": "x"})

@@ -1,4 +1,4 @@
-"""Signing in and out, the password, and being alive."""
+"""Signing in and out, changing the password, and the health check."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.support.cast import PASSWORD
 from tests.support.pages import page_html
 
 
-def test_signing_in_leads_to_where_one_wanted_to_go(browse):
+def test_signing_in_continues_to_the_requested_page(browse):
     response = browse().post("/sign-in", {"username": "ned", "password": PASSWORD, "next": "/search?q=orders"})
     assert (response.status_code, response.headers["Location"]) == (302, "/search?q=orders")
 
@@ -23,12 +23,12 @@ def test_a_wrong_password_says_so_and_keeps_the_name(browse):
     assert "Wrong user name or password." in text and 'value="ned"' in text
 
 
-def test_an_inactive_account_is_told_nothing_more_than_a_stranger(browse):
+def test_an_inactive_account_gets_the_same_answer_as_an_unknown_one(browse):
     stranger, inactive = (browse().post("/sign-in", {"username": name, "password": PASSWORD}) for name in ("nobody", "ina"))
     assert stranger.context["form"].non_field_errors() == inactive.context["form"].non_field_errors()
 
 
-def test_signing_out_takes_a_post(browse):
+def test_signing_out_requires_a_post(browse):
     client = browse("ned")
     assert client.get("/sign-out").status_code == 405
     assert client.post("/sign-out").headers["Location"] == "/sign-in"
@@ -36,7 +36,7 @@ def test_signing_out_takes_a_post(browse):
 
 
 @pytest.mark.parametrize("url", ["/grant/dataset:sales.orders", "/analyses/start", "/register", "/password"])
-def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(url, browse):
+def test_a_post_after_the_session_ended_leads_to_sign_in(url, browse):
     client = browse()
     response = client.post(url, {"principal": "user:dee", "privilege": "READ"})
     assert (response.status_code, response.headers["Location"]) == (303, "/sign-in")
@@ -45,7 +45,7 @@ def test_a_deed_after_the_session_ended_leads_to_the_sign_in_and_not_back_to_it(
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/")
 
 
-def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
+def test_an_htmx_post_returns_to_its_page(browse):
     client, page = browse(), "http://testserver/entities/dataset:sales.orders"
     response = client.post("/grant/dataset:sales.orders", follow=True, headers={
         "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
@@ -53,13 +53,13 @@ def test_a_deed_in_a_page_leads_back_to_the_page_and_not_to_the_deed(browse):
     assert "Your session expired" in page_html(client.get(response.headers["HX-Redirect"]))
 
 
-def test_signing_out_after_the_session_ended_is_not_a_deed_to_repeat(browse):
+def test_signing_out_after_the_session_ended_needs_no_repeat(browse):
     response = browse().post("/sign-out", follow=True)
     assert (response.request["PATH_INFO"], response.request["QUERY_STRING"]) == ("/sign-in", "")
     assert "session expired" not in page_html(response)
 
 
-def test_a_part_that_is_asked_for_after_the_session_ended_sends_the_whole_page_to_the_sign_in(browse):
+def test_htmx_requests_after_the_session_ended_redirect_the_whole_page(browse):
     response = browse().get("/sign-in?next=/", headers={
         "HX-Request": "true", "HX-Target": "holders", "HX-Current-URL": "http://testserver/entities/namespace:sales"})
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fnamespace%3Asales"
@@ -74,7 +74,7 @@ def test_the_password_can_be_changed(browse, cast):
     assert cast["ned"].check_password(new)
 
 
-def test_a_password_that_is_too_simple_is_refused_beside_its_field(browse, cast):
+def test_a_simple_password_is_refused_next_to_its_field(browse, cast):
     sent = {"old_password": PASSWORD, "new_password1": "ned", "new_password2": "ned"}
     text = page_html(browse("ned").post("/password", sent))
     assert "too short" in text
@@ -82,12 +82,12 @@ def test_a_password_that_is_too_simple_is_refused_beside_its_field(browse, cast)
     assert cast["ned"].check_password(PASSWORD)
 
 
-def test_healthz_answers_everybody(client):
+def test_healthz_is_public(client):
     response = client.get("/healthz")
     assert (response.status_code, response.content, response.headers["Content-Type"]) == (200, b"ok", "text/plain")
 
 
-def test_no_word_of_the_framework_stands_on_the_pages_of_passwords(browse):
+def test_password_pages_show_no_framework_texts(browse):
     client, url = browse("dee"), "/password"
     for sent, words in (({"old_password": "wrong", "new_password1": "x", "new_password2": "y"},
                          ("This is not your current password.", "The two new passwords differ.")),):

@@ -1,4 +1,4 @@
-"""The list of namespaces, the search, the suggestions."""
+"""The list of namespaces, the search, and suggestions."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def rows_of(response) -> list[str]:
     return [str(row["entity"]) for row in response.context["rows"]]
 
 
-def test_everybody_sees_the_namespaces_that_are_theirs_to_see(browse):
+def test_each_account_sees_only_visible_namespaces(browse):
     assert {name: names(browse(name).get("/")) for name in ("ada", "aud", "ned", "grp", "out")} == {
         "ada": ["namespace:hr", "namespace:sales"], "aud": ["namespace:hr", "namespace:sales"], "ned": ["namespace:sales"],
         "grp": ["namespace:sales"], "out": [],
     }
 
 
-def test_a_namespace_says_how_much_is_in_it_and_who_holds_something(browse):
+def test_a_namespace_row_counts_contents_and_holders(browse):
     row = browse("aud").get("/").context["namespaces"]["rows"][1]
     assert row["inside"] == [("artifact", "1 artifact", 1), ("application", "1 application", 1), ("program", "1 program", 1),
                              ("dataset", "2 datasets", 2)]
@@ -40,16 +40,16 @@ def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
     assert "No matching namespaces" in page_html(client.get("/?find=zzz"))
 
 
-def test_who_sees_nothing_is_told_what_to_do(browse):
+def test_an_account_without_grants_is_told_whom_to_ask(browse):
     assert "ask a console administrator" in page_html(browse("out").get("/"))
 
 
-def test_an_empty_console_says_how_to_begin(client, db):
+def test_an_empty_console_says_how_to_import_data(client, db):
     client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
     assert "python manage.py import_tenant FILE" in page_html(client.get("/"))
 
 
-def test_only_an_administrator_is_offered_to_start_and_register(browse):
+def test_only_administrators_can_start_analyses_and_register(browse):
     offered = {name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")}
     assert offered == {"ada": True, "aud": False, "ned": False}
 

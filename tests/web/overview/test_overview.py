@@ -1,4 +1,4 @@
-"""The first page of who oversees the tenant: figures, the picture of the namespaces, what needs attention, the latest changes."""
+"""The overview: figures, treemap, problems that need attention, and latest changes."""
 
 from datetime import timedelta
 
@@ -35,7 +35,7 @@ def words(client) -> list[str]:
     return [item.words for item in overview(client)["attention"].items]
 
 
-def test_only_who_sees_all_gets_the_overview(browse):
+def test_only_administrators_and_auditors_get_the_overview(browse):
     shown = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
     assert shown == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
     assert "Needs attention" not in page_html(browse("ned").get("/"))
@@ -45,7 +45,7 @@ def test_the_figures_count_addresses_people_groups_and_grants(browse):
     assert overview(browse("aud"))["figures"] == [(11, "addresses"), (5, "people"), (1, "group"), (11, "grants")]
 
 
-def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_deleted(browse, place):
+def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, place):
     client = browse("aud")
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
     done_run(place, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
@@ -56,7 +56,7 @@ def test_a_namespace_is_as_large_as_what_lives_in_it_and_says_whether_it_can_be_
     assert 'href="/entities/namespace:hr"' in text
 
 
-def test_a_namespace_is_coloured_by_how_many_people_see_something_in_it(browse, place):
+def test_tiles_can_be_coloured_by_number_of_viewers(browse, place):
     client, url = browse("aud"), "/?colour=exposure"
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = page_html(client.get(url))
@@ -71,14 +71,14 @@ def test_a_namespace_is_coloured_by_how_many_people_see_something_in_it(browse, 
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
 
 
-def test_a_namespace_that_nobody_sees_is_drawn_so_and_not_as_unknown(browse, place):
+def test_a_namespace_without_viewers_is_not_drawn_as_unknown(browse, place):
     done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
     page = browse("aud").get("/?colour=exposure")
     assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
     assert not page.context["picture"]["has_unchecked"]
 
 
-def test_the_colour_is_kept_by_the_filter_of_the_table_and_changed_alone(browse):
+def test_the_colour_is_kept_when_the_table_is_filtered(browse):
     client = browse("aud")
     alone = page_html(client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "picture"}))
     assert 'href="/?find=sa"' in alone and "Needs attention" not in alone
@@ -86,7 +86,7 @@ def test_the_colour_is_kept_by_the_filter_of_the_table_and_changed_alone(browse)
     assert '<input type="hidden" name="colour" value="exposure">' in table
 
 
-def test_a_visibility_report_that_is_gone_leaves_the_areas(browse, place):
+def test_a_damaged_visibility_report_leaves_the_areas(browse, place):
     run = done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
     next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
@@ -94,13 +94,13 @@ def test_a_visibility_report_that_is_gone_leaves_the_areas(browse, place):
     assert f"The report of run {run.pk} cannot be read" in page_html(page)
 
 
-def test_small_namespaces_are_drawn_as_one(browse, monkeypatch):
+def test_small_namespaces_share_one_tile(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.reports.charts.namespace_treemap.MAX_TILES", 3)
     ensure_entities(states={at(f"namespace:n{number}"): "live" for number in range(5)})
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 
 
-def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_by_one(browse, place, monkeypatch):
+def test_a_large_tenant_is_drawn_from_the_newest_report(browse, place, monkeypatch):
     monkeypatch.setattr(row_estimates, "MAX_COUNTED", 3)
     page = browse("aud").get("/")
     assert page.context["picture"]["is_unknown"] and not page.context["picture"]["tiles"]
@@ -109,14 +109,14 @@ def test_a_large_tenant_is_drawn_from_the_newest_report_and_counts_nothing_one_b
     assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
 
 
-def test_a_damaged_report_takes_only_its_part_of_the_page_along(browse, place):
+def test_a_damaged_report_breaks_only_its_section(browse, place):
     run = done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/")
     assert page.status_code == 200 and "cannot be read" in page_html(page)
 
 
-def test_what_needs_attention_is_what_the_newest_reports_found(browse, place):
+def test_attention_lists_problems_of_the_newest_reports(browse, place):
     client = browse("ada")
     assert overview(client)["attention"].unknown == ["Delete readiness", "Stranded entities", "Ghost grants"]
     facts = {"revision": 3, "finished_at": timezone.now()}
@@ -139,17 +139,17 @@ def test_what_needs_attention_is_what_the_newest_reports_found(browse, place):
         assert client.get(item.url).status_code == 200
 
 
-def test_a_grant_that_waits_for_its_entity_for_long_needs_attention(browse):
+def test_grants_on_long_planned_entities_need_attention(browse):
     assert words(browse("aud")) == []
     GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
     assert words(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
 
 
-def test_the_latest_changes_stand_there_newest_first(browse):
+def test_the_latest_changes_are_listed_newest_first(browse):
     revisions = [shown["line"].revision for shown in overview(browse("aud"))["lines"]]
     assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
 
 
-def test_an_empty_console_shows_no_empty_pictures(client, db):
+def test_an_empty_console_has_no_overview(client, db):
     client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
     assert "overview" not in client.get("/").context

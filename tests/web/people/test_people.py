@@ -1,4 +1,4 @@
-"""People and groups: who may look, what is shown, what is changed, and that looking costs the same for everybody."""
+"""The pages of users and groups: access, contents, changes and query counts."""
 
 from urllib.parse import urlsplit
 
@@ -41,23 +41,23 @@ QUERIES = {
 }
 
 
-def said(response) -> list[str]:
+def messages_of(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse):
+def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse):
     assert [browse(name).get(page).status_code for name in WHO] == statuses
 
 
 @pytest.mark.parametrize(("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES])
-def test_nobody_but_an_administrator_writes(url, sent, statuses, browse):
+def test_only_administrators_can_write(url, sent, statuses, browse):
     before = everything()
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
     assert everything() == before
 
 
-def test_people_and_groups_are_found_by_a_part_of_their_name(browse):
+def test_lists_filter_by_part_of_the_name(browse):
     client = browse("ada")
     assert [row["principal"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
     groups = client.get("/people/?type=group&find=oper").context["rows"]
@@ -66,11 +66,11 @@ def test_people_and_groups_are_found_by_a_part_of_their_name(browse):
     assert "No matches" in page_html(client.get("/people/?find=zzz"))
 
 
-def test_an_account_of_the_console_only_is_nobody_among_the_people(browse):
+def test_console_only_accounts_are_not_listed_as_people(browse):
     assert "ada" not in {row["principal"].name for row in browse("ada").get("/people/").context["rows"]}
 
 
-def test_the_list_is_walked_page_by_page_and_back(browse):
+def test_the_list_can_be_paged_forward_and_back(browse):
     User.objects.bulk_create(User(username=f"w{number:03}") for number in range(60))
     client, seen, url = browse("ada"), [], "/people/?find=w0"
     while url:
@@ -81,7 +81,7 @@ def test_the_list_is_walked_page_by_page_and_back(browse):
     assert [row.username for row in client.get(previous).context["page"].rows] == [f"w{number:03}" for number in range(25, 50)]
 
 
-def test_a_person_sees_what_the_law_shows_with_the_grant_that_shows_it(browse):
+def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(browse):
     rows = browse("aud").get("/people/user:dee").context["visibility"]["rows"]
     assert [(str(row["address_link"]), row["inside"], row["reason"].is_only) for row in rows] == [("namespace:sales", 2, False)]
     (row,) = browse("aud").get("/people/user:grp").context["visibility"]["rows"]
@@ -90,7 +90,7 @@ def test_a_person_sees_what_the_law_shows_with_the_grant_that_shows_it(browse):
     assert [str(row["address_link"]) for row in inside] == ["dataset:sales.legacy", "dataset:sales.orders"]
 
 
-def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
+def test_visible_entities_of_a_group_come_from_its_own_grants(browse):
     client = browse("aud")
     (row,) = client.get("/people/group:operators").context["visibility"]["rows"]
     reason = row["reason"]
@@ -105,7 +105,7 @@ def test_a_group_shows_its_members_what_the_law_shows_by_its_own_grants(browse):
                                                                                          True)]
 
 
-def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast):
+def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, cast):
     Group.objects.get(name="operators").user_set.add(cast["ned"])
     client = browse("aud")
     text = page_html(client.get("/people/group:operators"))
@@ -115,7 +115,7 @@ def test_what_members_hold_otherwise_is_not_what_their_group_shows(browse, cast)
     assert "dataset:sales.customers" not in {str(row["address_link"]) for row in rows}
 
 
-def test_an_empty_group_shows_what_it_would_show(browse):
+def test_a_group_without_members_shows_its_visible_entities(browse):
     Group.objects.create(name="night")
     assert browse("aud").get("/people/group:night").context["visibility"]["rows"] == []
     change_grants(author=SETUP, grant=[("group:night", at("dataset:hr.salaries"), "READ")])
@@ -123,25 +123,25 @@ def test_an_empty_group_shows_what_it_would_show(browse):
     assert (str(row["address_link"]), row["reason"].is_only) == ("namespace:hr", True)
 
 
-def test_the_only_grant_that_shows_a_namespace_is_called_the_only_one(browse):
+def test_a_namespace_visible_through_a_single_grant_says_so(browse):
     change_grants(author=SETUP, grant=[("user:out", at("program:sales.shop.workflow.daily"), "EXECUTE")])
     (row,) = browse("aud").get("/people/user:out").context["visibility"]["rows"]
     assert (row["reason"].privilege, str(row["reason"].address_link), row["reason"].is_only) == (
         "EXECUTE", "program:sales.shop.workflow.daily", True)
 
 
-def test_the_tree_does_not_open_where_the_person_sees_nothing(browse):
+def test_the_tree_does_not_open_invisible_containers(browse):
     for place in ("namespace:hr", "namespace:nowhere", "nonsense"):
         response = browse("dee").get(f"/my-access?in={place}")
         assert response.context["visibility"]["rows"] == [] and response.context["visibility"]["trail"] == []
 
 
-def test_somebody_inactive_sees_nothing_and_the_page_says_why(browse):
+def test_an_inactive_user_sees_nothing_and_the_page_says_why(browse):
     response = browse("ada").get("/people/user:ina")
     assert response.context["visibility"]["rows"] == [] and "denied everything" in page_html(response)
 
 
-def test_grants_of_a_group_stand_apart_from_those_of_the_person(browse):
+def test_grants_of_a_group_are_separate_from_direct_grants(browse):
     client = browse("ada")
     assert client.get("/people/user:grp").context["holds"]["rows"] == []
     rows = client.get("/people/user:grp?through=operators").context["holds"]["rows"]
@@ -149,7 +149,7 @@ def test_grants_of_a_group_stand_apart_from_those_of_the_person(browse):
     assert client.get("/people/user:dee?through=operators").context["holds"]["through"] is None
 
 
-def test_a_grant_is_revoked_from_the_page_of_the_person(browse):
+def test_a_grant_can_be_revoked_from_the_page_of_the_user(browse):
     client = browse("ada")
     (cell,) = [cell for row in client.get("/people/user:dee").context["holds"]["rows"] for cell in row["cells"]
                if cell.url.startswith("/revoke/dataset:sales.orders")]
@@ -157,12 +157,12 @@ def test_a_grant_is_revoked_from_the_page_of_the_person(browse):
     assert "/revoke/" not in page_html(browse("aud").get("/people/user:dee"))
 
 
-def test_joining_and_leaving_a_group_is_journalled_and_said(browse):
+def test_membership_changes_are_journalled_and_confirmed(browse):
     client = browse("ada")
     response = client.post("/people/membership", {"verb": "add", "user": "user:dee", "group": "operators", "page": "user:dee",
                                                   "reason": "new team"})
     assert (response.status_code, response["Location"]) == (303, "/people/user:dee")
-    assert said(response) == ["user:dee is in group:operators now."]
+    assert messages_of(response) == ["user:dee is in group:operators now."]
     assert JournalLine.objects.get(action="member-add").reason == "new team"
     asked = client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators")
     assert "no longer be a member of" in page_html(asked) and "2 grants" in page_html(asked)
@@ -171,7 +171,7 @@ def test_joining_and_leaving_a_group_is_journalled_and_said(browse):
     assert response["Location"] == "/people/group:operators" and not User.objects.get(username="dee").groups.exists()
 
 
-def test_taking_somebody_out_of_a_group_says_before_what_it_leaves_without_administrators(browse):
+def test_removing_a_member_warns_about_stranded_entities(browse):
     client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
     assert "No entity is left with fewer than two administrators by it." in page_html(client.get(url))
     client.post("/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"})
@@ -181,7 +181,7 @@ def test_taking_somebody_out_of_a_group_says_before_what_it_leaves_without_admin
         assert "fewer than two" not in page_html(client.get(f"/people/membership?verb=remove&{unknown}"))
 
 
-def test_the_latest_changes_lead_to_all_of_them_in_the_journal(browse):
+def test_latest_changes_link_to_the_filtered_journal(browse):
     for page, journal in (("/people/user:dee", "/journal/?principal=user%3Adee"),
                           ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
                           ("/entities/dataset:sales.orders", "/journal/?entity=dataset%3Asales.orders")):
@@ -192,7 +192,7 @@ def test_the_latest_changes_lead_to_all_of_them_in_the_journal(browse):
     assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders"))
 
 
-def test_a_membership_that_cannot_be_is_explained_and_loses_nothing(browse):
+def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
     before = everything()
     response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})
     text = page_html(response)
@@ -200,7 +200,7 @@ def test_a_membership_that_cannot_be_is_explained_and_loses_nothing(browse):
     assert 'value="dee"' in text and 'value="opers"' in text and everything() == before
 
 
-def test_a_person_and_a_group_are_added_with_a_reason(browse):
+def test_users_and_groups_are_added_with_a_reason(browse):
     client = browse("ada")
     response = client.post("/people/add", {"type": "user", "name": "zoë/b", "email": "z@example.com", "reason": "hired"})
     assert response["Location"] == "/people/user:zo%C3%AB%2Fb" and client.get(response["Location"]).status_code == 200
@@ -212,14 +212,14 @@ def test_a_person_and_a_group_are_added_with_a_reason(browse):
 
 
 @pytest.mark.parametrize("name", ["a/b", "a/../b", "a?b", "a#b", "a%2Fb", "a&b", " a ", 'a"b', "user:x", ".."])
-def test_a_name_leads_to_its_own_page_whatever_it_holds(name, browse):
+def test_names_with_special_characters_link_to_their_own_page(name, browse):
     User.objects.create(username=name)
     (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["principal"].name == name]
     assert "/.." not in urlsplit(row["principal"].url).path
     assert browse("ada").get(row["principal"].url).context["principal"].name == name
 
 
-def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
+def test_two_users_are_compared_and_a_plan_copies_grants(browse):
     client = browse("ada")
     response = client.get("/people/compare?one=dee&other=user:out")
     assert [str(row["address_link"]) for row in response.context["rows"]] == ["dataset:sales.legacy", "dataset:sales.orders"]
@@ -229,7 +229,7 @@ def test_two_people_are_compared_and_made_alike_by_a_plan(browse):
     assert "No differences" in page_html(client.get("/people/compare?one=dee&other=dee"))
 
 
-def test_a_comparison_that_is_cut_says_so_and_one_that_is_not_does_not(browse, monkeypatch):
+def test_a_comparison_says_when_it_is_incomplete(browse, monkeypatch):
     client, url, words = browse("ada"), "/people/compare?one=ned&other=dee", "grants. Only the first"
     for most, is_cut in ((8, False), (7, True)):
         monkeypatch.setattr("grants.principals.user_comparison.MAX_DIFFERENCES", most)
@@ -238,14 +238,14 @@ def test_a_comparison_that_is_cut_says_so_and_one_that_is_not_does_not(browse, m
         assert (f"more than {most} {words}" in text, words in text) == (is_cut, is_cut)
 
 
-def test_what_leaving_would_strand_is_counted_and_named(browse):
+def test_off_boarding_lists_the_entities_that_would_be_stranded(browse):
     response = browse("aud").get("/people/leaving/user:ned")
     assert (response.context["loss"].none, response.context["loss"].one) == (6, 0)
     assert "Create plan" not in page_html(response)
     assert "No entity would be stranded" in page_html(browse("ada").get("/people/leaving/user:dee"))
 
 
-def test_what_removing_a_group_would_strand_is_counted_with_who_would_lose_it(browse):
+def test_removing_a_group_lists_stranded_entities_and_affected_members(browse):
     change_grants(author=SETUP, grant=[("group:operators", at("dataset:hr.salaries"), "ADMIN")])
     response = browse("ada").get("/people/leaving/group:operators")
     assert (response.context["loss"].none, response.context["loss"].one, response.context["grants"]) == (1, 0, 3)
@@ -254,12 +254,12 @@ def test_what_removing_a_group_would_strand_is_counted_with_who_would_lose_it(br
         "/people/leaving/group:operators"))
 
 
-def test_what_a_group_holds_is_handed_over_by_a_plan(browse):
+def test_grants_of_a_group_are_transferred_by_a_plan(browse):
     response = browse("ada").post("/plans/copy", {"source": "group:operators", "target": "user:out"})
     assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
 
 
-def test_my_access_shows_what_is_mine_and_names_nobody_else(browse):
+def test_my_access_shows_own_grants_and_no_other_principals(browse):
     text = page_html(browse("dee").get("/my-access"))
     assert "dataset:sales." in text and "<b>orders</b>" in text
     for name in ("ned", "grp", "ina", "out", "operators", "the tests"):
@@ -268,7 +268,7 @@ def test_my_access_shows_what_is_mine_and_names_nobody_else(browse):
     assert "operators" in text and "/people/" not in text and 'method="post"' not in text
 
 
-def test_parts_are_answered_alone_and_only_where_there_are_such(browse, htmx):
+def test_sections_are_rendered_alone_if_the_principal_has_them(browse, htmx):
     for part in ("visibility", "holds", "groups", "history"):
         response = browse("ada").get("/people/user:dee", headers=htmx(part))
         assert response.status_code == 200 and "<html" not in page_html(response)
@@ -279,7 +279,7 @@ def test_parts_are_answered_alone_and_only_where_there_are_such(browse, htmx):
 
 
 @pytest.mark.parametrize(("url", "most"), QUERIES.items())
-def test_a_page_keeps_to_its_queries_however_much_there_is(url, most, browse, django_assert_max_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, django_assert_max_num_queries):
     for number in range(30):
         Group.objects.create(name=f"group{number}").user_set.add(User.objects.create(username=f"more{number}"))
     Group.objects.get(name="group1").user_set.add(User.objects.get(username="dee"))
@@ -296,7 +296,7 @@ def see_as(client, name: str):
     return client.post("/people/see-as", {"user": name})
 
 
-def test_seeing_as_somebody_shows_their_pages_and_says_so(browse):
+def test_seeing_as_another_user_shows_their_pages_and_says_so(browse):
     client = browse("aud")
     assert see_as(client, "dee")["Location"] == "/"
     page = client.get("/entities/namespace:sales")
@@ -308,7 +308,7 @@ def test_seeing_as_somebody_shows_their_pages_and_says_so(browse):
     assert client.get("/entities/namespace:hr").status_code == 200
 
 
-def test_nothing_is_written_while_seeing_as_somebody(browse):
+def test_nothing_can_be_changed_while_seeing_as_another_user(browse):
     client, before = browse("ada"), everything()
     see_as(client, "ned")
     assert client.post("/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}).status_code == 403
@@ -316,7 +316,7 @@ def test_nothing_is_written_while_seeing_as_somebody(browse):
     assert everything() == before
 
 
-def test_only_who_sees_everything_sees_as_somebody(browse, cast):
+def test_only_administrators_and_auditors_can_see_as_another_user(browse, cast):
     assert see_as(browse("dee"), "ned").status_code == 404
     assert see_as(browse("ada"), "nobody").status_code == 404
     client = browse("ada")
@@ -325,7 +325,7 @@ def test_only_who_sees_everything_sees_as_somebody(browse, cast):
     assert client.get("/").context["request"].looker is None
 
 
-def test_signing_out_ends_it(browse):
+def test_signing_out_ends_seeing_as_another_user(browse):
     client = browse("ada")
     see_as(client, "dee")
     assert client.post("/sign-out").status_code == 302

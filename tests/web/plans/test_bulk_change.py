@@ -1,4 +1,4 @@
-"""The pages on which plans are made for many entities, for ghost grants and of a file: what they offer, and what they keep."""
+"""The forms that create plans by bulk change, ghost grant cleanup and import."""
 
 import re
 from html import unescape
@@ -44,7 +44,7 @@ def fields(answer) -> dict[str, list[str]]:
     return found
 
 
-def test_the_page_of_a_container_leads_to_a_plan_for_all_in_it(browse):
+def test_a_container_page_links_to_a_bulk_change(browse):
     client = browse("ada")
     page = client.get("/entities/namespace:sales")
     assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
@@ -64,13 +64,13 @@ def test_the_page_of_a_container_leads_to_a_plan_for_all_in_it(browse):
     ("/entities/namespace:sales", "aud"), ("/entities/namespace:sales", "ned"), (f"/entities/{ORDERS}", "ada"),
     ("/entities/dataset:sales.legacy", "ada"), ("/plans/", "aud"),
 ])
-def test_it_is_offered_to_nobody_else_and_nowhere_else(url, name, browse):
+def test_bulk_changes_are_offered_only_to_administrators_on_containers(url, name, browse):
     text = browse(name).get(url).content.decode()
     assert not any(f"{offer}{end}" in text for offer in (MANY, GHOSTS, IMPORT) for end in ('"', "?"))
     assert 'name="address"' not in text.replace('<input type="hidden" name="address"', "")
 
 
-def test_several_principals_and_fewer_kinds(browse):
+def test_a_bulk_change_takes_several_principals_and_selected_kinds(browse):
     sent = INSIDE | {"verb": "revoke", "principal": "user:ned", "more": "user:dee\r\n\r\ngroup:operators",
                      "privilege": ["ADMIN", "READ"], "kind": ["dataset"], "itself": ""}
     made = browse("ada").post(MANY, sent, follow=True)
@@ -80,7 +80,7 @@ def test_several_principals_and_fewer_kinds(browse):
     assert "bulk change" in text_of(browse("aud").get("/plans/"))
 
 
-def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
+def test_selected_rows_lead_to_the_bulk_change_form(browse):
     client = browse("ada")
     text = client.get("/entities/namespace:sales").content.decode()
     box = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
@@ -101,7 +101,7 @@ def test_chosen_rows_of_the_list_lead_to_the_same_form(browse):
     ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
     ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
 ])
-def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, browse):
+def test_an_empty_selection_links_back_to_the_list(came_from, back, browse):
     text = browse("ada").get(f"{MANY}?selection=yes", headers={"Referer": came_from}).content.decode()
     assert "No entities selected" in text and "0 chosen" not in text and f'href="{back}"' in text
 
@@ -116,7 +116,7 @@ def test_who_chose_nothing_is_told_so_and_led_back_to_the_list(came_from, back, 
     ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
     ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are selected, and 500 are allowed"),
 ])
-def test_what_cannot_be_made_says_why_and_keeps_what_was_typed(wrong, words, browse):
+def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(wrong, words, browse):
     sent = INSIDE | {"more": "user:grp"} | wrong
     answer = browse("ada").post(MANY, sent)
     assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
@@ -130,13 +130,13 @@ def test_what_cannot_be_made_says_why_and_keeps_what_was_typed(wrong, words, bro
         assert ("itself" in kept) is (sent["itself"] == "yes")
 
 
-def test_nothing_is_counted_where_there_is_too_much(browse, monkeypatch):
+def test_large_tenants_are_not_counted(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
     assert {row["total"] for row in browse("ada").get(MANY).context["kinds"]} == {None}
     assert browse("ada").get(f"{MANY}?within=namespace:sales").context["kinds"][4]["total"] == 2
 
 
-def test_ghosts_are_taken_back_from_the_list_the_report_and_the_overview(browse, settings, tmp_path):
+def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="ghost-grants", options={"generation": "final"}, revision=1,
                    finished_at=timezone.now(), summary={"grants_on_deleted_addresses": 1})
@@ -150,7 +150,7 @@ def test_ghosts_are_taken_back_from_the_list_the_report_and_the_overview(browse,
     assert places(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
 
 
-def test_a_report_of_another_analysis_offers_no_such_plan(browse, settings, tmp_path):
+def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
     assert GHOSTS not in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
@@ -160,12 +160,12 @@ def test_a_report_of_another_analysis_offers_no_such_plan(browse, settings, tmp_
     ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` holds a character"),
     (ORDERS, "is not a namespace"),
 ])
-def test_where_no_ghost_is_found_it_says_so(namespace, words, browse):
+def test_a_cleanup_without_ghost_grants_says_so(namespace, words, browse):
     answer = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
     assert words in text_of(answer) and "No plan was created" in text_of(answer) and not Plan.objects.exists()
 
 
-def test_pasted_changes_and_a_file_make_a_plan(browse):
+def test_a_plan_is_created_from_pasted_text_and_from_a_file(browse):
     client, before = browse("ada"), everything()[:7]
     pasted = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
     assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to revoke" in text_of(pasted)
@@ -177,7 +177,7 @@ def test_pasted_changes_and_a_file_make_a_plan(browse):
 
 
 @pytest.mark.parametrize("form", ["pasted", "chosen"])
-def test_every_bad_line_is_listed_and_what_was_given_stands_in_the_field(form, browse):
+def test_every_bad_line_is_listed_and_the_input_is_kept(form, browse):
     bad = FILE + "".join(f"grant,user:x{n},{ORDERS},<READ>\n" for n in range(120))
     sent = {"text": bad} if form == "pasted" else {"file": SimpleUploadedFile("bad.csv", bad.encode())}
     answer = browse("ada").post(IMPORT, sent)
@@ -196,13 +196,13 @@ def test_every_bad_line_is_listed_and_what_was_given_stands_in_the_field(form, b
     ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
     ({"text": FILE.split("\n")[0]}, "a header and no changes"),
 ])
-def test_what_is_no_file_of_changes_says_what_to_do(sent, words, browse):
+def test_an_invalid_file_of_changes_is_explained(sent, words, browse):
     answer = browse("ada").post(IMPORT, sent)
     assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
     assert f"\n{sent.get('text', '')}</textarea>" in answer.content.decode()
 
 
-def test_a_file_that_is_too_long_is_refused_and_a_long_one_is_not_shown_again(browse, monkeypatch):
+def test_too_long_files_are_refused_and_long_ones_not_shown_again(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_FILE_BYTES", 300)
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_KEPT_BYTES", 150)
     for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to show here")):
@@ -211,13 +211,13 @@ def test_a_file_that_is_too_long_is_refused_and_a_long_one_is_not_shown_again(br
         assert FILE not in unescape(answer.content.decode().split("<textarea")[1])
 
 
-def test_a_file_in_another_encoding_is_named_line_by_line(browse):
+def test_lines_that_are_not_utf_8_are_reported(browse):
     raw = (FILE + f"grant,user:é,{ORDERS},READ\n").encode("latin-1")
     answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", raw)})
     assert answer.status_code == 400 and "4 it is not UTF-8: save the file as UTF-8" in text_of(answer)
 
 
-def test_the_samples_are_files(browse):
+def test_example_files_can_be_downloaded(browse):
     for extension, media in (("csv", "text/csv; charset=utf-8"), ("jsonl", "application/x-ndjson; charset=utf-8")):
         answer = browse("ada").get(f"/plans/import/sample.{extension}")
         assert answer.content.decode() == SAMPLES[extension] and answer["Content-Type"] == media
@@ -225,13 +225,13 @@ def test_the_samples_are_files(browse):
     assert SAMPLES["csv"] in unescape(browse("ada").get(IMPORT).content.decode())
 
 
-def test_the_empty_list_of_plans_leads_to_where_plans_are_made(browse):
+def test_the_empty_list_of_plans_links_to_the_forms_that_create_plans(browse):
     empty = browse("ada").get("/plans/").content.decode().split('<div class="empty">')[1]
     assert MANY in empty and IMPORT in empty
     assert MANY not in browse("aud").get("/plans/").content.decode()
 
 
-def test_making_a_plan_costs_queries_by_the_chunk(browse):
+def test_creating_a_plan_takes_a_constant_number_of_queries(browse):
     client = browse("ada")
 
     def statements(first, last):
@@ -254,7 +254,7 @@ def _queries(client, url, data) -> int:
 
 
 @pytest.mark.parametrize(("url", "data"), [(MANY, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE})])
-def test_an_administrator_makes_one_and_who_is_not_signed_in_is_led_to_the_sign_in(url, data, browse):
+def test_administrators_create_plans_and_anonymous_users_are_sent_to_sign_in(url, data, browse):
     answer = browse().post(url, data)
     assert answer.status_code == 303 and answer["Location"] == "/sign-in" and not Plan.objects.exists()
     answer = browse("ada").post(url, data)

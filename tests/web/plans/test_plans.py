@@ -1,4 +1,4 @@
-"""The pages of plans and of the forecast: who may look and decide, what they say, and what they cost."""
+"""The pages of plans and of the deletion forecast: access, contents and query counts."""
 
 import re
 
@@ -56,12 +56,12 @@ def applied(cast):
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, plan):
+def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, plan):
     assert [browse(name).get(page.format(plan=plan.pk)).status_code for name in WHO] == statuses
 
 
 @pytest.mark.parametrize("url", WRITES)
-def test_nobody_but_an_administrator_decides(url, browse, plan, applied):
+def test_only_administrators_can_change_plans(url, browse, plan, applied):
     before = everything()
     url = url.format(plan=plan.pk, applied=applied.pk)
     assert [browse(name).post(url, SENT).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
@@ -71,25 +71,25 @@ def test_nobody_but_an_administrator_decides(url, browse, plan, applied):
 
 
 @pytest.mark.parametrize("url", WRITES)
-def test_an_administrator_does(url, browse, plan, applied):
+def test_administrators_can_change_plans(url, browse, plan, applied):
     url = url.format(plan=plan.pk, applied=applied.pk)
     assert browse("ada").post(url, SENT | {"strand": "yes"}).status_code == 303
 
 
-def test_an_auditor_sees_no_form_that_writes(browse, plan, applied):
+def test_auditors_see_no_forms(browse, plan, applied):
     for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied.pk}/", FORECAST):
         text = page_html(browse("aud").get(url)).replace('action="/sign-out" method="post"', "")
         assert 'method="post"' not in text, url
 
 
-def test_a_plan_says_what_it_changes_and_whom_it_strands(browse, plan):
+def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
     text = re.sub(r"(<[^>]+>|\s)+", " ", page_html(browse("ada").get(f"/plans/{plan.pk}/")))
     for words in ("1 grant to add", "1 grant to revoke", "1 item already in place", "(no change)",
                   "1 entity with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
         assert words in text, words
 
 
-def test_stranding_has_to_be_confirmed_and_a_reason_given(browse, plan):
+def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse, plan):
     client, before = browse("ada"), everything()
     answer = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
     text = page_html(answer)
@@ -101,7 +101,7 @@ def test_stranding_has_to_be_confirmed_and_a_reason_given(browse, plan):
     assert "is applied: 1 granted, 1 revoked." in page_html(answer) and "Undo with a plan" in page_html(answer)
 
 
-def test_a_stale_plan_says_what_changed_and_is_made_anew(browse, plan):
+def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
     change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
     client, before = browse("ada"), everything()
     page = page_html(client.get(f"/plans/{plan.pk}/"))
@@ -112,7 +112,7 @@ def test_a_stale_plan_says_what_changed_and_is_made_anew(browse, plan):
     assert "Apply plan" in page_html(answer) and f"plan {plan.pk}" in page_html(answer)
 
 
-def test_a_plan_is_undone_by_a_plan(browse, plan):
+def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
     client, before = browse("ada"), held()
     client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
     assert held() != before
@@ -124,7 +124,7 @@ def test_a_plan_is_undone_by_a_plan(browse, plan):
     assert f"Plan {inverse.pk}</a> undoes it" in page_html(client.get(f"/plans/{plan.pk}/"))
 
 
-def test_what_cannot_be_decided_any_more_says_so(browse, plan):
+def test_a_discarded_plan_cannot_be_changed(browse, plan):
     client = browse("ada")
     client.post(f"/plans/{plan.pk}/discard")
     decided = "was discarded already"
@@ -133,7 +133,7 @@ def test_what_cannot_be_decided_any_more_says_so(browse, plan):
         assert answer.status_code == 400 and words in page_html(answer)
 
 
-def test_the_forecast_leads_to_a_plan_that_closes_the_gap_and_back(browse):
+def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
     client, question = browse("ada"), Question("user", "dee", "delete", at("namespace:sales"), "final")
     page = page_html(client.get("/entities/namespace:sales?deleter=dee"))
     assert "/forecast/namespace:sales?deleter=dee" in page
@@ -150,11 +150,11 @@ def test_the_forecast_leads_to_a_plan_that_closes_the_gap_and_back(browse):
 
 @pytest.mark.parametrize("user", ["ned", "dee", "grp", "ina", "nobody", "a%00b", ""])
 @pytest.mark.parametrize("generation", ["core", "existing", "proposed", "final", "newest"])
-def test_the_forecast_answers_for_everybody_in_every_generation(user, generation, browse):
+def test_the_forecast_works_for_every_user_and_generation(user, generation, browse):
     assert browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code == 200
 
 
-def test_a_forecast_of_what_is_no_live_namespace_says_so(browse):
+def test_a_forecast_requires_a_live_namespace(browse):
     text = page_html(browse("ada").get(f"/forecast/{ORDERS}?deleter=ned"))
     assert "is not a namespace" in text
 
@@ -163,13 +163,13 @@ def test_a_forecast_of_what_is_no_live_namespace_says_so(browse):
     ({"source": "user:ned", "target": "user:ned"}, "is both"), ({"source": "x", "target": "user:ned"}, "is not a principal"),
     ({"source": "user:ned", "target": "user:dee", "within": "sales"}, "is not an address"),
 ])
-def test_a_copy_that_cannot_be_made_keeps_what_was_typed(sent, words, browse):
+def test_an_invalid_copy_keeps_the_input(sent, words, browse):
     answer = browse("ada").post("/plans/copy", sent)
     assert answer.status_code == 400 and words in page_html(answer) and answer.context["given"]["target"] == sent["target"]
     assert not Plan.objects.exists()
 
 
-def test_a_part_is_answered_alone(browse, plan, htmx):
+def test_sections_are_rendered_alone(browse, plan, htmx):
     for part in ("effects", "items"):
         text = page_html(browse("aud").get(f"/plans/{plan.pk}/", headers=htmx(part)))
         assert f'id="{part}"' in text and "<html" not in text
@@ -177,7 +177,7 @@ def test_a_part_is_answered_alone(browse, plan, htmx):
     assert 'id="lacking"' in text and "<html" not in text
 
 
-def test_items_and_principals_come_in_pages(browse):
+def test_items_are_paged(browse):
     grants = [(f"user:{name}", at(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out") for number in range(60)]
     plan = create_plan_from_changes(author=COMMAND, grant=grants)
     seen = []
@@ -187,7 +187,7 @@ def test_items_and_principals_come_in_pages(browse):
     assert seen == list(range(1, 121)) and page["page"].total == 120 and not page["page"].next_url
 
 
-def test_the_pages_cost_the_same_queries_however_much_there_is(browse):
+def test_the_number_of_queries_does_not_grow_with_the_data(browse):
     client = browse("ada")
 
     def counts(numbers):
@@ -214,7 +214,7 @@ def impact(cast, settings, tmp_path):
                     revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
 
 
-def test_a_report_of_policy_impact_leads_to_a_plan_that_keeps_what_people_have(impact, browse):
+def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, browse):
     url = f"/plans/policy-impact/{impact.pk}"
     assert url in page_html(browse("ada").get(f"/analyses/{impact.pk}/"))
     assert url not in page_html(browse("aud").get(f"/analyses/{impact.pk}/"))

@@ -1,4 +1,4 @@
-"""The generations as pages, and making another one active."""
+"""The pages of generations, and activating one."""
 
 import pytest
 from django.utils import timezone
@@ -17,7 +17,7 @@ def rows(response) -> dict[tuple[str, str], dict]:
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_source(name, browse):
+def test_every_operation_is_listed_with_requirement_and_source(name, browse):
     response = browse("dee").get(f"/policies/?generation={name}")
     shown, text = rows(response), page_html(response)
     assert list(shown) == [(kind.name, operation) for kind in KINDS.values() for operation in kind.operations]
@@ -28,13 +28,13 @@ def test_every_operation_of_a_generation_stands_there_with_its_requirement_and_s
     assert ("no rule: denied" in text) == any(not row["cells"][0]["words"] for row in shown.values())
 
 
-def test_every_row_has_an_id_of_its_own(browse):
+def test_every_row_has_a_unique_id(browse):
     ids = [row["id"] for row in rows(browse("dee").get("/policies/?generation=final&with=core")).values()]
     assert "namespace-delete" in ids and len(set(ids)) == len(ids)
     assert '<tr id="namespace-delete"' in page_html(browse("dee").get("/policies/"))
 
 
-def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
+def test_two_generations_are_compared_with_differences_marked(browse):
     client = browse("dee")
     for one in GENERATIONS.values():
         for other in GENERATIONS.values():
@@ -46,22 +46,22 @@ def test_any_two_stand_side_by_side_with_their_differences_marked(browse):
 
 @pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
                                               ("generation=final&with=core", "Policies: final and core")])
-def test_the_title_of_the_page_says_which_generations_stand_there(query, title, browse):
+def test_the_title_names_the_generations(query, title, browse):
     assert f"<title>{title} · Authorization console</title>" in page_html(browse("dee").get(f"/policies/?{query}"))
 
 
-def test_the_differences_can_stand_alone(browse):
+def test_the_page_can_show_differences_only(browse):
     page = browse("dee").get("/policies/?generation=final&with=core&only=differences")
     assert all(row["differs"] for row in rows(page).values()) and len(rows(page)) == page.context["differences"]
 
 
 @pytest.mark.parametrize("query", ["generation=none", "with=final", "with=%00", "kind=nothing", "only=differences"])
-def test_what_is_not_known_falls_back_to_the_active_generation(query, browse):
+def test_unknown_parameters_fall_back_to_the_active_generation(query, browse):
     response = browse("dee").get(f"/policies/?{query}")
     assert response.status_code == 200 and response.context["chosen"] == active_generation() and response.context["other"] is None
 
 
-def test_only_an_administrator_is_offered_another_generation_and_may_make_it_active(browse):
+def test_only_administrators_can_activate_a_generation(browse):
     offered = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
                for name in ("ada", "aud", "dee")}
     assert offered == {"ada": True, "aud": False, "dee": False}
@@ -72,7 +72,7 @@ def test_only_an_administrator_is_offered_another_generation_and_may_make_it_act
     assert browse("ada").get("/policies/none/activate").status_code == 404
 
 
-def test_what_it_would_change_is_looked_at_first(browse, settings, tmp_path):
+def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tmp_path):
     settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
     assert "Impact not analysed yet" in page_html(client.get("/policies/core/activate"))
     options = {"generation": "final", "to_generation": "core"}
@@ -85,7 +85,7 @@ def test_what_it_would_change_is_looked_at_first(browse, settings, tmp_path):
     assert page.context["run"] == run and "5,000" in page_html(page) and "changes since" in page_html(page)
 
 
-def test_the_change_is_made_with_its_reason_once(browse):
+def test_activating_a_generation_is_journalled_with_its_reason(browse):
     client = browse("ada")
     sent = {"from": "final", "reason": "trial in spring"}
     response = client.post("/policies/proposed/activate", sent, follow=True)
@@ -95,7 +95,7 @@ def test_the_change_is_made_with_its_reason_once(browse):
     assert "<code>proposed</code> is the active generation now" in page_html(response)
 
 
-def test_a_form_made_before_another_change_changes_nothing_and_keeps_its_reason(browse):
+def test_an_outdated_form_changes_nothing_and_keeps_its_reason(browse):
     client = browse("ada")
     ActiveGeneration.objects.create(pk=1, name="existing")
     before = everything()

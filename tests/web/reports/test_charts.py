@@ -1,4 +1,4 @@
-"""Reports drawn by the server: in proportion, bounded, each mark leading to its rows."""
+"""Charts of reports: proportions, bounds, links and caching."""
 
 import pytest
 from django.utils import timezone
@@ -19,7 +19,7 @@ def item(number: int, area: int) -> TreemapItem:
 
 
 @given(st.lists(st.integers(0, 1_000_000), max_size=60), st.sampled_from([LANDSCAPE, PORTRAIT]))
-def test_tiles_lie_in_the_picture_without_touching(areas, size):
+def test_tiles_fit_the_chart_without_overlapping(areas, size):
     tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
     assert len(tiles) == sum(area > 0 for area in areas)
     for place, tile in enumerate(tiles):
@@ -29,7 +29,7 @@ def test_tiles_lie_in_the_picture_without_touching(areas, size):
             assert beside or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
 
 
-def test_areas_are_in_proportion():
+def test_tile_areas_are_proportional():
     large, small = treemap([item(1, 300), item(2, 100)])
     assert ((large.width + 2) * (large.height + 2)) / ((small.width + 2) * (small.height + 2)) == pytest.approx(3, rel=0.01)
 
@@ -46,7 +46,7 @@ def picture(client, run) -> dict | None:
     return response.context["picture"]
 
 
-def test_readiness_is_a_treemap_whose_tiles_lead_to_their_rows(browse, place):
+def test_readiness_tiles_link_to_their_rows(browse, place):
     run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
         ("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
     client = browse("aud")
@@ -56,7 +56,7 @@ def test_readiness_is_a_treemap_whose_tiles_lead_to_their_rows(browse, place):
     assert client.get(drawn[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
 
 
-def test_visibility_is_people_by_namespaces_with_who_sees_the_same_side_by_side(browse, place):
+def test_the_heat_map_groups_users_by_namespace(browse, place):
     cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
     rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
     run = done_run(place, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
@@ -70,14 +70,14 @@ def test_visibility_is_people_by_namespaces_with_who_sees_the_same_side_by_side(
     assert [column["url"] for column in heat["columns"]] == ["/entities/namespace:sales", "/entities/namespace:hr"]
 
 
-def test_a_picture_of_many_people_and_namespaces_is_bounded(browse, place):
+def test_the_heat_map_is_bounded(browse, place):
     cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
     run = done_run(place, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     heat = picture(browse("aud"), run)
     assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_PEOPLE, MAX_NAMESPACES, True)
 
 
-def test_policy_impact_is_bars_from_a_common_zero(browse, place):
+def test_policy_impact_bars_start_at_a_common_zero(browse, place):
     rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
     # what holds the same words is not meant
     near = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
@@ -97,11 +97,11 @@ def test_policy_impact_is_bars_from_a_common_zero(browse, place):
     ("stranded", {"rows": []}, {"generation": "final"}),
     ("visibility", {}, {"generation": "final"}),
 ])
-def test_a_report_without_anything_to_draw_or_out_of_reach_has_no_picture(analysis, tables, options, browse, place):
+def test_empty_and_unreadable_reports_have_no_chart(analysis, tables, options, browse, place):
     assert picture(browse("aud"), done_run(place, tables, analysis=analysis, options=options)) is None
 
 
-def test_a_picture_is_drawn_once_and_goes_with_its_report(browse, place, monkeypatch):
+def test_a_chart_is_cached_until_its_report_is_removed(browse, place, monkeypatch):
     run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
     client, looks = browse("aud"), []
     monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))

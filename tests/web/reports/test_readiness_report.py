@@ -41,7 +41,7 @@ def test_rows_are_filtered_and_sorted(query, users, report, browse, htmx):
     assert "<html" not in page_html(response)
 
 
-def test_a_column_that_is_clicked_twice_turns_around(report, browse):
+def test_a_second_click_reverses_the_order(report, browse):
     def order(query):
         columns = browse("aud").get(f"/analyses/{report.pk}/{query}").context["rows"]["columns"]
         return next((c["order"], c["url"]) for c in columns if c["name"] == "user")
@@ -50,7 +50,7 @@ def test_a_column_that_is_clicked_twice_turns_around(report, browse):
     assert order("?sort=user")[1].endswith("sort=-user") and order("?sort=-user")[1].endswith("sort=user")
 
 
-def test_a_row_leads_to_what_is_missing(report, browse):
+def test_a_row_links_to_its_missing_grants(report, browse):
     row = browse("ada").get(f"/analyses/{report.pk}/?namespace=hr").context["rows"]["rows"][0]
     response = browse("ada").get(row["missing_url"])
     assert [str(gap.address) for gap in response.context["gaps"]] == ["dataset:hr.salaries", "namespace:hr"]
@@ -58,7 +58,7 @@ def test_a_row_leads_to_what_is_missing(report, browse):
     assert "/grant/" not in page_html(browse("aud").get(row["missing_url"]))
 
 
-def test_a_detail_that_was_left_out_says_where_it_is_to_be_had(report, browse):
+def test_a_report_without_detail_names_the_command(report, browse):
     AnalysisRun.objects.update(summary=SUMMARY | {"detail_is_written": False})
     text = page_html(browse("aud").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee"))
     assert "manage.py analyze with --detail" in text
@@ -72,7 +72,7 @@ def test_the_report_can_be_downloaded_as_csv(report, browse):
     assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}-rows.csv"'
 
 
-def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings, tmp_path):
+def test_a_report_without_files_says_what_to_do(report, browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
     for url in ("", "?namespace=hr", "missing?namespace=hr&user=dee", "tables/rows.csv"):
         response = browse("aud").get(f"/analyses/{report.pk}/{url}", follow=True)
@@ -81,7 +81,7 @@ def test_a_report_whose_files_are_gone_says_what_to_do(report, browse, settings,
 
 
 @pytest.mark.parametrize("table", ["namespaces", "rows"])
-def test_one_damaged_file_takes_no_page_down(table, report, browse, htmx, tmp_path):
+def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
     path = tmp_path / report.result_folder / table / "part-0.parquet"
     path.write_bytes(path.read_bytes()[:100])
     client, notice = browse("ada"), f"The report of run {report.pk} cannot be read: the report&#x27;s files are damaged"
@@ -100,14 +100,14 @@ def test_one_damaged_file_takes_no_page_down(table, report, browse, htmx, tmp_pa
     assert "Who holds what" in page_html(response)
 
 
-def test_the_detail_that_cannot_be_read_is_a_notice(report, browse, tmp_path):
+def test_an_unreadable_detail_table_is_a_notice(report, browse, tmp_path):
     (tmp_path / report.result_folder / "detail" / "part-0.parquet").write_bytes(b"")
     response = browse("ada").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
     assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in page_html(response)
     assert '/entities/namespace:hr?deleter=dee#readiness"' in page_html(response)
 
 
-def test_a_download_is_kept_by_nobody_and_computed_by_no_spreadsheet(report, browse, tmp_path):
+def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
     table = analysis_named(ANALYSIS).table("rows")
     names = ["=1+1", "+1", "-1", "@sum", "\tx", "\rx", "a=b"]
     columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
@@ -148,7 +148,7 @@ def test_a_report_says_how_much_changed_since(report, browse):
         assert "1 change since" in page_html(browse("aud").get(url))
 
 
-def test_a_report_that_was_overtaken_does_not_say_that_nobody_can(report, browse):
+def test_an_outdated_report_shows_the_current_readiness(report, browse):
     browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
     text = page_html(browse("aud").get("/entities/namespace:hr"))
     assert "Nobody</strong> could delete it" in text and "dee lacks 1 of 2 now" in text
@@ -157,14 +157,14 @@ def test_a_report_that_was_overtaken_does_not_say_that_nobody_can(report, browse
     assert "dee</strong> can delete it now" in text and "Nobody</strong>" not in text
 
 
-def test_changes_that_no_decision_is_made_of_do_not_make_a_report_old(report, browse):
+def test_changes_without_effect_on_decisions_do_not_outdate_a_report(report, browse):
     browse("ada").post("/describe/dataset:hr.salaries", {"description": "What everybody earns"})
     for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
         text = page_html(browse("aud").get(url))
         assert "change since" not in text and "changes since" not in text
 
 
-def test_a_report_costs_the_same_queries_however_long_it_is(report, browse, django_assert_max_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_report(report, browse, django_assert_max_num_queries):
     client = browse("aud")
     client.get(f"/analyses/{report.pk}/")
     with django_assert_max_num_queries(5):

@@ -1,4 +1,4 @@
-"""What stands in the rows of a report leads to what it names, and its numbers to what they count."""
+"""Links in the rows of reports."""
 
 import re
 
@@ -43,14 +43,14 @@ def written(cast, tmp_path):
 
 
 @pytest.mark.parametrize(("analysis", "tables", "options"), [("visibility", VISIBLE, None), ("policy-impact", IMPACT, BOTH)])
-def test_a_number_leads_to_exactly_the_pairs_that_it_counts(analysis, tables, options, written, browse):
+def test_numbers_link_to_the_rows_that_they_count(analysis, tables, options, written, browse):
     client = browse("aud")
     rows = client.get(f"/analyses/{written(analysis, tables, options=options).pk}/").context["table"]["rows"]
     numbers = [cell for row in rows for cell in row["cells"] if cell.is_number]
     assert [client.get(cell.url).context["table"]["total"] for cell in numbers] == [int(cell.text) for cell in numbers]
 
 
-def test_a_number_leads_nowhere_where_the_pairs_were_left_out(written, browse):
+def test_numbers_are_not_linked_without_a_detail_table(written, browse):
     run = written("visibility", VISIBLE, detail_is_written=False)
     rows = browse("aud").get(f"/analyses/{run.pk}/").context["table"]["rows"]
     assert not any(cell.url for row in rows for cell in row["cells"])
@@ -67,13 +67,13 @@ def test_a_number_leads_nowhere_where_the_pairs_were_left_out(written, browse):
     ("delete-readiness", READY, ['href="/people/user:dee"', 'href="/people/user:ned"', 'href="/entities/namespace:hr"',
                                  'missing?namespace=hr&amp;user=dee"']),
 ])
-def test_every_row_leads_to_what_it_names(analysis, tables, shown, written, browse):
+def test_rows_link_to_what_they_name(analysis, tables, shown, written, browse):
     run = written(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert [part for part in shown if part not in text] == []
 
 
-def test_an_answer_that_changes_leads_to_its_question_in_either_generation(written, browse):
+def test_a_changed_decision_links_to_its_question_in_both_generations(written, browse):
     run = written("policy-impact", IMPACT, options=BOTH)
     rows = browse("aud").get(f"/analyses/{run.pk}/tables/detail").context["table"]["rows"]
     before, after = rows[0]["cells"][3:]
@@ -87,7 +87,7 @@ STRANDED = {"rows": [("dataset:sales.a", 1, "ned"), ("dataset:sales.b", 0, ""), 
             "kinds": [("dataset", 9, 1, 1), ("stream", 3, 1, 0)]}
 
 
-def test_what_nobody_administers_stands_first_until_another_order_is_asked_for(written, browse):
+def test_entities_without_administrators_come_first_by_default(written, browse):
     run, client = written("stranded", STRANDED), browse("aud")
 
     def admins(query=""):
@@ -108,7 +108,7 @@ def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(writ
     assert "/grant/" not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
 
 
-def test_a_figure_of_an_overview_leads_to_its_rows(written, browse):
+def test_figures_of_summary_tables_link_to_their_rows(written, browse):
     client, run = browse("aud"), written("stranded", STRANDED)
     nobody = client.get(f"/analyses/{run.pk}/tables/kinds").context["table"]["rows"][0]["cells"][2]
     rows = words_of(client.get(nobody.url.removesuffix("#rows")))
@@ -119,13 +119,13 @@ def test_a_figure_of_an_overview_leads_to_its_rows(written, browse):
     ("kind=dataset", ["dataset"]), ("kind=data", ["dataset", "kerberos principal", "namespace"]),
     ("kind=namespace&user=%22dee%22", ["namespace"]), ("user=%22de%22", []),
 ])
-def test_a_kind_is_chosen_and_a_name_in_quotes_is_the_whole_name(query, kinds, written, browse):
+def test_filters_take_a_kind_and_quoted_names(query, kinds, written, browse):
     run = written("visibility", VISIBLE)
     assert [words[1] for words in words_of(browse("aud").get(f"/analyses/{run.pk}/?{query}"))] == kinds
 
 
 @pytest.mark.parametrize("analysis", ANALYSES)
-def test_each_table_has_the_question_that_it_answers_as_its_heading(analysis, written, browse):
+def test_each_table_has_a_question_as_its_heading(analysis, written, browse):
     run = written(analysis, {table.name: [] for table in analysis_named(analysis).tables}, options=BOTH,
                   changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0})
     for table in analysis_named(analysis).tables:
@@ -135,7 +135,7 @@ def test_each_table_has_the_question_that_it_answers_as_its_heading(analysis, wr
         assert (heading == "What changed since run 4?") is (table.name == "changes")
 
 
-def test_a_report_that_names_many_people_costs_the_queries_of_one_that_names_few(written, browse, django_assert_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_users(written, browse, django_assert_num_queries):
     few, many = (written("visibility", {"rows": [(f"user{n:03}", "dataset", f"ns{n}", 1) for n in range(most)], "namespaces": []})
                  for most in (1, 50))
     client = browse("aud")

@@ -20,7 +20,7 @@ from tests.support.readiness_report import SUMMARY, table_texts
 pytestmark = pytest.mark.usefixtures("sent_runs")
 
 
-def test_a_report_without_a_page_of_its_own_shows_its_figures_and_its_rows(cast, browse, htmx, tmp_path):
+def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     run = AnalysisRun.objects.create(
         analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, state=RunState.DONE,
         summary={"answers_gained": 12_345}, revision=current_revision(), result_folder="results/impact")
@@ -36,7 +36,7 @@ def test_a_report_without_a_page_of_its_own_shows_its_figures_and_its_rows(cast,
     assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]
 
 
-def test_a_report_says_what_changed_since_the_run_before_and_leads_to_the_rows(compared, browse):
+def test_a_report_links_to_the_changes_since_the_previous_run(compared, browse):
     page = page_html(browse("aud").get(f"/analyses/{compared.pk}/"))
     assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in page
     assert f'href="/analyses/{compared.pk}/tables/changes"' in page and f'href="/analyses/{compared.pk}/tables/detail"' in page
@@ -50,7 +50,7 @@ def test_a_report_says_what_changed_since_the_run_before_and_leads_to_the_rows(c
 @pytest.mark.parametrize(("revision", "says"), [
     (0, "Nothing changed since run 77, which has the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
 ])
-def test_a_report_that_is_the_same_says_so(revision, says, report, browse):
+def test_an_unchanged_report_says_so(revision, says, report, browse):
     revision += report.revision
     report.summary = SUMMARY | {"changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}}
     report.save()
@@ -63,7 +63,7 @@ def test_a_report_that_is_the_same_says_so(revision, says, report, browse):
     ("page=99", ["dee", "ned", "old"]), ("user=%22ned%22", ["ned"]), ("user=%22n%22", []), ("user=%22", []),
     ("user=%27%20OR%201=1", []),
 ])
-def test_any_table_is_filtered_and_its_download_with_it(query, users, compared, browse, htmx):
+def test_tables_and_their_downloads_are_filtered(query, users, compared, browse, htmx):
     client, url = browse("aud"), f"/analyses/{compared.pk}/tables/changes"
     part = client.get(f"{url}?{query}", headers=htmx("rows"))
     assert [words[1] for words in table_texts(part)] == users and "<html" not in page_html(part)
@@ -77,7 +77,7 @@ def test_any_table_is_filtered_and_its_download_with_it(query, users, compared, 
 
 @pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
                                                 ("namespace=sal&ready_after=no", True), ("change=nonsense", False)])
-def test_the_further_filters_of_a_table_are_unfolded_once_one_of_them_is_set(query, is_open, compared, browse):
+def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared, browse):
     page = page_html(browse("aud").get(f"/analyses/{compared.pk}/tables/changes?{query}"))
     assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
         is_open, not is_open)
@@ -85,14 +85,14 @@ def test_the_further_filters_of_a_table_are_unfolded_once_one_of_them_is_set(que
     assert re.findall(r'name="(\w+)"', folded) == ["user", "change", "ready_before", "ready_after"]
 
 
-def test_a_table_of_few_filters_folds_none_away(report, browse):
+def test_a_table_with_few_filters_folds_none(report, browse):
     page = page_html(browse("aud").get(f"/analyses/{report.pk}/tables/rows"))
     assert 'id="rows-user"' in page and 'class="more"' not in page
 
 
 @pytest.mark.parametrize(("query", "users"), [("", ["dee", "dee", "ned", "zed"]), ("namespace=sales&ready=yes", ["ned", "zed"]),
                                               ("user=d&sort=-user&page=7", ["dee", "dee", "ned", "zed"])])
-def test_a_filtered_report_is_downloaded_as_it_is_filtered(query, users, report, browse):
+def test_downloads_of_a_report_keep_its_filters(query, users, report, browse):
     client = browse("aud")
     for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["rows"]["downloads"]:
         response = client.get(url)
@@ -101,7 +101,7 @@ def test_a_filtered_report_is_downloaded_as_it_is_filtered(query, users, report,
         assert [name for name in ("dee", "ned", "zed") if name.encode() in body] == sorted(set(users))
 
 
-def test_the_detail_has_a_page_and_files_of_its_own(report, browse):
+def test_the_detail_table_has_a_page_and_downloads(report, browse):
     client = browse("aud")
     assert client.get(f"/analyses/{report.pk}/tables/detail?entity=salaries").context["table"]["total"] == 1
     lines = client.get(f"/analyses/{report.pk}/tables/detail.csv").getvalue().decode().splitlines()
@@ -109,13 +109,13 @@ def test_the_detail_has_a_page_and_files_of_its_own(report, browse):
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl", "parquet"])
-def test_files_are_for_administrators_and_auditors(report, browse, extension):
+def test_only_administrators_and_auditors_can_download(report, browse, extension):
     url = f"/analyses/{report.pk}/tables/rows.{extension}"
     assert [browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")] == [200, 200, 404, 404, 404]
     assert browse("ada").post(url).status_code == 405
 
 
-def test_a_report_that_was_removed_says_so_wherever_it_is_asked_for(compared, browse):
+def test_a_removed_report_says_so_on_every_page(compared, browse):
     AnalysisRun.objects.update(results_removed_at=timezone.now(), result_folder="")
     for url in ("", "tables/changes", "tables/rows.csv", "missing?namespace=hr&user=dee"):
         response = browse("aud").get(f"/analyses/{compared.pk}/{url}", follow=True)
@@ -123,7 +123,7 @@ def test_a_report_that_was_removed_says_so_wherever_it_is_asked_for(compared, br
         assert f"The report of run {compared.pk} was removed on" in page_html(response), url
 
 
-def test_a_table_costs_the_same_queries_however_long_it_is(compared, browse, django_assert_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_table(compared, browse, django_assert_num_queries):
     client = browse("aud")
     for url in ("tables/changes", "tables/changes?user=e&sort=user", "tables/rows.csv"):
         with django_assert_num_queries(3):

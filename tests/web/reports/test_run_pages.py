@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("sent_runs")
 
 @pytest.mark.parametrize(("namespace", "scope"), [("", "every namespace"), ("sales", "namespace:sales"),
                                                   ("namespace:sales", "namespace:sales")])
-def test_starting_leads_to_the_run_and_tells_the_worker(namespace, scope, browse, sent_runs, django_capture_on_commit_callbacks):
+def test_starting_a_run_sends_it_to_the_worker(namespace, scope, browse, sent_runs, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         response = browse("ada").post("/analyses/start", {"analysis": ANALYSIS, "namespace": namespace})
     run = AnalysisRun.objects.get()
@@ -32,19 +32,19 @@ def test_starting_leads_to_the_run_and_tells_the_worker(namespace, scope, browse
     ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
     ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
 ])
-def test_an_analysis_that_cannot_run_is_explained_and_not_kept(sent_form, fault, browse):
+def test_an_invalid_run_is_explained_and_not_stored(sent_form, fault, browse):
     response = browse("ada").post("/analyses/start", sent_form)
     assert response.status_code == 400 and fault in response.context["fault"]
     assert not AnalysisRun.objects.exists()
 
 
-def test_what_the_form_hides_for_an_analysis_is_not_given_to_it(browse):
+def test_hidden_options_are_not_passed_to_the_analysis(browse):
     sent_form = {"analysis": "visibility", "generation": "core", "to_generation": "final", "namespace": "hr"}
     assert browse("ada").post("/analyses/start", sent_form).status_code == 303
     assert AnalysisRun.objects.get().options == {"generation": "core"}
 
 
-def test_a_form_that_was_refused_keeps_what_was_chosen(browse):
+def test_a_refused_form_keeps_its_values(browse):
     sent_form = {"analysis": "policy-impact", "generation": "core", "to_generation": "core"}
     text = page_html(browse("ada").post("/analyses/start", sent_form))
     assert re.search(r'<option value="policy-impact" class="takes-generation takes-to_generation" selected>', text)
@@ -68,13 +68,13 @@ def test_a_run_is_cancelled_by_an_administrator(browse):
     assert "is already over. Nothing changed" in page_html(again)
 
 
-def test_a_failed_run_shows_its_sentence(browse):
+def test_a_failed_run_shows_its_error(browse):
     run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="failed",
                                      error="Spark ran out of memory")
     assert "Spark ran out of memory" in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
 
 
-def test_a_running_run_shows_its_stage_and_how_far_it_is(browse):
+def test_a_running_run_shows_its_stage_and_progress(browse):
     run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="running",
                                      stage="computing", tasks_done=3, tasks_total=12, started_at=timezone.now())
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
@@ -82,6 +82,6 @@ def test_a_running_run_shows_its_stage_and_how_far_it_is(browse):
     assert 'class="present" aria-current="step">Computing' in text
 
 
-def test_java_that_is_missing_is_said_where_analyses_are_started(browse, monkeypatch):
+def test_missing_java_is_reported_where_runs_are_started(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it")
     assert "Java is missing: install it" in page_html(browse("ada").get("/analyses/"))

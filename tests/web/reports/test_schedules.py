@@ -1,4 +1,4 @@
-"""The page on which nightly runs are switched on and off."""
+"""The form that switches nightly runs on and off."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 URL = "/analyses/nightly/delete-readiness"
 
 
-def test_a_nightly_run_is_switched_on_and_off_and_the_list_says_so(browse):
+def test_a_nightly_run_can_be_switched_on_and_off(browse):
     client = browse("ada")
     assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == 5
     text = page_html(client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True))
@@ -29,13 +29,13 @@ def test_a_nightly_run_is_switched_on_and_off_and_the_list_says_so(browse):
     ({"at": "02:30", "generation": "newest"}, "`newest` is not a generation"),
     ({"at": "02:30", "to_generation": "core"}, "takes no to_generation"),
 ])
-def test_what_cannot_be_is_explained_and_nothing_that_was_typed_is_lost(sent, fault, browse):
+def test_an_invalid_schedule_is_explained_and_keeps_the_input(sent, fault, browse):
     response = browse("ada").post(URL, {"reason": "because", **sent})
     assert response.status_code == 400 and fault in response.context["fault"]
     assert 'value="because"' in page_html(response) and not Schedule.objects.exists()
 
 
-def test_only_policy_impact_compares_and_only_delete_readiness_looks_at_one_namespace(browse):
+def test_the_form_shows_only_the_options_of_the_analysis(browse):
     texts = {name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
              for name in ("delete-readiness", "policy-impact", "stranded")}
     assert {name: ("to_generation" in text, 'name="namespace"' in text) for name, text in texts.items()} == {
