@@ -46,7 +46,7 @@ def test_signing_in_on_a_second_page_continues_from_it(cast):
     given = {"username": "ada", "password": PASSWORD, "next": "/journal/", "csrfmiddlewaretoken": "of the page before"}
     response = client.post("/sign-in", given, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/journal/")
-    assert "You are signed in already, as ada." in page_html(response)
+    assert "You are already signed in as ada." in page_html(response)
 
 
 def test_a_form_from_before_sign_in_is_refused(cast):
