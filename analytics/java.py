@@ -1,4 +1,4 @@
-"""Whether this machine can run Spark: it needs Java 17 or newer."""
+"""Check whether this machine can run Spark, which needs Java 17 or newer."""
 
 import os
 import re
@@ -12,7 +12,7 @@ REMEDY = "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless
 
 
 def java_problem() -> str:
-    """Why Spark cannot start here, with what to do about it; empty when it can."""
+    """Return why Spark cannot start here and what to do about it; empty where it can start."""
     home = os.environ.get("JAVA_HOME", "")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None:
@@ -21,17 +21,17 @@ def java_problem() -> str:
         return f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
     version = _java_version(str(java), os.stat(java).st_mtime_ns)
     if version < OLDEST_JAVA:
-        found = f"has version {version}" if version else "does not say its version"
-        return f"The Java at {java} {found}, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+        problem = f"has version {version}" if version else "does not report its version"
+        return f"The Java at {java} {problem}, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
     return ""
 
 
 @lru_cache(maxsize=8)
 def _java_version(java: str, changed_at: int) -> int:
-    """The major version; 0 where it cannot be told. changed_at makes a replaced binary a new question."""
+    """Return the major version; 0 where it is unknown. changed_at: a cache key, so that a replaced binary is read again."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else 0

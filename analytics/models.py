@@ -1,4 +1,4 @@
-"""Runs of analyses: what was asked, how far it is, what came of it; and which of them run every night."""
+"""The models of runs and of the nightly schedule."""
 
 from datetime import time
 
@@ -15,7 +15,7 @@ class RunState(models.TextChoices):
 
 
 class RunStage(models.TextChoices):
-    """What a running run is at, in this order."""
+    """The stages of a running run, in order."""
 
     SNAPSHOT = "snapshot", "Taking a snapshot"
     SPARK = "spark", "Starting Spark"
@@ -24,17 +24,19 @@ class RunStage(models.TextChoices):
 
 
 class AnalysisRun(models.Model):
-    """One run. A run is claimed by moving it from waiting to running in one statement, so it executes once.
+    """One run of an analysis.
 
-    options: the options that the analysis takes, each with a text; an empty namespace is all of them.
-    is_scheduled: nobody asked for it but its schedule.
-    claim: known only to the process that executes the run; what carries another one changes nothing.
-    process: which one that is, as `analytics.runs.processes` writes it; empty where it cannot be told.
-    attempt: how often it was started. sent_at: when the worker was last told; null when nobody could be told.
-    summary: small figures for the head of the report, and `changes` since the run before, as `analytics.results.compare` counts
-        them.
-    result_folder: below SNAPSHOT_URI; empty once its files are gone. Both of a run that is done.
-    results_removed_at: from when on its report is not read any longer, whether or not its files are gone yet.
+    A worker claims a run by moving it from waiting to running in one statement, so that a run is executed once.
+
+    options: a text for each option of the analysis; an empty namespace means all namespaces.
+    is_scheduled: whether the schedule requested the run.
+    claim: a token known only to the executing process; an update with another claim changes nothing.
+    process: the executing process, as `analytics.runs.processes` identifies it; empty where that is not possible.
+    attempt: how often the run was started. sent_at: when it was last sent to the worker; null where that failed.
+    summary: of a done run, the figures at the head of the report, and the `changes` since the previous run that
+        `analytics.results.compare` counted.
+    result_folder: of a done run, its folder below SNAPSHOT_URI; empty after its files were deleted.
+    results_removed_at: since when the report is not readable any more, even if its files still exist.
     """
 
     analysis = models.CharField(max_length=40)
@@ -76,9 +78,10 @@ class AnalysisRun(models.Model):
 
 
 class Schedule(models.Model):
-    """That an analysis runs every night; one row for each that was ever switched on.
+    """The nightly schedule of one analysis. There is a row for each analysis that was switched on at least once.
 
-    at: in UTC. options: as of a run. last_moment: the newest moment that needs no run any more, so that each has one.
+    at: in UTC. options: as in a run. last_moment: the newest scheduled moment that needs no further run, so that each moment
+    causes one run.
     """
 
     analysis = models.CharField(max_length=40, unique=True)

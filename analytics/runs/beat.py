@@ -1,4 +1,4 @@
-"""The scheduler's table in the database, kept to what the settings and the schedules say."""
+"""The Celery beat scheduler, which keeps its database table in line with the settings and the schedules."""
 
 from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
@@ -9,24 +9,24 @@ from analytics.runs.schedules import periodic_task_name, run_missed_schedules, w
 
 
 class Scheduler(DatabaseScheduler):
-    """Reads the table every few minutes and whenever it changed; puts it right before it does."""
+    """A database scheduler that repairs its table each time before it reads it."""
 
     def setup_schedule(self):
-        # once at the start, because an interval may be another than last time
+        # once at the start, because an interval in the settings may have changed
         self.update_from_dict(self.app.conf.beat_schedule)
         run_missed_schedules()
 
     def all_as_schedule(self):
-        self._put_right()
+        self._repair_table()
         return super().all_as_schedule()
 
-    def _put_right(self) -> None:
-        """Remove entries that nothing asks for any longer, and write those that are missing."""
+    def _repair_table(self) -> None:
+        """Delete entries that neither the settings nor a schedule need, and write the missing ones."""
         fixed = self.app.conf.beat_schedule
         nightly = {periodic_task_name(schedule.analysis): schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
         PeriodicTask.objects.exclude(name__in=[*fixed, *nightly]).delete()
-        there = set(PeriodicTask.objects.values_list("name", flat=True))
-        for name in fixed.keys() - there:
+        existing = set(PeriodicTask.objects.values_list("name", flat=True))
+        for name in fixed.keys() - existing:
             self.Entry.from_entry(name, app=self.app, **fixed[name])
-        for name in nightly.keys() - there:
+        for name in nightly.keys() - existing:
             write_periodic_task(nightly[name])

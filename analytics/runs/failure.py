@@ -1,4 +1,4 @@
-"""Why a run failed, in one sentence that says what happened and what to do. The log has the traceback."""
+"""Describe the failure of a run in one sentence: what happened and what to do. The log has the traceback."""
 
 import errno
 
@@ -8,17 +8,18 @@ from analytics.analyses import AnalysisError
 from analytics.spark.session import SparkUnavailable, first_line, session_has_died
 from analytics.storage import REMEDIES, StorageError, storage_problem
 
-MOST_CHARACTERS = 500
-_JAVA_WORDS = {
+MAX_CHARACTERS = 500
+_JAVA_MESSAGES = {
     "Read-only file system": errno.EROFS, "Permission denied": errno.EACCES, "Not a directory": errno.ENOTDIR,
     "Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG,
 }
-OWN = (AnalysisError, StorageError, SparkUnavailable)
+# exceptions whose message is written for users
+USER_ERRORS = (AnalysisError, StorageError, SparkUnavailable)
 
 
 def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
-    """details: where to find more, for what nobody foresaw."""
-    if isinstance(error, OWN):
+    """Return the message of an error. details: where to find more about an unexpected error."""
+    if isinstance(error, USER_ERRORS):
         return str(error)
     if session_has_died():
         return java_lost_message(1)
@@ -30,18 +31,18 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
                 f"or point SPARK_MASTER at a cluster.")
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_problem(error)
-    return f"{type(error).__name__}: {first_line(error)[:MOST_CHARACTERS]} ({details})"
+    return f"{type(error).__name__}: {first_line(error)[:MAX_CHARACTERS]} ({details})"
 
 
 def _storage_error(text: str) -> int | None:
-    """The error number behind what Java says about the folder of snapshots and results."""
+    """Return the error number of a Java message about the folder of snapshots and results; None for other messages."""
     if "No space left on device" in text:
         return errno.ENOSPC
-    place = settings.SNAPSHOT_URI
-    return next((number for words, number in _JAVA_WORDS.items() if words in text and place in text), None)
+    folder = settings.SNAPSHOT_URI
+    return next((number for words, number in _JAVA_MESSAGES.items() if words in text and folder in text), None)
 
 
 def java_lost_message(attempts: int) -> str:
-    often = f", {attempts} times in a row" if attempts > 1 else ""
-    return (f"Spark's Java process ended during the run{often}; the usual reason is that the machine ran out of memory. "
+    times = f", {attempts} times in a row" if attempts > 1 else ""
+    return (f"Spark's Java process ended during the run{times}; the usual reason is that the machine ran out of memory. "
             f"Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster.")

@@ -1,4 +1,4 @@
-"""An analysis that a command runs itself, without a worker; what it writes is gone afterwards."""
+"""Run an analysis in the process of a command, without a worker. Its files are deleted afterwards."""
 
 import logging
 import secrets
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def analysis_in_foreground(
-    analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, told: Callable[[RunStage], None]
+    analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, on_stage: Callable[[RunStage], None]
 ) -> Iterator[str]:
-    """Yields the folder, below SNAPSHOT_URI, with the analysis's tables. Raises AnalysisError saying what went wrong."""
-    # PySpark takes its time to load: a wrong option is reported before
+    """Yield the folder of the analysis's tables, below SNAPSHOT_URI. on_stage: called at each stage. Raises AnalysisError."""
+    # imported here because PySpark loads slowly, and the command reports wrong options before
     from analytics.runs.computation import compute_report
     from analytics.runs.failure import failure_message
     from analytics.spark.session import spark_stop
@@ -26,7 +26,7 @@ def analysis_in_foreground(
     try:
         try:
             compute_report(analysis=analysis, options=options, folder=folder,
-                           detail_rows_most=None if with_detail else 0, progress=_Told(told))
+                           detail_rows_most=None if with_detail else 0, progress=_ForegroundProgress(on_stage))
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
             raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error
@@ -36,11 +36,11 @@ def analysis_in_foreground(
         discard_folder(folder)
 
 
-class _Told:
-    """A `computation.Progress` that nobody can end but Ctrl-C."""
+class _ForegroundProgress:
+    """A `computation.Progress` that only Ctrl-C can end."""
 
-    def __init__(self, told: Callable[[RunStage], None]):
-        self.stage = told
+    def __init__(self, on_stage: Callable[[RunStage], None]):
+        self.stage = on_stage
 
     def check(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Checking what an analysis is asked with, before anything is started."""
+"""Validate the options of an analysis before a run is started."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ from entities.vocabulary import clip
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 
-NAMES_IN_A_MESSAGE = 20
+MAX_NAMES_IN_MESSAGE = 20
 
 
 def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
-    """Every option that the analysis takes, with its default where none is given. Raises AnalysisError."""
+    """Return a value for every option of the analysis, with defaults for missing ones. Raises AnalysisError."""
     given = {name: value for name, value in options.items() if value}
     for name in given:
         if name not in analysis.options:
@@ -40,7 +40,7 @@ def _to_generation(name: str) -> str:
 
 
 def _namespace(name: str) -> str:
-    """The name of a live namespace, given as such or as an address; empty is all of them."""
+    """Return the name of a live namespace from a name or an address; empty means all namespaces."""
     if not name:
         return ""
     try:
@@ -55,10 +55,10 @@ def _namespace(name: str) -> str:
 
 def _unknown_namespace(address: Address, state: str | None) -> str:
     live = Entity.objects.filter(kind="namespace", state=State.LIVE).order_by("key").values_list("key", flat=True)
-    names = list(live[: NAMES_IN_A_MESSAGE + 1])
-    there_is = ", ".join(names[:NAMES_IN_A_MESSAGE]) + (", …" if len(names) > NAMES_IN_A_MESSAGE else "")
-    what = f"is {state}, not live" if state else "is not registered"
-    return f"{clip(address)} {what}; the live namespaces are {there_is or 'none'}"
+    names = list(live[: MAX_NAMES_IN_MESSAGE + 1])
+    live_names = ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (", …" if len(names) > MAX_NAMES_IN_MESSAGE else "")
+    problem = f"is {state}, not live" if state else "is not registered"
+    return f"{clip(address)} {problem}; the live namespaces are {live_names or 'none'}"
 
 
 _CHECKS = {"generation": _generation, "to_generation": _to_generation, "namespace": _namespace}

@@ -1,4 +1,7 @@
-"""Whether Redis answers and a worker is running, as the pages need to know it: within a third of a second."""
+"""Check within a third of a second whether Redis answers and a worker is running.
+
+A worker announces itself in Redis with each heartbeat.
+"""
 
 from urllib.parse import urlsplit
 
@@ -9,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 ANSWER_SECONDS = 0.3
-# a worker says every two seconds that it is there
+# a worker sends a heartbeat every two seconds
 PRESENT_SECONDS = 10
 KEY = "authzconsole:worker"
 UNREADABLE_ADDRESS = "the address in REDIS_URL"
@@ -21,7 +24,7 @@ def redis_client(timeout_seconds: float = ANSWER_SECONDS) -> redis.Redis:
 
 
 def redis_problem() -> str:
-    """Why no run can be handed to a worker; empty when Redis answers."""
+    """Return why no run can be sent to a worker; empty where Redis answers."""
     try:
         with redis_client() as client:
             client.ping()
@@ -31,27 +34,27 @@ def redis_problem() -> str:
 
 
 def _cause(error: Exception) -> str:
-    """What is said of a password, or of an address that may hold one, is not repeated."""
-    is_telling = isinstance(error, redis.AuthenticationError | ValueError) or redis_address() == UNREADABLE_ADDRESS
-    return type(error).__name__ if is_telling else str(error) or type(error).__name__
+    """Return the message of an error, or only its type where the message may contain a password."""
+    may_contain_password = isinstance(error, redis.AuthenticationError | ValueError) or redis_address() == UNREADABLE_ADDRESS
+    return type(error).__name__ if may_contain_password else str(error) or type(error).__name__
 
 
 def redis_address() -> str:
-    """REDIS_URL without anything that may be a password."""
+    """Return REDIS_URL without any part that may be a password."""
     try:
         parts = urlsplit(settings.REDIS_URL)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = None
-    # a password with a `#`, `?` or `/` that is not encoded puts its second half there
+    # the second half of a password with an unencoded `#`, `?` or `/` is parsed as one of these parts
     if not host or "@" in parts.path + parts.query + parts.fragment:
         return UNREADABLE_ADDRESS
-    place = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path}"
+    shown_host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown_host}{f':{port}' if port else ''}{parts.path}"
 
 
 def is_worker_present() -> bool:
-    """Raises redis.RedisError."""
+    """Return whether a worker announced itself in the last PRESENT_SECONDS. Raises redis.RedisError."""
     with redis_client() as client:
         return bool(client.exists(KEY))
 

@@ -1,4 +1,4 @@
-"""Which process executes a run, so that another one on the same machine can tell that it has ended."""
+"""Identify the process that executes a run, so that another process on the same machine can detect that it has ended."""
 
 import os
 from pathlib import Path
@@ -7,20 +7,20 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_process() -> str:
-    """Machine, process namespace, process id and its start; empty where the system does not tell (it is not Linux)."""
+    """Return machine, process namespace, process id and start time; empty where they are unknown (not on Linux)."""
     try:
-        return f"{_machine()}/{os.getpid()}/{_started(os.getpid())}"
+        return f"{_machine()}/{os.getpid()}/{_start_ticks(os.getpid())}"
     except (OSError, ValueError, IndexError):
         return ""
 
 
 def has_ended(process: str) -> bool:
-    """Whether that process is known to be gone. False of one that lives, of another machine's, and where nothing is known."""
+    """Return whether the process has certainly ended. False for a running process, one of another machine, or an unknown one."""
     machine, _, rest = process.rpartition("/")[0].rpartition("/")
     try:
         if not process or machine != _machine():
             return False
-        return _started(int(rest)) != process.rpartition("/")[2]
+        return _start_ticks(int(rest)) != process.rpartition("/")[2]
     except FileNotFoundError:
         return True
     except (OSError, ValueError, IndexError):
@@ -28,13 +28,15 @@ def has_ended(process: str) -> bool:
 
 
 def _machine() -> str:
-    """Of a container its own, because its process ids are."""
+    """Return the machine and the process namespace, because a container has separate process ids."""
     return f"{BOOT_ID.read_text().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
-def _started(pid: int) -> str:
-    """In ticks since the machine was; a process id is used again, this with it is not. Raises FileNotFoundError, also for a
-    process that has ended and that nobody has waited for yet."""
+def _start_ticks(pid: int) -> str:
+    """Return the start time of a process in ticks since boot. Process ids are reused; an id with its start time is unique.
+
+    Raises FileNotFoundError, also for a zombie process.
+    """
     state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     if state == "Z":
         raise FileNotFoundError(pid)

@@ -1,4 +1,4 @@
-"""Analyses that run every night, each once a night; off until an administrator switches one on.
+"""Run analyses every night. Each schedule is off until an administrator switches it on.
 
 The table of django-celery-beat follows the schedules. `analytics.runs.beat` sends the message, and `request_scheduled_run`
 decides whether the moment still needs a run. So a repeated message, or a scheduler that starts late, causes one run.
@@ -24,19 +24,18 @@ from grants.journal import Author, Change, append_to_journal
 logger = logging.getLogger(__name__)
 
 TASK = "analytics.schedule_run"
-# by which the clocks of two machines may differ
+# the largest expected difference between the clocks of two machines
 CLOCK_SLACK = timedelta(minutes=1)
 
 
 def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, options: Mapping[str, str]) -> Outcome:
-    """Switch the nightly run on or off, or change when and with what it runs. at: in UTC, to the minute.
+    """Switch the nightly run on or off, or change its time or options. at: in UTC, to the minute.
 
-    An option that is left out gets its default each night anew: the generation that is active then. Raises AnalysisError,
-    GrantError.
+    A missing option gets its default every night: the generation that is active at that time. Raises AnalysisError, GrantError.
     """
     chosen, at = analysis_named(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
     given = {name: value for name, value in options.items() if value}
-    # one that is switched off keeps what it has, also where it could not run with it any more
+    # a schedule that is switched off keeps its options even if they are no longer valid
     if is_on:
         validated_options(chosen, given)
     with administrator_transaction(author) as head:
@@ -45,7 +44,7 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
         if schedule.pk and before == (is_on, at, given):
             return Outcome(False, f"{_sentence(schedule)} already: nothing changed", head.revision)
         schedule.is_on, schedule.at, schedule.options = is_on, at, given
-        # tonight's first, and not the one that was missed while it was off
+        # the next moment is the first; moments that passed while the schedule was off are not run
         schedule.last_moment = _newest_moment(at)
         schedule.save()
         write_periodic_task(schedule)
@@ -56,19 +55,19 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
 
 
 def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
-    """The run of the newest moment, unless that moment had one. What cannot be run is kept as a run that failed."""
+    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a failed run."""
     with transaction.atomic():
         schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
-        if schedule is None or not _moment_taken(schedule):
+        if schedule is None or not _take_moment(schedule):
             return None
         waiting = AnalysisRun.objects.filter(analysis=analysis, is_scheduled=True, state=RunState.WAITING).first()
         if waiting is not None:
-            logger.info("%s waits still; it will answer for this night too", waiting)
+            logger.info("%s is still waiting; it also counts for this night", waiting)
             return None
-        return _requested(schedule)
+        return _request_or_record_failure(schedule)
 
 
-def _requested(schedule: Schedule) -> AnalysisRun:
+def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
     try:
         return request_run(analysis=schedule.analysis, options=schedule.options, requested_by=None, is_scheduled=True)
     except AnalysisError as error:
@@ -78,19 +77,19 @@ def _requested(schedule: Schedule) -> AnalysisRun:
 
 
 def run_missed_schedules() -> None:
-    """Run what was missed while nothing was there to send a message."""
+    """Request the runs that were missed while no scheduler was running."""
     for analysis in Schedule.objects.filter(is_on=True).order_by("pk").values_list("analysis", flat=True):
         request_scheduled_run(analysis=analysis)
 
 
 def all_schedules() -> list[Schedule]:
-    """One for each analysis, in their order; those that were never switched on are not in the database. One query."""
+    """Return a schedule for each analysis, in the order of the registry; unsaved where it was never switched on. One query."""
     known = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
     return [known.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
 def schedule_named(analysis: str) -> Schedule:
-    """Raises AnalysisError where there is no such analysis."""
+    """Return the schedule of an analysis; unsaved where it was never switched on. Raises AnalysisError."""
     name = analysis_named(analysis).name
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
 
@@ -100,7 +99,7 @@ def periodic_task_name(analysis: str) -> str:
 
 
 def write_periodic_task(schedule: Schedule) -> None:
-    """What the scheduler is to do about it."""
+    """Write the scheduler's entry for a schedule."""
     crontab, _ = CrontabSchedule.objects.get_or_create(
         minute=str(schedule.at.minute), hour=str(schedule.at.hour), day_of_week="*", day_of_month="*", month_of_year="*",
         timezone="UTC")
@@ -108,8 +107,8 @@ def write_periodic_task(schedule: Schedule) -> None:
         "task": TASK, "args": f'["{schedule.analysis}"]', "crontab": crontab, "enabled": schedule.is_on})
 
 
-def _moment_taken(schedule: Schedule) -> bool:
-    """Whether it was this call that took the newest moment. One statement, so of two calls at once one does."""
+def _take_moment(schedule: Schedule) -> bool:
+    """Take the newest moment. Return whether this call took it. One statement, so that only one of two parallel calls does."""
     moment = _newest_moment(schedule.at)
     free = Q(last_moment=None) | Q(last_moment__lt=moment)
     return bool(Schedule.objects.filter(free, pk=schedule.pk, is_on=True, at=schedule.at).update(last_moment=moment))
@@ -123,7 +122,7 @@ def _newest_moment(at: time) -> datetime:
 
 def _sentence(schedule: Schedule) -> str:
     if not schedule.is_on:
-        return f"{schedule.analysis} does not run by itself"
+        return f"{schedule.analysis} is not scheduled"
     return f"{schedule.analysis} runs nightly at {schedule.at:%H:%M} UTC{_options_words(schedule.options)}"
 
 

@@ -1,4 +1,4 @@
-"""Finding runs, and saying why one does not run yet."""
+"""Find runs, and explain why a run does not start."""
 
 import redis
 from django.db.models import Q
@@ -7,12 +7,12 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.presence import is_worker_present, redis_problem
 
-# the process of a run speaks every second
+# a running run has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
 
 
 def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
-    """The newest finished run. namespace: its name, for one that reports on it, alone or among all."""
+    """Return the newest done run. namespace: its name, for a run over this namespace or over all namespaces."""
     runs = AnalysisRun.objects.filter(analysis=analysis, state=RunState.DONE)
     if namespace is not None:
         runs = runs.filter(Q(options__namespace=namespace) | Q(options__namespace=""))
@@ -22,14 +22,14 @@ def latest_run(analysis: str, namespace: str | None = None, *, generation: str |
 
 
 def run_silent_seconds(run: AnalysisRun) -> int | None:
-    """For how long nothing was heard from the process of a running run; None for any other."""
+    """Return the seconds since the last heartbeat of a running run; None for any other run."""
     if run.state != RunState.RUNNING or run.heartbeat_at is None:
         return None
     return max(0, int((timezone.now() - run.heartbeat_at).total_seconds()))
 
 
 def run_waiting_reason(run: AnalysisRun) -> str:
-    """Why a waiting run is not running yet; empty for any other."""
+    """Return why a waiting run does not run yet; empty for any other run."""
     if run.state != RunState.WAITING:
         return ""
     if problem := redis_problem():

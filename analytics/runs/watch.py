@@ -1,4 +1,4 @@
-"""Beside a run: a thread that keeps it alive in the database, counts Spark's tasks, and sees when it is to end."""
+"""A thread that updates a run's heartbeat and task counts, and ends the run when it is cancelled, lost or too slow."""
 
 import logging
 import threading
@@ -17,20 +17,20 @@ from analytics.spark.session import java_kill
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-# Spark ends its jobs within moments; where it does not even answer, its process is ended
+# Spark usually cancels its jobs at once; after this time its process is killed
 END_SECONDS = 20
 
 
 class RunCancelled(Exception):
-    """Somebody asked for the run's end."""
+    """A cancellation of the run was requested."""
 
 
 class RunLost(Exception):
-    """The run is no longer this process's: it was given up for dead and taken up elsewhere."""
+    """The claim of this process is no longer valid: the run was requeued and claimed by another process."""
 
 
 class RunTimedOut(Exception):
-    """The run took longer than RUN_TIMEOUT_SECONDS; the message is what the run says about it."""
+    """The run took longer than RUN_TIMEOUT_SECONDS. The message is the error of the run."""
 
 
 class RunWatch:
@@ -79,20 +79,20 @@ class RunWatch:
             if self.ending is not None:
                 self._end()
         except (Error, Py4JError, OSError) as error:
-            # a busy database or a dead Java process ends the run where it is executed, not here
+            # a locked database or a dead Java process raises an error in the executing thread too, which ends the run
             logger.warning("The watch of %s skipped a beat: %s", self._name, error)
 
     def _beat(self) -> None:
         done, total = self._tasks()
         if not self._mine.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
-            self._ends_with(RunLost(f"{self._name} was taken up elsewhere"))
+            self._set_ending(RunLost(f"{self._name} was claimed by another process"))
         elif self._mine.filter(cancel_requested_at__isnull=False).exists():
-            self._ends_with(RunCancelled(f"{self._name} was cancelled"))
+            self._set_ending(RunCancelled(f"{self._name} was cancelled"))
         elif time.monotonic() - self._started > settings.RUN_TIMEOUT_SECONDS:
-            self._ends_with(RunTimedOut(timeout_message()))
+            self._set_ending(RunTimedOut(timeout_message()))
 
-    def _ends_with(self, ending: Exception) -> None:
-        """The newest reason counts: a run that timed out may be found to be another process's."""
+    def _set_ending(self, ending: Exception) -> None:
+        """Store why the run ends. A later reason replaces an earlier one: a run that timed out may turn out to be lost."""
         if self.ending is None:
             self._ending_since = time.monotonic()
         self.ending = ending
@@ -101,11 +101,11 @@ class RunWatch:
         if time.monotonic() - self._ending_since > END_SECONDS:
             java_kill()
         elif self._context is not None:
-            # again at every poll: a query may have started its next job since
+            # repeated at every poll, because a query may have started its next job
             self._context.cancelJobGroup(self._group)
 
     def _tasks(self) -> tuple[int, int]:
-        """Of all jobs so far: tasks finished and tasks known of. Spark finds out about later ones as it goes."""
+        """Return the numbers of finished and known tasks of all jobs so far. Spark plans later tasks as it goes."""
         if self._context is None:
             return 0, 0
         tracker = self._context.statusTracker()
@@ -115,6 +115,6 @@ class RunWatch:
             stages = [tracker.getStageInfo(stage_id) for stage_id in job.stageIds] if job else []
             finished = sum(stage.numCompletedTasks for stage in stages if stage)
             done += finished
-            # stages of a finished job that never ran had their work done by an earlier one
+            # a stage that a finished job skipped was computed by an earlier job
             total += finished if job and job.status == "SUCCEEDED" else sum(s.numTasks for s in stages if s)
         return done, total

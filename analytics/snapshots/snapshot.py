@@ -1,9 +1,9 @@
-"""Database to Parquet, at one consistent revision.
+"""Copy the database to Parquet at one consistent revision.
 
-A snapshot is a folder `<database>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of
-the journal's hash at that revision, so that a database whose history was replaced is not mistaken for what it was.
-INVARIANT: `_COMPLETE` is written last, nothing without it is ever read, and a snapshot does not change afterwards. One that
-is in use holds a lease file, and is not removed while it does.
+A snapshot is a folder `<database>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of the
+journal's hash at that revision, so that a database with a replaced history does not reuse an older snapshot.
+INVARIANT: `_COMPLETE` is written last, a snapshot without it is never read, and a complete snapshot does not change. A snapshot
+in use contains a lease file and is not deleted.
 """
 
 import io
@@ -39,24 +39,23 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
 
-ROWS_A_GROUP = 100_000
+ROWS_PER_GROUP = 100_000
 BLOCK_BYTES = 8_000_000
-ROWS_A_FILE = 500_000
-# a lease or an unfinished snapshot that is older belongs to a process that was killed
+ROWS_PER_FILE = 500_000
+# an older lease or incomplete snapshot belongs to a process that was killed
 ABANDONED_AFTER = timedelta(hours=24)
-
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """path: of its folder within the storage."""
+    """A complete snapshot. path: its folder in the file system of the storage."""
 
     path: str
     revision: int
 
     @property
     def uri(self) -> str:
-        """As Spark reads it."""
+        """The address under which Spark reads it."""
         return spark_uri(self.path)
 
     @property
@@ -67,9 +66,9 @@ class Snapshot:
 
 @contextmanager
 def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """A snapshot of the newest revision, written unless there is one, and kept until the block ends.
+    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it where there is none.
 
-    check: called between chunks of rows; whatever it raises ends the writing. Raises StorageError.
+    check: called between batches of rows; its exceptions end the writing. Raises StorageError.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{database_identity()}"
@@ -83,7 +82,7 @@ def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Sna
     try:
         yield snapshot
     finally:
-        # one that stays is abandoned after a day
+        # a lease that cannot be deleted expires after ABANDONED_AFTER
         with suppress(OSError):
             filesystem.delete_file(lease)
 
@@ -96,16 +95,16 @@ def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], No
             if name.startswith(stem) and is_file(filesystem, f"{folder}/{name}/_COMPLETE"):
                 return Snapshot(f"{folder}/{name}", head.revision)
         path = f"{folder}/{stem}-{secrets.token_hex(4)}"
-        _snapshot_write(filesystem, path, check)
+        _write_snapshot(filesystem, path, check)
     return Snapshot(path, head.revision)
 
 
 @contextmanager
 def _reading_one_revision() -> Iterator[None]:
-    """A transaction that sees one state of the database throughout and keeps no writer waiting."""
+    """Open a transaction that reads one state of the database and does not block writers."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()
-        # the settings ask for BEGIN IMMEDIATE, which takes the write lock; a deferred one reads its snapshot from the WAL
+        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the WAL
         mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
         try:
             with transaction.atomic(durable=True):
@@ -119,19 +118,19 @@ def _reading_one_revision() -> Iterator[None]:
         yield
 
 
-def _snapshot_write(filesystem: FileSystem, path: str, check: Callable[[], None]) -> None:
+def _write_snapshot(filesystem: FileSystem, path: str, check: Callable[[], None]) -> None:
     try:
-        for table, parts in _contents():
+        for table, parts in _table_rows():
             filesystem.create_dir(f"{path}/{table.name}")
-            _table_write(filesystem, f"{path}/{table.name}", table, parts, check)
+            _write_table(filesystem, f"{path}/{table.name}", table, parts, check)
         filesystem.open_output_stream(f"{path}/_COMPLETE").close()
     except BaseException:
         discard_path(filesystem, path)
         raise
 
 
-def _contents() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
-    """Each table with the querysets of its rows, values in the order of its columns."""
+def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
+    """Yield each table with the querysets of its rows, values in the order of its columns."""
     active = User.objects.filter(is_active=True, is_principal=True)
     members = User.groups.through.objects.filter(user__is_active=True, user__is_principal=True)
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
@@ -148,31 +147,31 @@ def _contents() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
 
 
 def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return _copied(rows, schema) if connection.vendor == "postgresql" else _fetched(rows, schema)
+    return _copy_batches(rows, schema) if connection.vendor == "postgresql" else _fetch_batches(rows, schema)
 
 
-def _fetched(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    waiting = rows.iterator(chunk_size=ROWS_A_GROUP // 10)
-    while batch := list(islice(waiting, ROWS_A_GROUP)):
+def _fetch_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    waiting = rows.iterator(chunk_size=ROWS_PER_GROUP // 10)
+    while batch := list(islice(waiting, ROWS_PER_GROUP)):
         columns = zip(zip(*batch, strict=True), schema.types, strict=True)
         yield pa.record_batch([pa.array(column, data_type) for column, data_type in columns], schema=schema)
 
 
-def _copied(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """As CSV, which PostgreSQL writes and Arrow reads several times as fast as Python makes its objects."""
+def _copy_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Read rows with COPY as CSV, which is several times as fast as creating Python objects."""
     statement = psycopg.ClientCursor(connection.connection).mogrify(*rows.query.sql_with_params())
     with connection.cursor() as cursor, cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
         try:
             for batch in _read_csv(_CopyFile(copy), schema):
-                for first in range(0, batch.num_rows, ROWS_A_GROUP):
-                    yield batch.slice(first, ROWS_A_GROUP)
+                for first in range(0, batch.num_rows, ROWS_PER_GROUP):
+                    yield batch.slice(first, ROWS_PER_GROUP)
         except pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):
                 raise
 
 
 def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # null is written as nothing at all, an empty text as two quotation marks
+    # PostgreSQL writes null as an empty field, and an empty text as two quotation marks
     return pa.csv.open_csv(
         file, read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
@@ -182,7 +181,7 @@ def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 class _CopyFile(io.RawIOBase):
-    """A running COPY as a file that is read once."""
+    """A file object over a running COPY, to be read once."""
 
     def __init__(self, copy: psycopg.Copy):
         self._copy, self._left = copy, b""
@@ -204,14 +203,14 @@ class _CopyFile(io.RawIOBase):
         return read[:size]
 
 
-def _table_write(filesystem: FileSystem, folder: str, table: Table, parts: tuple[QuerySet, ...], check) -> None:
-    """Several files, so that Spark reads them side by side; one without rows where the table has none."""
+def _write_table(filesystem: FileSystem, folder: str, table: Table, parts: tuple[QuerySet, ...], check) -> None:
+    """Write several files, so that Spark reads them in parallel; an empty table has one file without rows."""
     schema = arrow_schema(table)
     writer, rows_written, files = None, 0, 0
     try:
         for batch in chain.from_iterable(_batches(rows, schema) for rows in parts):
             check()
-            if writer is None or rows_written >= ROWS_A_FILE:
+            if writer is None or rows_written >= ROWS_PER_FILE:
                 if writer is not None:
                     writer.close()
                 writer, rows_written, files = _writer(filesystem, folder, files, schema), 0, files + 1
@@ -228,19 +227,19 @@ def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema)
 
 
 def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
-    """Remove all but the SNAPSHOTS_KEPT that were written last, those in use, and those that are being written."""
+    """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written."""
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
     finished = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])
-    # by time, not by revision: a database that was restored or emptied starts again at a lower one
+    # by time, not by revision: a restored or emptied database starts again at a lower revision
     written_at = {n: f.mtime or datetime.now(UTC) for n, f in zip(names, finished, strict=True) if f.is_file}
     kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
     for name in names:
-        if name not in kept and not _is_at_work(filesystem, f"{folder}/{name}", finished=name in written_at):
+        if name not in kept and not _is_active(filesystem, f"{folder}/{name}", finished=name in written_at):
             discard_path(filesystem, f"{folder}/{name}")
 
 
-def _is_at_work(filesystem: FileSystem, path: str, *, finished: bool) -> bool:
-    """Whether somebody reads it, or still writes it."""
+def _is_active(filesystem: FileSystem, path: str, *, finished: bool) -> bool:
+    """Return whether a process reads the snapshot, or still writes it."""
     files = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     oldest = datetime.now(UTC) - ABANDONED_AFTER
     marks = [f for f in files if f.base_name.startswith("_LEASE-")] if finished else files

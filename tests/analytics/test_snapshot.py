@@ -113,8 +113,8 @@ def test_the_usual_transactions_come_back_afterwards():
 
 
 def test_large_tables_are_written_as_several_files(monkeypatch):
-    monkeypatch.setattr(snapshots, "ROWS_A_GROUP", 10)
-    monkeypatch.setattr(snapshots, "ROWS_A_FILE", 20)
+    monkeypatch.setattr(snapshots, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(snapshots, "ROWS_PER_FILE", 20)
     User.objects.bulk_create(User(username=f"user {number}") for number in range(45))
     with snapshot_in_use() as snapshot:
         files = ds.dataset(f"{snapshot.path}/users", format="parquet").files

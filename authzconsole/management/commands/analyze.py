@@ -45,7 +45,7 @@ class Command(ConsoleCommand):
             raise CommandError(str(error)) from error
 
     def _run(self, analysis: Analysis, chosen: dict[str, str], output: Path | None, detail: Path | None) -> None:
-        with analysis_in_foreground(analysis, chosen, with_detail=detail is not None, told=self._told()) as folder:
+        with analysis_in_foreground(analysis, chosen, with_detail=detail is not None, on_stage=self._told()) as folder:
             if output is None:
                 self._show(analysis, folder)
             for path, asked in ((output, analysis.outputs[0]), (detail, analysis.detail)):

@@ -137,7 +137,7 @@ def test_the_journal_tells_who_switched_what_and_a_repetition_tells_nothing():
         "delete-readiness runs nightly at 02:30 UTC, generation core")
     assert not switch(generation="core", author=author).has_changed
     switch(at=time(23, 5), author=author)
-    assert switch(False, at=time(23, 5), author=author).sentence == "delete-readiness does not run by itself"
+    assert switch(False, at=time(23, 5), author=author).sentence == "delete-readiness is not scheduled"
     assert [(line.action, line.actor, line.detail, line.reason) for line in JournalLine.objects.all()] == [
         ("schedule-on", "ada", "delete-readiness, nightly at 02:30 UTC, generation core", "for Monday"),
         ("schedule-change", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday"),

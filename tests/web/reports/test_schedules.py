@@ -19,7 +19,7 @@ def test_a_nightly_run_can_be_switched_on_and_off(browse):
     page = page_html(client.get(URL))
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
     off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
-    assert "delete-readiness does not run by itself." in off
+    assert "delete-readiness is not scheduled." in off
     assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == ["schedule-on", "schedule-off"]
 
 
