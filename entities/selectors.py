@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from entities.address import Address
 from entities.models import Entity, State
+from entities.text import is_storable
 from entities.vocabulary import KINDS
 
 ADDRESSES_AT_ONCE = 1_000
@@ -68,7 +69,7 @@ def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[En
 def matching_entities(text: str) -> QuerySet[Entity]:
     """What a text finds: `kind:` and the beginning of a key, or any part of a key in any case. Nothing for an empty text."""
     text = text.strip()
-    if not text or not _storable(text):
+    if not text or not is_storable(text):
         return sorted_by_address(Entity.objects.none())
     kind, colon, beginning = text.partition(":")
     if colon and kind.lower() in KINDS:
@@ -77,11 +78,3 @@ def matching_entities(text: str) -> QuerySet[Entity]:
     else:
         rows = Entity.objects.filter(key__icontains=text)
     return sorted_by_address(rows)
-
-
-def _storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text

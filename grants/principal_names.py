@@ -4,6 +4,7 @@ import re
 
 from django.contrib.auth.models import Group
 
+from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.errors import PrincipalError
 from grants.models import User
@@ -30,19 +31,6 @@ def control_character_fault(what: str, text: str) -> str:
     if _CONTROL.search(text):
         return f"{what} `{clip(text)}` holds a control character"
     return storage_fault(text)
-
-
-def storage_fault(text: str, max_characters: int | None = None) -> str:
-    """Return why a database cannot store this text, or why it is too long; empty if it can be stored."""
-    if max_characters is not None and len(text) > max_characters:
-        return f"it has {len(text):,} characters; {max_characters:,} are allowed"
-    if "\0" in text:
-        return r"it holds the character \u0000, which no database keeps"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "it holds half of a surrogate pair, which is no character"
-    return ""
 
 
 def format_principal(principal: str | User | Group) -> str:

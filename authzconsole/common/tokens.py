@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from authzconsole.models import ApiToken, TokenScope
+from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
 from grants.bulk_rows import database_time
@@ -17,7 +18,7 @@ from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
 from grants.models import User
-from grants.principal_names import control_character_fault, storage_fault
+from grants.principal_names import control_character_fault
 
 # lets secret scanners recognize leaked tokens
 PREFIX = "azc_"

@@ -15,10 +15,10 @@ from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryB
 from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, described, in_path
+from entities.text import storage_fault
 from grants.errors import PrincipalError
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.principal_names import storage_fault
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     add_group,

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from django.db import transaction
 
+from entities.text import storage_fault
 from grants.errors import GrantError, NotAdministrator
 from grants.journal import Author, lock_journal
 from grants.models import JournalHead, Role, User
-from grants.principal_names import MAX_REASON_CHARACTERS, storage_fault
+from grants.principal_names import MAX_REASON_CHARACTERS
 
 
 @contextmanager

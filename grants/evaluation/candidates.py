@@ -1,13 +1,14 @@
-"""Where to look for what an operation is permitted on: from the grants of its subject, and not from all entities.
+"""Find the entities on which an operation can be permitted from the grants of its subject, without reading all entities.
 
-A requirement is covered by searches of which each permitted entity is found by at least one. `Always` and what holds of
-nothing cannot be covered: then there is no such list.
+A requirement is covered by a list of queries if every permitted entity appears in at least one of them. `Always`, and a
+requirement that can be met without any grant, cannot be covered.
 """
 
 from django.db.models import Q, QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS
+from grants.evaluation.effective_grants import GrantTable
 from grants.evaluation.entity_filters import (
     ALL,
     SCOPE_COLUMNS,
@@ -16,60 +17,86 @@ from grants.evaluation.entity_filters import (
     requirement_condition,
     with_privileges,
 )
-from grants.policies.grammar import AllOf, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Scope,
+    UnknownExpression,
+)
 
 
-def candidate_queries(requires: Expression, listed: FilterContext) -> list[QuerySet] | None:
-    """Querysets of the keys of all permitted entities of one kind, some of them more than once; None where all must be
-    looked at."""
-    kind = listed.kinds[0]
-    if isinstance(requires, HasAtOrBelow) and kind in CONTAINER_KINDS:
-        return _holding_inside(kind, listed)
-    cover = _cover(requires, listed)
+def candidate_queries(requirement: Expression, context: FilterContext) -> list[QuerySet] | None:
+    """Return queries for the keys of all permitted entities of one kind; a key can appear more than once.
+
+    None if the requirement cannot be covered; then every entity has to be checked.
+    """
+    kind = context.kinds[0]
+    if isinstance(requirement, HasAtOrBelow) and kind in CONTAINER_KINDS:
+        return _containers_of_grants(kind, context)
+    cover = _cover(requirement, context)
     if cover is None:
         return None
-    rows = Entity.objects.filter(ALL if _is_exact(requires) else requirement_condition(requires, listed), kind=kind).order_by()
-    return [rows.filter(search).values_list("key", flat=True) for search in cover]
+    condition = ALL if _is_exact(requirement) else requirement_condition(requirement, context)
+    rows = Entity.objects.filter(condition, kind=kind).order_by()
+    return [rows.filter(part).values_list("key", flat=True) for part in cover]
 
 
 def _is_exact(expression: Expression) -> bool:
-    """Whether all that its cover finds is permitted."""
+    """Return whether every entity that the cover finds is permitted."""
     match expression:
         case Has() | HasAtOrBelow():
             return True
         case AnyOf(parts):
             return all(map(_is_exact, parts))
-        case _:
+        case AllOf() | Given() | HasOnAllLive() | Always():
             return False
+        case _:
+            raise UnknownExpression(expression)
 
 
-def _holding_inside(kind: str, listed: FilterContext) -> list[QuerySet] | None:
+def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] | None:
+    """Return the keys of the containers of this kind that have a grant on or inside them."""
     if kind == "instance":
         return None
-    return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True) for table in listed.tables]
+    return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True)
+            for table in context.tables]
 
 
-def _cover(expression: Expression, listed: FilterContext) -> list[Q] | None:
+def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
+    """Return conditions of which every permitted entity meets at least one; None if there are none."""
     match expression:
-        case Has(privileges, scope) if scope in SCOPE_COLUMNS:
-            return [_at(scope, listed, table, with_privileges(privileges)) for table in listed.tables]
-        case HasAtOrBelow() if listed.kinds[0] not in CONTAINER_KINDS:
-            return [_at(Scope.SELF, listed, table, with_privileges(ANY)) for table in listed.tables]
+        case Has(privileges, scope):
+            if scope not in SCOPE_COLUMNS:
+                return None
+            return [_granted_at(scope, context, table, with_privileges(privileges)) for table in context.tables]
+        case HasAtOrBelow():
+            if context.kinds[0] in CONTAINER_KINDS:
+                return None
+            return [_granted_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables]
         case AllOf(parts):
-            covers = [cover for part in parts if (cover := _cover(part, listed)) is not None]
-            return covers[0] if covers else None
+            covers = [_cover(part, context) for part in parts]
+            return next((cover for cover in covers if cover is not None), None)
         case AnyOf(parts):
-            covers = [_cover(part, listed) for part in parts]
-            return None if None in covers else [search for cover in covers for search in cover]
+            covers = [_cover(part, context) for part in parts]
+            return None if None in covers else [condition for cover in covers for condition in cover]
         case Given(parameter, then):
-            return _cover(then, listed) if has_parameter(parameter, listed.question) else None
-        case _:
+            return _cover(then, context) if has_parameter(parameter, context.question) else None
+        case HasOnAllLive() | Always():
             return None
+        case _:
+            raise UnknownExpression(expression)
 
 
-def _at(scope: Scope, listed: FilterContext, table, where: dict) -> Q:
+def _granted_at(scope: Scope, context: FilterContext, table: GrantTable, where: dict) -> Q:
+    """Return the condition on an entity that `table` has such a grant on it or on its container at `scope`."""
     if scope == Scope.SELF:
-        return Q(**table.joined(**where))
-    container = KINDS[listed.kinds[0]].parent if scope == Scope.PARENT else scope.value
-    held = table.rows(content_object__kind=container, **where)
-    return Q(**{f"{SCOPE_COLUMNS[scope]}__in": held.values("content_object_id")})
+        return Q(**table.entity_conditions(**where))
+    container = KINDS[context.kinds[0]].parent if scope == Scope.PARENT else scope.value
+    grants = table.rows(content_object__kind=container, **where)
+    return Q(**{f"{SCOPE_COLUMNS[scope]}__in": grants.values("content_object_id")})

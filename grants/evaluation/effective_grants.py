@@ -6,8 +6,8 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import QuerySet
 
+from entities.text import is_storable
 from grants.models import GroupGrant, User, UserGrant
-from grants.policies.question import is_storable
 
 MAX_LISTED_GROUPS = 500
 FEW_IDS = 20
@@ -32,7 +32,7 @@ class GrantTable:
     ids: tuple[int, ...]
 
     @property
-    def who(self) -> dict:
+    def principal_condition(self) -> dict:
         """The condition on a row."""
         if len(self.ids) <= FEW_IDS:
             return {f"{self.column}__in": self.ids}
@@ -40,11 +40,11 @@ class GrantTable:
         return {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
 
     def rows(self, **where) -> QuerySet:
-        return self.model.objects.filter(**self.who, **where)
+        return self.model.objects.filter(**self.principal_condition, **where)
 
-    def joined(self, **where) -> dict:
+    def entity_conditions(self, **where) -> dict:
         """The same, as the keywords of one `filter` of entities."""
-        return {f"{self.relation}__{name}": value for name, value in (self.who | where).items()}
+        return {f"{self.relation}__{name}": value for name, value in (self.principal_condition | where).items()}
 
 
 def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:

@@ -103,12 +103,12 @@ def gather_facts(questions: Sequence[Question], *, explained: bool = False, rang
     ranging: gather also what rules over all live entities look at; who leaves it out answers `lacking` otherwise.
     """
     ask = _Ask()
-    numbers = [_enter(ask, question, explained or question.explain, ranging) for question in questions]
+    numbers = [_collect_lookups(ask, question, explained or question.explain, ranging) for question in questions]
     ledger = _look_up(ask, explained or any(question.explain for question in questions))
     return [QuestionFacts(ask, ledger, number) for number in numbers]
 
 
-def _enter(ask: _Ask, question: Question, explained: bool, ranging: bool) -> int:
+def _collect_lookups(ask: _Ask, question: Question, explained: bool, ranging: bool) -> int:
     """Note what the question needs looked up. Returns the number of its subject."""
     target, policy = question.target, question.policy
     if target is None:

@@ -29,7 +29,7 @@ GRANTS_INSIDE_AT_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Sought:
+class _Search:
     """container: the row of the target, where what lies in it matters. is_crowded: whether very many grants lie in it."""
 
     question: Question
@@ -51,90 +51,90 @@ def permitted_principals(requires: Expression, question: Question) -> tuple[Quer
 
     At most two queries, to look at what lies in the target.
     """
-    met = _condition(requires, _sought(requires, question))
+    met = _condition(requires, _search(requires, question))
     if question.subject_type == "group":
         return Group.objects.filter(met), "name"
     return User.objects.filter(met, is_active=True, is_principal=True), "username"
 
 
-def _sought(requires: Expression, question: Question) -> _Sought:
+def _search(requires: Expression, question: Question) -> _Search:
     looks = {type(leaf) for leaf in leaves(requires)}
     if question.target.kind not in CONTAINER_KINDS or looks.isdisjoint({HasAtOrBelow, HasOnAllLive}):
-        return _Sought(question, None, False)
-    sought = _Sought(question, entity_at(question.target), False)
-    if sought.container is None or HasAtOrBelow not in looks:
-        return sought
-    return _Sought(question, sought.container, _is_crowded(sought))
+        return _Search(question, None, False)
+    search = _Search(question, entity_at(question.target), False)
+    if search.container is None or HasAtOrBelow not in looks:
+        return search
+    return _Search(question, search.container, _is_crowded(search))
 
 
-def _is_crowded(sought: _Sought) -> bool:
-    grants = [model.objects.filter(**_on_inside(sought)).order_by().values("pk") for model in (UserGrant, GroupGrant)]
+def _is_crowded(search: _Search) -> bool:
+    grants = [model.objects.filter(**_on_inside(search)).order_by().values("pk") for model in (UserGrant, GroupGrant)]
     return grants[0].union(grants[1], all=True)[: GRANTS_INSIDE_AT_MOST + 1].count() > GRANTS_INSIDE_AT_MOST
 
 
-def _condition(expression: Expression, sought: _Sought) -> Q:
+def _condition(expression: Expression, search: _Search) -> Q:
     match expression:
         case Has(privileges, scope):
-            return _holds(sought, _on(sought.question.address_at(scope), privileges))
+            return _holds(search, _on(search.question.address_at(scope), privileges))
         case HasAtOrBelow():
-            return _holds_at_or_below(sought)
+            return _holds_at_or_below(search)
         case HasOnAllLive(privilege, kind):
-            return _holds_on_all_live(sought, privilege, kind)
+            return _holds_on_all_live(search, privilege, kind)
         case _:
-            return combined_condition(expression, lambda part: _condition(part, sought), sought.question.has_parameter)
+            return combined_condition(expression, lambda part: _condition(part, search), search.question.has_parameter)
 
 
 def _on(place: Address | None, privileges: tuple[Privilege, ...]) -> dict | None:
     return None if place is None else {**on_address(place), **with_privileges(privileges)}
 
 
-def _holds(sought: _Sought, where: dict | None) -> Q:
+def _holds(search: _Search, where: dict | None) -> Q:
     """The principals with such a grant, directly or through a group."""
     if where is None:
         return NONE
     groups = GroupGrant.objects.filter(**where).order_by().values("group_id").distinct()
-    if sought.is_group:
+    if search.is_group:
         return Q(pk__in=groups)
     users = UserGrant.objects.filter(**where).order_by().values("user_id").distinct()
     members = User.groups.through.objects.filter(group_id__in=groups).values("user_id").distinct()
     return Q(pk__in=users) | Q(pk__in=members)
 
 
-def _holds_at_or_below(sought: _Sought) -> Q:
-    if sought.question.target.kind not in CONTAINER_KINDS:
-        return _holds(sought, _on(sought.question.target, ANY))
-    if sought.container is None:
+def _holds_at_or_below(search: _Search) -> Q:
+    if search.question.target.kind not in CONTAINER_KINDS:
+        return _holds(search, _on(search.question.target, ANY))
+    if search.container is None:
         return NONE
-    if not sought.is_crowded:
-        return _holds(sought, _on_inside(sought))
+    if not search.is_crowded:
+        return _holds(search, _on_inside(search))
     found = NONE
-    for grants in _own_grants(sought, OuterRef("pk")):
-        found |= Q(IsNull(Subquery(grants.filter(**sought.inside).values("pk")[:1]), False))
+    for grants in _own_grants(search, OuterRef("pk")):
+        found |= Q(IsNull(Subquery(grants.filter(**search.inside).values("pk")[:1]), False))
     return found
 
 
-def _on_inside(sought: _Sought) -> dict:
+def _on_inside(search: _Search) -> dict:
     """By way of the entities: an index leads from a container to them, but not to the grants of everybody."""
-    return {f"content_object__{column}": value for column, value in sought.inside.items()}
+    return {f"content_object__{column}": value for column, value in search.inside.items()}
 
 
-def _own_grants(sought: _Sought, principal: OuterRef) -> list[QuerySet]:
+def _own_grants(search: _Search, principal: OuterRef) -> list[QuerySet]:
     """The grants that count for the outer principal."""
-    if sought.is_group:
+    if search.is_group:
         return [GroupGrant.objects.filter(group_id=principal)]
     return [UserGrant.objects.filter(user_id=principal), GroupGrant.objects.filter(group__user=principal)]
 
 
-def _holds_on_all_live(sought: _Sought, privilege: Privilege, kind: str | None) -> Q:
-    if sought.container is None:
+def _holds_on_all_live(search: _Search, privilege: Privilege, kind: str | None) -> Q:
+    if search.container is None:
         return ALL
-    live = Entity.objects.filter(state=State.LIVE, **sought.inside).exclude(pk=sought.container.pk)
+    live = Entity.objects.filter(state=State.LIVE, **search.inside).exclude(pk=search.container.pk)
     if kind is not None:
         live = live.filter(kind=kind)
     # who holds it on all of them holds it on one of them: that leaves few of whom the rest is asked
-    holds_on_one = _holds(sought, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))})
+    holds_on_one = _holds(search, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))})
     lacking = live
-    for grants in _own_grants(sought, OuterRef(OuterRef("pk"))):
+    for grants in _own_grants(search, OuterRef(OuterRef("pk"))):
         held = grants.filter(content_object_id=OuterRef("pk"), **with_privileges((privilege,)))
         lacking = lacking.exclude(Q(IsNull(Subquery(held.values("pk")[:1]), False)))
     return ~Q(Exists(live)) | holds_on_one & Q(IsNull(Subquery(lacking.values("pk")[:1]), True))

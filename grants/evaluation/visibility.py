@@ -25,7 +25,18 @@ from grants.evaluation.entity_filters import (
     kinds_by_requirements,
 )
 from grants.models import User
-from grants.policies.grammar import AllOf, AnyOf, Expression, Has, HasAtOrBelow, Scope
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Scope,
+    UnknownExpression,
+)
 from grants.policies.policy import Generation
 
 # to look at so many entities one by one takes milliseconds; of a million, who holds more meets the first page soon
@@ -86,7 +97,7 @@ def visibility_of(principal: User | Group, generation: Generation, *, inside: En
         return Visibility(NONE, NONE, inside)
     first = condition_for_tables(tables, rules, row_by_row=True)
     around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
-    if all(_begins(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
+    if all(_is_reached_by_grants(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
         few = Q(pk__in=_reached(tables, around)) & first
         return Visibility(few, few, inside)
     name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
@@ -103,7 +114,7 @@ def is_same_visibility(generation: Generation, one: Sequence[str], other: Sequen
     return kinds_by_requirements(generation, one) == kinds_by_requirements(generation, other)
 
 
-def _begins(expression: Expression) -> bool:
+def _is_reached_by_grants(expression: Expression) -> bool:
     """Whether there is a grant on or in all that it permits; where not, one grant may show a whole namespace."""
     match expression:
         case Has(_, scope):
@@ -111,11 +122,13 @@ def _begins(expression: Expression) -> bool:
         case HasAtOrBelow():
             return True
         case AllOf(parts):
-            return any(map(_begins, parts))
+            return any(map(_is_reached_by_grants, parts))
         case AnyOf(parts):
-            return all(map(_begins, parts))
-        case _:
+            return all(map(_is_reached_by_grants, parts))
+        case HasOnAllLive() | Given() | Always():
             return False
+        case _:
+            raise UnknownExpression(expression)
 
 
 def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entity_at, live_entities_inside
+from entities.text import is_storable
 from entities.vocabulary import ANY, KINDS
 from grants.errors import PlanError
 from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_user
@@ -15,9 +16,20 @@ from grants.evaluation.facts import gather_facts
 from grants.lifecycle.namespace_deletion import live_namespace
 from grants.models import User
 from grants.policies.explain import MissingGrant, smallest_missing_grants
-from grants.policies.grammar import AllOf, Always, Expression, Given, Has, HasOnAllLive, Scope
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Scope,
+    UnknownExpression,
+)
 from grants.policies.policy import Generation
-from grants.policies.question import Question, is_storable
+from grants.policies.question import Question
 
 OPERATION = "delete"
 ENTITIES_AT_ONCE = 2_000
@@ -70,8 +82,10 @@ def _is_listed(expression: Expression) -> bool:
             return _is_listed(then)
         case HasOnAllLive() | Always():
             return True
-        case _:
+        case AnyOf() | HasAtOrBelow():
             return False
+        case _:
+            raise UnknownExpression(expression)
 
 
 def _gaps(expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
@@ -88,8 +102,13 @@ def _gaps(expression: Expression, question: Question, entity: Entity, tables: tu
             rows = live_entities_inside(entity, kind).exclude(held).values_list("kind", "key")
             for place in rows.iterator(chunk_size=ENTITIES_AT_ONCE):
                 yield Address(*place), privilege
-        case Given(parameter, then) if question.has_parameter(parameter):
-            yield from _gaps(then, question, entity, tables)
+        case Given(parameter, then):
+            if question.has_parameter(parameter):
+                yield from _gaps(then, question, entity, tables)
+        case Always():
+            return
+        case _:
+            raise UnknownExpression(expression)
 
 
 def _weighed(requires: Expression, question: Question) -> tuple[MissingGrant, ...]:

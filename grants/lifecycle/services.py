@@ -13,6 +13,7 @@ from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.services import delete_planned_entity, ensure_entities, set_entity_description, set_entity_state
+from entities.text import storage_fault
 from entities.vocabulary import Privilege, quantity
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
@@ -22,7 +23,7 @@ from grants.journal import LINES_PER_BATCH, Author, Change, append_to_journal
 from grants.lifecycle.forecast import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree, resolve_generation
 from grants.models import NAME_COLUMNS, JournalHead, User, UserGrant, privilege_of
 from grants.policies.policy import Generation
-from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, format_principal, parse_principal, storage_fault
+from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 
 __all__ = ["LifecycleForecast", "delete_entity", "describe_entity", "lifecycle_forecast", "recreate_entity", "register_entity"]

@@ -1,6 +1,7 @@
-"""The verdict: does the requirement hold for this question, given these facts?
+"""Decide a question: is its requirement met, given the facts?
 
-Denied by default: an unknown subject, kind or operation, a missing rule and an unmet requirement all end in no.
+Everything is denied by default: an unknown subject, kind or operation, a missing rule and an unmet requirement all lead to
+a denial.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,10 @@ from grants.policies.question import Question
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """One grant that counts: who holds it (the subject, or a group that it is in), where and what."""
+    """A grant that counts for the subject.
+
+    principal: the holder as it is written, either the subject itself or one of its groups.
+    """
 
     principal: str
     entity: Address
@@ -34,10 +38,11 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True)
 class MissingEntities:
-    """Live entities inside a container on which a privilege is not held.
+    """Live entities inside a container on which the subject does not hold a privilege.
 
-    is_empty decides. The rest is there for an explanation only. total: how many live entities were looked at. addresses: which
-    of them lack it, in the order of their addresses; `more` further ones are counted and not named.
+    is_empty: all that a decision reads. The other members are filled for explanations only.
+    total: number of live entities that were checked. addresses: those that lack the privilege, sorted by address.
+    unlisted_count: number of further ones that are counted but not listed.
     """
 
     is_empty: bool
@@ -47,25 +52,28 @@ class MissingEntities:
 
 
 class Facts(Protocol):
-    """What the grants say about one question's subject."""
+    """What the grants say about the subject of one question."""
 
     subject_is_known: bool
 
-    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
-        """The privileges held on exactly `place`, each with a principal that holds it (empty where no reasons are asked)."""
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        """Return the privileges held on exactly `address`.
 
-    def has_grant_at_or_below(self, place: Address) -> bool:
-        """Whether there is a grant on `place` or on an address inside it."""
+        Each maps to a principal that holds it, or to an empty string if no explanation is wanted.
+        """
 
-    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
-        """One of these grants, for a reason; None where there is none."""
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        """Return whether there is a grant on `address` or on an address inside it."""
 
-    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        """The live entities inside `place` (of one kind, or of all) on which `privilege` is not held."""
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        """Return one grant on `address` or inside it, to be named in an explanation; None if there is none."""
+
+    def missing_entities(self, address: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+        """Return the live entities inside `address`, of one kind or of all, on which `privilege` is not held."""
 
 
 def is_permitted(question: Question, facts: Facts) -> bool:
-    """The verdict alone. `explain.decision` gives the same with its reasons."""
+    """Return the decision only. `explain.explain` returns the same decision with its reasons."""
     policy = question.policy
     if policy is None or policy.requirement is None or not facts.subject_is_known:
         return False
@@ -73,11 +81,11 @@ def is_permitted(question: Question, facts: Facts) -> bool:
 
 
 def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
-    """Whether `expression` is met."""
+    """Return whether `expression` is met."""
     match expression:
         case Has(privileges, scope):
-            place = question.address_at(scope)
-            return place is not None and not facts.privileges_on(place).keys().isdisjoint(privileges)
+            address = question.address_at(scope)
+            return address is not None and not facts.privileges_on(address).keys().isdisjoint(privileges)
         case AllOf(parts):
             return all(is_met(part, question, facts) for part in parts)
         case AnyOf(parts):

@@ -1,4 +1,4 @@
-"""How the deletion of a namespace goes through what lies in it: of a generation, as data."""
+"""Describe, as data, how a generation deletes a namespace and its content."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from entities.vocabulary import KINDS
 from grants.policies.grammar import Expression
 from grants.policies.source import Source
 
-# the platform's own order, one type after the other; what it does not name comes last
+# the order in which the platform deletes the kinds; kinds that are not named here come last
 NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("stream",), ("artifact",))
 
 
 class OnUndeletable(StrEnum):
-    """What becomes of the rest where one entity of a type may not be deleted."""
+    """What happens to the rest of a namespace when one of its entities may not be deleted."""
 
     STOP = "stops"
     SKIP = "passed over"
@@ -23,8 +23,11 @@ class OnUndeletable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceDeletion:
-    """begins: what is asked of the namespace before anything goes. asks: of each live entity in it; asks_of: of some kinds
-    something else. on_undeletable: the deletion stops at the type of an entity that may not be deleted, or passes over it.
+    """The rules for deleting a namespace.
+
+    namespace_requirement: must be met on the namespace before anything is deleted.
+    entity_requirement: must be met on each live entity inside; requirement_by_kind overrides it for some kinds.
+    on_undeletable: whether the deletion stops at the step of an entity that may not be deleted, or skips that entity.
     """
 
     namespace_requirement: Expression
@@ -34,11 +37,12 @@ class NamespaceDeletion:
     requirement_by_kind: Mapping[str, Expression] = field(default_factory=lambda: MappingProxyType({}))
 
     def requirement_for(self, kind: str) -> Expression:
+        """Return the requirement for deleting an entity of `kind` with its namespace."""
         return self.requirement_by_kind.get(kind, self.entity_requirement)
 
 
 def deletion_steps() -> tuple[tuple[str, ...], ...]:
-    """The kinds that go together, in order."""
+    """Return the kinds inside a namespace in the order of their deletion; the kinds of one step are deleted together."""
     named = {kind for step in NAMED_STEPS for kind in step}
-    rest = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
-    return (*NAMED_STEPS, rest)
+    unnamed = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
+    return (*NAMED_STEPS, unnamed)

@@ -1,7 +1,7 @@
-"""An explanation for somebody who may not see every address.
+"""Redact an explanation for a reader who may not see every address.
 
-What the question itself names is known to who asks, and so is what the subject holds. The live entities that a rule ranges
-over are not: their addresses and their number are withheld.
+The reader knows the addresses that the question names and the grants that the subject holds. The live entities that a rule
+ranges over are confidential: neither their addresses nor their number are disclosed.
 """
 
 from collections.abc import Callable
@@ -12,30 +12,32 @@ from grants.policies.explain import Attempt, Decision
 
 ALL_LIVE = "all live"
 
-# of an attempt over all live entities, what its reader may see of what lacks the privilege; None where that is all of it
+# Takes an attempt over all live entities and returns the missing entities that its reader may see;
+# None if the reader may see all of them.
 VisibleMissing = Callable[[Attempt], MissingEntities | None]
 
 
-def redact(decision: Decision, seen: VisibleMissing) -> Decision:
-    """The same verdict, without the addresses that its reader does not see and how many they are."""
-    attempts = tuple(_redact_attempt(attempt, seen) for attempt in decision.attempts)
+def redact(decision: Decision, visible_missing: VisibleMissing) -> Decision:
+    """Return the same decision without the addresses that its reader may not see, and without their number."""
+    attempts = tuple(_redact_attempt(attempt, visible_missing) for attempt in decision.attempts)
     if attempts == decision.attempts:
         return decision
-    sentence = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
-    return replace(decision, sentence=decision.sentence if decision.allowed else sentence, missing=None, unlisted_count=0,
+    denial = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
+    return replace(decision, sentence=decision.sentence if decision.allowed else denial, missing=None, unlisted_count=0,
                    attempts=attempts)
 
 
 def redact_all(decision: Decision) -> Decision:
-    """The same verdict, without any address that a rule ranges over and the subject lacks."""
+    """Return the same decision without any missing address that a rule ranges over."""
     return redact(decision, lambda attempt: MissingEntities(is_empty=False))
 
 
-def _redact_attempt(attempt: Attempt, seen: VisibleMissing) -> Attempt:
-    parts = tuple(_redact_attempt(part, seen) for part in attempt.parts)
-    lacking = seen(attempt) if attempt.requirement == ALL_LIVE and attempt.missing else None
-    if lacking is None:
+def _redact_attempt(attempt: Attempt, visible_missing: VisibleMissing) -> Attempt:
+    parts = tuple(_redact_attempt(part, visible_missing) for part in attempt.parts)
+    visible = visible_missing(attempt) if attempt.requirement == ALL_LIVE and attempt.missing else None
+    if visible is None:
         return replace(attempt, parts=parts)
-    words = f"{attempt.wanted[0]} on all live entities in {attempt.where} that it concerns; some you may not see"
-    return replace(attempt, words=words, missing=tuple((address, attempt.wanted[0]) for address in lacking.addresses),
-                   unlisted_count=lacking.unlisted_count, total=0, parts=parts)
+    (privilege,) = attempt.wanted
+    words = f"{privilege} on all live entities in {attempt.where} that the rule covers; you may not see some of them"
+    return replace(attempt, words=words, missing=tuple((address, privilege) for address in visible.addresses),
+                   unlisted_count=visible.unlisted_count, total=0, parts=parts)

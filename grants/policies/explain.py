@@ -1,6 +1,6 @@
-"""The verdict with its reasons: a sentence, the tree of attempts, the source, the smallest missing set.
+"""Explain a decision: a sentence, the tree of attempts, the source, and the smallest set of missing grants.
 
-INVARIANT: a decision is allowed exactly when its tree is met, and the tree is made by the same facts that `decide` reads.
+INVARIANT: a decision is allowed exactly when its tree is met. The tree is built from the same facts that `decide` reads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ from grants.policies.grammar import (
     Scope,
     UnknownExpression,
 )
-from grants.policies.policy import Source
 from grants.policies.question import Question
+from grants.policies.source import Source
 
 MissingGrant = tuple[Address, Privilege]
 
@@ -33,7 +33,7 @@ STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_R
 
 @dataclass(frozen=True, slots=True)
 class UnlistedGrants:
-    """So many further gaps of one rule over all live entities."""
+    """A number of missing grants that a rule over all live entities needs and that are counted but not listed."""
 
     privilege: Privilege
     kind: str | None
@@ -46,12 +46,14 @@ MissingSet = frozenset[MissingGrant | UnlistedGrants]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One node of the requirement tree as it was tried.
+    """One node of the requirement tree after it was evaluated.
 
-    requirement: has, at or below, all live, always, all, any or given. wanted: privileges of which one is enough. where: the
-    address looked at. grants: what met it. missing: what would meet it, one choice among equals. words: the wish in a line.
-    total: of `all live`, the number of live entities looked at; kind: the only one that it looks at, None for every kind;
-    unlisted_count: how many that lack it are counted and not named.
+    requirement: `has`, `at or below`, `all live`, `always`, `all`, `any` or `given`.
+    words: what the node requires, in one line.
+    wanted: the privileges of which any one is enough. where: the address that was checked.
+    grants: the grants that met the node. missing: the grants that would meet it, one choice among equals.
+    unlisted_count: how many missing grants are counted but not listed.
+    total, kind: only for `all live`: how many live entities were checked, and their kind (None for every kind).
     """
 
     requirement: str
@@ -69,12 +71,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An answer with its reasons.
+    """A decision with its reasons.
 
-    reason: why there was nothing to weigh (an unknown subject, kind or operation, or no rule); empty otherwise.
-    missing: the smallest set of grants that would turn a denial into a permit; None on a permit and where none would.
-    unlisted_count: how many further ones of that set are counted and not named.
-    state: of the target, where it is told and is not live: planned, deleted or not registered.
+    reason: why no requirement was evaluated (unknown subject, kind or operation, or no rule); empty otherwise.
+    missing: the smallest set of grants that would turn a denial into a permit; None for a permit, and if no set would.
+    unlisted_count: how many further grants of that set are counted but not listed.
+    state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it; else empty.
     """
 
     question: Question
@@ -93,29 +95,29 @@ class Decision:
 
 
 def explain(question: Question, facts: Facts) -> Decision:
-    """Answer `question` in full."""
+    """Decide `question` and give every reason."""
     reason = early_denial_reason(question, facts)
     policy = question.policy
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
     assert policy is not None and policy.requirement is not None
     tree = try_expression(policy.requirement, question, facts)
-    answer = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
-                      attempts=tree.parts if tree.requirement == "any" else (tree,))
+    decision = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
+                        attempts=tree.parts if tree.requirement == "any" else (tree,))
     if tree.met:
-        return answer
-    missing, more = smallest_missing_with_count(policy.requirement, question, facts)
-    return replace(answer, missing=missing, unlisted_count=more)
+        return decision
+    missing, unlisted_count = smallest_missing_with_count(policy.requirement, question, facts)
+    return replace(decision, missing=missing, unlisted_count=unlisted_count)
 
 
-def with_state(answer: Decision, state: str) -> Decision:
-    """The same answer, which says that its target is not live."""
-    words = f"{answer.question.target} {STATES_IN_WORDS[state]}"
-    return replace(answer, state=state, sentence=f"{answer.sentence.removesuffix('.')}; {words}.")
+def with_state(decision: Decision, state: str) -> Decision:
+    """Return the same decision with a sentence that also says in which state its target is."""
+    words = f"{decision.question.target} {STATES_IN_WORDS[state]}"
+    return replace(decision, state=state, sentence=f"{decision.sentence.removesuffix('.')}; {words}.")
 
 
 def early_denial_reason(question: Question, facts: Facts) -> str:
-    """Why the question is denied before any requirement is looked at; empty when there is one to look at."""
+    """Return why `question` is denied without evaluating a requirement; an empty string if there is one to evaluate."""
     if question.unknown_reason:
         return question.unknown_reason
     if not facts.subject_is_known:
@@ -123,32 +125,29 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
     policy = question.policy
     assert policy is not None
     if policy.requirement is None:
-        kind = KINDS[question.known_target.kind].title
-        reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {with_article(kind)}"
+        kind = with_article(KINDS[question.known_target.kind].title)
+        reason = f"the `{question.generation}` generation has no rule for `{question.operation}` on {kind}"
         return f"{reason}; {policy.advice}" if policy.advice else reason
     return ""
 
 
 def try_expression(expression: Expression, question: Question, facts: Facts) -> Attempt:
-    """Try `expression` and keep what was found."""
+    """Evaluate `expression` and return its whole tree."""
     match expression:
         case Has(privileges, scope):
-            return _attempt_has(privileges, _known_address_at(question, scope), facts)
+            return _try_has(privileges, _known_address_at(question, scope), facts)
         case HasAtOrBelow():
-            target = question.known_target
-            found = facts.grant_at_or_below(target)
-            return Attempt("at or below", found is not None, f"any privilege on {target} or anything inside it", ANY,
-                           target, (found,) if found else (), () if found else ((target, ANY[0]),))
+            return _try_at_or_below(question.known_target, facts)
         case HasOnAllLive(privilege, kind):
-            return _attempt_all_live(privilege, kind, question.known_target, facts)
+            return _try_all_live(privilege, kind, question.known_target, facts)
         case Always():
-            return Attempt("always", True, "nothing but an active principal")
+            return Attempt("always", True, "only an active principal")
         case AllOf(parts):
-            tried = tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
-            return Attempt("all", all(part.met for part in tried), "all of these", parts=tried)
+            attempts = _try_parts(parts, question, facts)
+            return Attempt("all", all(attempt.met for attempt in attempts), "all of these", parts=attempts)
         case AnyOf(parts):
-            tried = tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
-            return Attempt("any", any(part.met for part in tried), "one of these", parts=tried)
+            attempts = _try_parts(parts, question, facts)
+            return Attempt("any", any(attempt.met for attempt in attempts), "one of these", parts=attempts)
         case Given(parameter, then):
             if not question.has_parameter(parameter):
                 return Attempt("given", True, f"nothing, as the question names no {parameter}")
@@ -164,70 +163,81 @@ def _known_address_at(question: Question, scope: Scope) -> Address:
     return address
 
 
+def _try_parts(parts: tuple[Expression, ...], question: Question, facts: Facts) -> tuple[Attempt, ...]:
+    return tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
+
+
 def is_applicable(expression: Expression, question: Question) -> bool:
-    """Whether the question brings along what `expression` depends on."""
+    """Return whether the question has the parameter on which `expression` depends."""
     return not isinstance(expression, Given) or question.has_parameter(expression.parameter)
 
 
-def _attempt_has(privileges: tuple[Privilege, ...], place: Address, facts: Facts) -> Attempt:
-    held = facts.privileges_on(place)
-    found = tuple(HeldGrant(held[privilege], place, privilege) for privilege in privileges if privilege in held)
-    return Attempt("has", bool(found), f"{privileges_in_words(privileges)} on {place}", privileges, place, found,
-                   () if found else ((place, privileges[0]),))
+def _try_has(privileges: tuple[Privilege, ...], address: Address, facts: Facts) -> Attempt:
+    holders = facts.privileges_on(address)
+    grants = tuple(HeldGrant(holders[privilege], address, privilege) for privilege in privileges if privilege in holders)
+    return Attempt("has", bool(grants), f"{privileges_in_words(privileges)} on {address}", privileges, address, grants,
+                   () if grants else ((address, privileges[0]),))
 
 
-def _attempt_all_live(privilege: Privilege, kind: str | None, place: Address, facts: Facts) -> Attempt:
-    lacking = facts.missing_entities(place, privilege, kind)
+def _try_at_or_below(address: Address, facts: Facts) -> Attempt:
+    grant = facts.grant_at_or_below(address)
+    return Attempt("at or below", grant is not None, f"any privilege on {address} or anything inside it", ANY, address,
+                   (grant,) if grant else (), () if grant else ((address, ANY[0]),))
+
+
+def _try_all_live(privilege: Privilege, kind: str | None, address: Address, facts: Facts) -> Attempt:
+    missing = facts.missing_entities(address, privilege, kind)
     entities = f"live {KINDS[kind].plural}" if kind else "live entities"
-    words = f"{privilege} on all {lacking.total:,} {entities} in {place}" if lacking.total else (
-        f"{privilege} on all {entities} in {place}, of which there are none")
-    return Attempt("all live", lacking.is_empty, words, (privilege,), place, total=lacking.total, kind=kind,
-                   missing=tuple((address, privilege) for address in lacking.addresses), unlisted_count=lacking.unlisted_count)
+    words = f"{privilege} on all {missing.total:,} {entities} in {address}" if missing.total else (
+        f"{privilege} on all {entities} in {address}, of which there are none")
+    return Attempt("all live", missing.is_empty, words, (privilege,), address, total=missing.total, kind=kind,
+                   missing=tuple((entity, privilege) for entity in missing.addresses),
+                   unlisted_count=missing.unlisted_count)
 
 
 def smallest_missing_grants(expression: Expression, question: Question, facts: Facts) -> tuple[MissingGrant, ...] | None:
-    """The fewest grants that would meet `expression`, one choice among equals; None where no grants would."""
+    """Return the fewest grants that would meet `expression`, one choice among equals; None if no grants would."""
     return smallest_missing_with_count(expression, question, facts)[0]
 
 
 def smallest_missing_with_count(expression: Expression, question: Question,
                                 facts: Facts) -> tuple[tuple[MissingGrant, ...] | None, int]:
-    """The same as far as the facts name what lacks, and how many grants more the set has."""
+    """Return the listed grants of the smallest set that would meet `expression`, and how many of it are unlisted."""
     choices = []
-    for choice in minimal_missing_sets(expression, question, facts):
-        more = sum(gap.count for gap in choice if isinstance(gap, UnlistedGrants))
-        choices.append((tuple(sorted((gap for gap in choice if not isinstance(gap, UnlistedGrants)), key=_gap_order)), more))
-    return min(choices, key=lambda choice: (len(choice[0]) + choice[1], [_gap_order(gap) for gap in choice[0]]),
-               default=(None, 0))
+    for missing_set in minimal_missing_sets(expression, question, facts):
+        unlisted_count = sum(item.count for item in missing_set if isinstance(item, UnlistedGrants))
+        listed = sorted((item for item in missing_set if not isinstance(item, UnlistedGrants)), key=_grant_order)
+        choices.append((tuple(listed), unlisted_count))
+    return min(choices, key=_choice_order, default=(None, 0))
 
 
 def minimal_missing_sets(expression: Expression, question: Question,
                          facts: Facts) -> list[MissingSet]:
-    """Every minimal way to meet `expression`, as sets of grants still to be made; [empty set] where it is met.
+    """Return every minimal set of further grants that would meet `expression`; [the empty set] if it is met already.
 
-    What the facts count and do not name is there as one `Unnamed`; no rule looks at all live entities twice
-    (tests/grants/policies/test_catalogue.py), so nothing of it is counted twice.
+    Grants that the facts count but do not list appear as one `UnlistedGrants`. None is counted twice, because no rule
+    looks at all live entities twice (tests/grants/policies/test_catalogue.py).
     """
     match expression:
         case Has(privileges, scope):
-            place = _known_address_at(question, scope)
-            if not facts.privileges_on(place).keys().isdisjoint(privileges):
+            address = _known_address_at(question, scope)
+            if not facts.privileges_on(address).keys().isdisjoint(privileges):
                 return [frozenset()]
-            # of instances there is one; nothing can be granted on another
-            if place.kind == "instance" and place != instance_address():
+            # there is only one instance; nothing can be granted on another
+            if address.kind == "instance" and address != instance_address():
                 return []
-            return [frozenset([(place, privilege)]) for privilege in privileges]
+            return [frozenset([(address, privilege)]) for privilege in privileges]
         case HasAtOrBelow():
             if facts.has_grant_at_or_below(question.known_target):
                 return [frozenset()]
             return [frozenset([(question.known_target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
-            lacking = facts.missing_entities(question.known_target, privilege, kind)
-            unnamed = [UnlistedGrants(privilege, kind, lacking.unlisted_count)] if lacking.unlisted_count else []
-            return [frozenset([*((address, privilege) for address in lacking.addresses), *unnamed])]
+            missing = facts.missing_entities(question.known_target, privilege, kind)
+            unlisted = [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
+            return [frozenset([*((address, privilege) for address in missing.addresses), *unlisted])]
         case AllOf(parts):
-            combined = product(*(minimal_missing_sets(part, question, facts) for part in parts))
-            return _minimal(MissingSet().union(*choice) for choice in combined)
+            combinations = product(*(minimal_missing_sets(part, question, facts) for part in parts))
+            return _minimal(MissingSet().union(*combination) for combination in combinations)
         case AnyOf(parts):
             return _minimal(choice for part in parts for choice in minimal_missing_sets(part, question, facts))
         case Given(parameter, then):
@@ -238,82 +248,87 @@ def minimal_missing_sets(expression: Expression, question: Question,
             raise UnknownExpression(expression)
 
 
-def _minimal(choices: Iterable[MissingSet]) -> list[MissingSet]:
-    kept: list[MissingSet] = []
-    for choice in sorted(dict.fromkeys(choices), key=len):
-        if not any(smaller <= choice for smaller in kept):
-            kept.append(choice)
-    return kept
+def _minimal(missing_sets: Iterable[MissingSet]) -> list[MissingSet]:
+    """Return the sets of which no other set is a subset."""
+    minimal: list[MissingSet] = []
+    for missing_set in sorted(dict.fromkeys(missing_sets), key=len):
+        if not any(smaller <= missing_set for smaller in minimal):
+            minimal.append(missing_set)
+    return minimal
 
 
-def _gap_order(gap: MissingGrant) -> tuple[int, str, int]:
-    address, privilege = gap
+def _choice_order(choice: tuple[tuple[MissingGrant, ...], int]) -> tuple[int, list[tuple[int, str, int]]]:
+    listed, unlisted_count = choice
+    return len(listed) + unlisted_count, [_grant_order(grant) for grant in listed]
+
+
+def _grant_order(grant: MissingGrant) -> tuple[int, str, int]:
+    address, privilege = grant
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)
 
 
 def _sentence(question: Question, tree: Attempt) -> str:
     if tree.met:
-        return f"Allowed: {_met(question, tree)}."
+        return f"Allowed: {_met_words(question, tree)}."
     if tree.requirement == "any":
         unmet = _unmet_parts(tree)
         none_of = f"neither {unmet[0]} nor {unmet[1]}" if len(unmet) == 2 else f"none of {join_words(unmet, 'or')}"
         return f"Denied: {question.principal} holds {none_of}."
-    return f"Denied: {question.principal} lacks {_unmet(tree)}."
+    return f"Denied: {question.principal} lacks {_unmet_words(tree)}."
 
 
-def _met(question: Question, tree: Attempt) -> str:
-    """What met the tree, in words: the first way that succeeded."""
+def _met_words(question: Question, tree: Attempt) -> str:
+    """Say what met the tree, along the first alternative that succeeded."""
     if tree.requirement == "always":
-        return f"`{question.operation}` asks for nothing but an active principal"
-    grants = list(dict.fromkeys(_deciding_grants(tree)))
-    clauses = [_held_words(question, grant) for grant in grants]
-    clauses += [node.words for node in _deciding(tree) if node.requirement == "all live"]
+        return f"`{question.operation}` requires only an active principal"
+    attempts = list(_deciding_attempts(tree))
+    grants = dict.fromkeys(grant for attempt in attempts for grant in attempt.grants[:1])
+    clauses = [_grant_words(question, grant) for grant in grants]
+    clauses += [attempt.words for attempt in attempts if attempt.requirement == "all live"]
     return f"{question.principal} holds {join_words(clauses, 'and')}"
 
 
-def _deciding(tree: Attempt) -> Iterator[Attempt]:
+def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
+    """Yield the leaves of a met tree that decide: all parts of `all`, the first met part of `any`."""
     if tree.requirement == "any":
-        yield from _deciding(next(part for part in tree.parts if part.met))
+        yield from _deciding_attempts(next(part for part in tree.parts if part.met))
     elif tree.requirement == "all":
         for part in tree.parts:
-            yield from _deciding(part)
+            yield from _deciding_attempts(part)
     else:
         yield tree
 
 
-def _deciding_grants(tree: Attempt) -> Iterator[HeldGrant]:
-    for node in _deciding(tree):
-        yield from node.grants[:1]
+def _grant_words(question: Question, grant: HeldGrant) -> str:
+    through = "" if grant.principal == question.principal else f" through {grant.principal}"
+    return f"{grant.privilege} on {grant.entity}{through}"
 
 
-def _held_words(question: Question, grant: HeldGrant) -> str:
-    via = "" if grant.principal == question.principal else f" through {grant.principal}"
-    return f"{grant.privilege} on {grant.entity}{via}"
-
-
-def _unmet(tree: Attempt) -> str:
+def _unmet_words(tree: Attempt) -> str:
     match tree.requirement:
         case "all":
             return join_words(_unmet_parts(tree), "and")
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            (address, privilege), others = tree.missing[0], len(tree.missing) - 1 + tree.unlisted_count
-            if not others:
+            (address, privilege), other_count = tree.missing[0], len(tree.missing) - 1 + tree.unlisted_count
+            if not other_count:
                 return f"{privilege} on {address}"
-            return (f"{privilege} on {others + 1:,} of the {tree.total:,} live entities in {tree.where} "
-                    f"({address} and {others:,} more)")
+            return (f"{privilege} on {other_count + 1:,} of the {tree.total:,} live entities in {tree.where} "
+                    f"({address} and {other_count:,} more)")
         case _:
             return tree.words
 
 
 def _unmet_parts(tree: Attempt) -> list[str]:
-    return list(dict.fromkeys(_unmet(part) for part in tree.parts if not part.met))
+    return list(dict.fromkeys(_unmet_words(part) for part in tree.parts if not part.met))
 
 
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
+    """Write the privileges as alternatives: `READ, WRITE or ADMIN`; `any privilege` for all of them."""
     return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
 
 
 def join_words(words: list[str], last: str) -> str:
+    """Join the words with commas, and the last one with `last`: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

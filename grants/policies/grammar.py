@@ -1,8 +1,9 @@
 """The closed grammar of requirements.
 
-A policy's requirement is a small tree of seven node kinds over facts about grants. Every node is data. The walkers (`decide`,
-`explain`, `wording`, `grants.evaluation`, `analytics.spark`) turn it into a decision, an explanation, SQL filters and Spark
-rules. A walker handles every node kind or raises `UnknownExpression`.
+The requirement of a policy is a small tree of seven node types. Every node is data. Walkers turn the tree into a decision,
+an explanation, SQL conditions, Spark rules or words. A walker handles every node type or raises `UnknownExpression`.
+`tests/grants/policies/test_grammar_walkers.py` lists every walker, by module and function, and fails for a module that uses
+grammar nodes and has no walker listed there. To add a node type, add it here, run that test, and extend each walker.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from entities.vocabulary import Privilege
 
 
 class Scope(StrEnum):
-    """Which address a requirement looks at, seen from the target of the question."""
+    """The address that a requirement checks, relative to the target of the question."""
 
     SELF = "self"
     PARENT = "parent"
@@ -26,7 +27,7 @@ class Scope(StrEnum):
 
 
 class Parameter(StrEnum):
-    """What a question may bring along besides its target."""
+    """What a question may name in addition to its target."""
 
     NEW_ARTIFACT = "new artifact"
     EXISTING_ARTIFACT = "existing artifact"
@@ -36,7 +37,7 @@ class Parameter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """Holds any one of `privileges` on exactly the entity at `scope`."""
+    """Met if any one of `privileges` is held on exactly the entity at `scope`."""
 
     privileges: tuple[Privilege, ...]
     scope: Scope = Scope.SELF
@@ -44,12 +45,12 @@ class Has:
 
 @dataclass(frozen=True, slots=True)
 class HasAtOrBelow:
-    """Holds any privilege on the target or on any address inside it, whatever its state."""
+    """Met if any privilege is held on the target or on any address inside it, in any state."""
 
 
 @dataclass(frozen=True, slots=True)
 class HasOnAllLive:
-    """Holds `privilege` on every live entity inside the target, of every kind or of one. Met where there is none."""
+    """Met if `privilege` is held on every live entity inside the target, of one kind or of all. Met if there is none."""
 
     privilege: Privilege
     kind: str | None = None
@@ -57,22 +58,26 @@ class HasOnAllLive:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Asks for nothing but an active principal."""
+    """Met for every active principal."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
+    """Met if every part is met."""
+
     parts: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
+    """Met if at least one part is met."""
+
     parts: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Asks for `then` only when the question brings `parameter` along; met otherwise."""
+    """Requires `then` if the question has `parameter`; met otherwise."""
 
     parameter: Parameter
     then: "Expression"
@@ -82,19 +87,19 @@ Expression = Has | HasAtOrBelow | HasOnAllLive | Always | AllOf | AnyOf | Given
 
 
 class UnknownExpression(TypeError):
-    """A walker met a node that the grammar does not hold."""
+    """A walker found a node that it does not handle."""
 
     def __init__(self, node: object):
         super().__init__(f"{type(node).__name__} is not a node of the requirement grammar")
 
 
 def on(scope: Scope, *privileges: Privilege) -> Has:
-    """Any one of the privileges on the entity at `scope`."""
+    """Require any one of the privileges on the entity at `scope`."""
     return Has(privileges, scope)
 
 
 def has(*privileges: Privilege) -> Has:
-    """Any one of the privileges on the target itself."""
+    """Require any one of the privileges on the target itself."""
     return Has(privileges)
 
 
@@ -106,8 +111,8 @@ def any_of(*parts: Expression) -> AnyOf:
     return AnyOf(parts)
 
 
-def leaves(expression: Expression) -> Iterator[Expression]:
-    """Every node that looks at grants, depth first."""
+def leaves(expression: Expression) -> Iterator[Has | HasAtOrBelow | HasOnAllLive | Always]:
+    """Yield every node without parts, depth first."""
     match expression:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
@@ -121,7 +126,7 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 
 def parameters(expression: Expression) -> Iterator[Parameter]:
-    """Every parameter that the expression looks at, depth first."""
+    """Yield every parameter on which the expression depends, depth first."""
     match expression:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
@@ -129,3 +134,7 @@ def parameters(expression: Expression) -> Iterator[Parameter]:
         case Given(parameter, then):
             yield parameter
             yield from parameters(then)
+        case Has() | HasAtOrBelow() | HasOnAllLive() | Always():
+            return
+        case _:
+            raise UnknownExpression(expression)

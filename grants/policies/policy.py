@@ -1,4 +1,4 @@
-"""What a generation of rules is made of: rows with their source, and what creating and deleting does to grants."""
+"""Define the parts of a generation: policies with their sources, and what creating and deleting does to grants."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ __all__ = ["GeneralRule", "Generation", "Policy", "Source", "general_rules", "po
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one operation on one kind requires. `requirement` is None where the generation has no rule: then it is denied.
+    """A row of the catalogue: what one operation on one kind requires in a generation.
 
-    advice: what to ask instead, where a missing rule has an answer elsewhere.
+    requirement: None if the generation has no rule; the operation is then denied.
+    advice: which question to ask instead, if there is no rule.
     """
 
     kind: str
@@ -34,7 +35,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralRule:
-    """What a document says of a class of operations whatever the kind; None where it says nothing."""
+    """What a document requires for a class of operations on any kind; None if it says nothing."""
 
     requirement: Expression | None
     source: Source
@@ -44,15 +45,15 @@ class GeneralRule:
 class Generation:
     """One complete set of rules.
 
-    general: the rule for each class of operations, for kinds that the documents do not name.
-    creator_receives: privileges that registering an entity gives to whoever created it. deleting_removes_grants: whether
-    the grants on an entity go with it. Both carry `lifecycle_source`. deletion: how a namespace's goes through its content.
+    general: the rule for each class of operations on kinds that the documents do not name.
+    creator_receives: the privileges that the creator of an entity receives when it is registered.
+    deleting_removes_grants: whether the grants on an entity are deleted with it. `lifecycle_source` is the source of both.
+    deletion: how the deletion of a namespace treats its content.
     """
 
     name: str
     title: str
     summary: str
-    facts: str
     policies: MappingProxyType[tuple[str, str], Policy]
     general: MappingProxyType[OperationClass, GeneralRule]
     creator_receives: tuple[Privilege, ...]
@@ -61,13 +62,13 @@ class Generation:
     deletion: NamespaceDeletion
 
     def policy(self, kind: str, operation: str) -> Policy | None:
-        """The row of that operation, a bare privilege included; None where the kind has no such operation."""
+        """Return the policy of an operation or of a bare privilege; None if the kind has no such operation."""
         if operation in Privilege.__members__ and kind in KINDS:
             return Policy(kind, operation, Has((Privilege[operation],)), PRIVILEGE_SOURCE)
         return self.policies.get((kind, operation)) or self._general_policy(kind, operation)
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
-        """The row of an operation on a deployment's own kind, by the class of the operation."""
+        """Return the policy of an operation on a deployment's own kind, by the class of the operation."""
         operation_class = KINDS[kind].class_of(operation) if kind in KINDS else None
         if operation_class is None:
             return None
@@ -80,36 +81,43 @@ PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evalu
 
 
 def policies_by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[str, str], Policy]:
-    """Index rows by (kind, operation). Raises ValueError where one is written twice."""
+    """Index policies by (kind, operation). Raise ValueError if two policies have the same key."""
     policies_by_key: dict[tuple[str, str], Policy] = {}
     for policy in policies:
-        place = (policy.kind, policy.operation)
-        if place in policies_by_key:
-            sources = f"{policies_by_key[place].source} and {policy.source}"
-            raise ValueError(f"`{policy.operation}` on a {policy.kind} is ruled twice: {sources}")
-        policies_by_key[place] = policy
+        key = (policy.kind, policy.operation)
+        if key in policies_by_key:
+            sources = f"{policies_by_key[key].source} and {policy.source}"
+            raise ValueError(f"`{policy.operation}` on {policy.kind} has two rules: {sources}")
+        policies_by_key[key] = policy
     return MappingProxyType(policies_by_key)
 
 
 def table_policies(kind: str, seed: str, name: str, *rows: tuple[Any, ...]) -> list[Policy]:
-    """Rows of one seed table: each (operation or operations, requirement, row of the seed, optional note)."""
+    """Return the policies of one seed table.
+
+    rows: (operation or operations, requirement, row of the seed, optional note).
+    """
     policies = []
-    for operations, requires, row, *note in rows:
+    for operations, requirement, row, *note in rows:
         for operation in [operations] if isinstance(operations, str) else operations:
-            policies.append(Policy(kind, operation, requires, Source(seed, name, row, *note)))
+            policies.append(Policy(kind, operation, requirement, Source(seed, name, row, *note)))
     return policies
 
 
 def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "") -> list[Policy]:
-    """Operations of `kind` for which the generation has no rule, said once with the reason."""
+    """Return policies without a rule for operations of `kind`; `note` is their common reason."""
     source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
     return [Policy(kind, operation, None, source, advice) for operation in operations]
 
 
-def general_rules(seed: str, place: str, silence: str, **rules: tuple[Any, ...]) -> MappingProxyType[OperationClass, GeneralRule]:
-    """The general rules of a document: for each class (requirement, row); the classes left out have no rule, for `silence`."""
+def general_rules(seed: str, place: str, silence: str,
+                  **rules: tuple[Any, ...]) -> MappingProxyType[OperationClass, GeneralRule]:
+    """Return the general rules of a document.
+
+    rules: (requirement, row) by class of operations. Classes that are left out have no rule; `silence` says why.
+    """
     rules_by_class = {}
     for operation_class in OperationClass:
-        requires, row = rules.get(operation_class.value, (None, "not named"))
-        rules_by_class[operation_class] = GeneralRule(requires, Source(seed, place, row, "" if requires else silence))
+        requirement, row = rules.get(operation_class.value, (None, "not named"))
+        rules_by_class[operation_class] = GeneralRule(requirement, Source(seed, place, row, "" if requirement else silence))
     return MappingProxyType(rules_by_class)

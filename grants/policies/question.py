@@ -1,7 +1,7 @@
-"""A question: may this subject do this, there? Read from the wire form of the AuthZEN Authorization API 1.0.
+"""Parse questions: may this subject perform this operation on this target?
 
-Shape faults raise `QuestionError`. A well-shaped question about something that the platform does not know is a question
-still: it carries `unknown`, the reason why its answer is no.
+Questions arrive in the form of the AuthZEN Authorization API 1.0. A malformed one raises `QuestionError`. A well-formed one
+about an unknown kind, operation or subject type is still a question: its `unknown_reason` says why it is denied.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
+from entities.text import is_storable
 from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.grammar import Parameter, Scope, parameters
@@ -18,14 +19,16 @@ SUBJECT_TYPES = ("user", "group")
 
 
 class QuestionError(ValueError):
-    """The question is malformed; the message names the member at fault."""
+    """A malformed question; the message names the member at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """subject: `user` or `group` and a name. target: the address asked about; None when it is unknown.
+    """May `subject` perform `operation` on `target` under the rules of `generation`?
 
-    places: the further addresses that the question brings along, by the scope that looks at them.
+    subject_type, subject: `user` or `group`, and a name. target: None if kind, operation or address are unknown;
+    `unknown_reason` then says why, and `is_malformed` whether the address is not well-formed.
+    artifact, artifact_is_new, dataset_type, owner: the parameters on which some rules depend.
     """
 
     subject_type: str
@@ -58,7 +61,7 @@ class Question:
         return generation_by_name(self.generation).policy(self.target.kind, self.operation)
 
     def address_at(self, scope: Scope) -> Address | None:
-        """The address that `scope` names in this question."""
+        """Return the address that `scope` names in this question; None if the question does not name it."""
         match scope:
             case Scope.SELF:
                 return self.target
@@ -78,7 +81,7 @@ class Question:
                 return self.owner
 
     def has_parameter(self, parameter: Parameter) -> bool:
-        """Whether the question brings `parameter` along."""
+        """Return whether the question names `parameter`."""
         match parameter:
             case Parameter.NEW_ARTIFACT:
                 return self.artifact is not None and self.artifact_is_new
@@ -91,9 +94,9 @@ class Question:
 
 
 def question_from_json(body: object, *, active_generation: str, of_kind: bool = False) -> Question:
-    """Read one evaluation request. Raises QuestionError; members that it does not know are ignored.
+    """Parse one evaluation request; unknown members are ignored. Raise QuestionError if it is malformed.
 
-    of_kind: it is about all entities of the resource's type: `resource.id` is ignored and the key of `target` is empty.
+    of_kind: the question is about all entities of the resource's type; `resource.id` is ignored and `target` has no key.
     """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
@@ -106,39 +109,39 @@ def question_from_json(body: object, *, active_generation: str, of_kind: bool = 
         raise QuestionError("`context` must be an object")
     generation = _generation(context, active_generation)
     explain = _flag(context, "explain")
-    target, unknown, broken = _target(subject_type, subject, kind, key, operation)
+    target, unknown_reason, is_malformed = _target(subject_type, subject, kind, key, operation)
     if target is None:
-        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown_reason=unknown,
-                        is_malformed=broken)
+        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown_reason=unknown_reason,
+                        is_malformed=is_malformed)
     return Question(subject_type, subject, operation, target, generation, explain=explain,
                     **_parameters(context, generation, target.kind, operation))
 
 
 def _target(subject_type: str, subject: str, kind: str, key: str | None, operation: str) -> tuple[Address | None, str, bool]:
-    """The address asked about, or why nothing of that description is known; the flag says that it is ill-formed.
+    """Return (address, reason why there is none, whether the address is malformed).
 
-    key: None where all entities of the kind are meant.
+    key: None if the question is about all entities of the kind.
     """
     if not is_storable(subject):
         return None, f"`{clip(subject)}` names no principal: it holds a character that no name can hold", False
     if subject_type not in SUBJECT_TYPES:
         return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
-    known = KINDS.get(kind.lower()) if kind.isascii() else None
-    if known is None:
+    known_kind = KINDS.get(kind.lower()) if kind.isascii() else None
+    if known_kind is None:
         return None, f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}", False
-    if operation not in known.operations and operation not in Privilege.__members__:
-        offered = ", ".join(known.operations) or "none"
-        kind_title = with_article(known.title)
-        return None, f"`{clip(operation)}` is not an operation of {kind_title}; its operations are {offered}", False
+    if operation not in known_kind.operations and operation not in Privilege.__members__:
+        operations = ", ".join(known_kind.operations) or "none"
+        kind_title = with_article(known_kind.title)
+        return None, f"`{clip(operation)}` is not an operation of {kind_title}; its operations are {operations}", False
     if key is None:
-        return Address(known.name, ""), "", False
+        return Address(known_kind.name, ""), "", False
     try:
-        return address_of(known.name, key), "", False
+        return address_of(known_kind.name, key), "", False
     except AddressError as error:
         return None, f"`resource.id`: {error}", True
 
 
-_MEMBERS = {
+_MEMBERS_OF_PARAMETER = {
     Parameter.NEW_ARTIFACT: ("artifact", "artifact_is_new"),
     Parameter.EXISTING_ARTIFACT: ("artifact", "artifact_is_new"),
     Parameter.DATASET_TYPE: ("dataset_type",),
@@ -149,23 +152,24 @@ _KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owne
 
 @cache
 def context_members(generation: str, kind: str, operation: str) -> tuple[str, ...]:
-    """The members of `context` that the rule looks at; all others change nothing, not even when ill-formed."""
+    """Return the members of `context` that the rule reads; all others are ignored, even if they are malformed."""
     policy = generation_by_name(generation).policy(kind, operation)
     if policy is None or policy.requirement is None:
         return ()
-    return tuple(dict.fromkeys(m for parameter in parameters(policy.requirement) for m in _MEMBERS[parameter]))
+    members = (member for parameter in parameters(policy.requirement) for member in _MEMBERS_OF_PARAMETER[parameter])
+    return tuple(dict.fromkeys(members))
 
 
 def _parameters(context: dict[str, Any], generation: str, kind: str, operation: str) -> dict[str, Any]:
-    read = {}
+    values: dict[str, Any] = {}
     for member in context_members(generation, kind, operation):
         if context.get(member) is None:
             continue
-        read[member] = _flag(context, member) if member == "artifact_is_new" else _place(context, member)
-    return read
+        values[member] = _flag(context, member) if member == "artifact_is_new" else _address(context, member)
+    return values
 
 
-def _place(context: dict[str, Any], member: str) -> Address:
+def _address(context: dict[str, Any], member: str) -> Address:
     text = _text(context, "context", member)
     try:
         address = parse_address(text)
@@ -178,18 +182,18 @@ def _place(context: dict[str, Any], member: str) -> Address:
 
 
 def _generation(context: dict[str, Any], active_generation: str) -> str:
-    named = context.get("generation")
-    if named is None:
+    name = context.get("generation")
+    if name is None:
         return active_generation
     try:
-        return generation_by_name(named).name
+        return generation_by_name(name).name
     except UnknownGeneration as error:
         raise QuestionError(f"`context.generation`: {error}") from None
 
 
 def _pair(body: dict[str, Any], member: str, first: str, second: str) -> tuple[str, str]:
-    found = _object(body, member)
-    return _text(found, member, first), _text(found, member, second)
+    value = _object(body, member)
+    return _text(value, member, first), _text(value, member, second)
 
 
 def _object(body: dict[str, Any], member: str) -> dict[str, Any]:
@@ -197,16 +201,16 @@ def _object(body: dict[str, Any], member: str) -> dict[str, Any]:
         raise QuestionError(f"`{member}` is missing")
     if not isinstance(body[member], dict):
         raise QuestionError(f"`{member}` must be an object")
-    found: dict[str, Any] = body[member]
-    if not isinstance(found.get("properties", {}), dict):
+    value: dict[str, Any] = body[member]
+    if not isinstance(value.get("properties", {}), dict):
         raise QuestionError(f"`{member}.properties` must be an object")
-    return found
+    return value
 
 
-def _text(found: dict[str, Any], path: str, member: str) -> str:
-    if member not in found:
+def _text(container: dict[str, Any], path: str, member: str) -> str:
+    if member not in container:
         raise QuestionError(f"`{path}.{member}` is missing")
-    text = found[member]
+    text = container[member]
     if not isinstance(text, str):
         raise QuestionError(f"`{path}.{member}` must be a string")
     return text
@@ -217,8 +221,3 @@ def _flag(context: dict[str, Any], member: str) -> bool:
     if not isinstance(value, bool):
         raise QuestionError(f"`context.{member}` must be true or false")
     return value
-
-
-def is_storable(text: str) -> bool:
-    """Whether a database can hold the text: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

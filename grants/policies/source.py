@@ -1,4 +1,4 @@
-"""Where a rule was read."""
+"""Identify the document row from which a rule was read."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a row was read: the seed document, its table and row, and a note where the cell needed a decision."""
+    """A row of a table in a seed document.
+
+    note: how its cell was interpreted, if the document leaves a choice.
+    """
 
     seed: str
     table: str
@@ -17,5 +20,5 @@ class Source:
         return f"{self.seed}, {self.table}, {self.row}"
 
     def as_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"seed": self.seed, "table": self.table, "row": self.row}
-        return {**shown, "note": self.note} if self.note else shown
+        members: dict[str, Any] = {"seed": self.seed, "table": self.table, "row": self.row}
+        return {**members, "note": self.note} if self.note else members

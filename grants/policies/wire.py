@@ -1,4 +1,4 @@
-"""Answers on the wire: the AuthZEN Authorization API 1.0, with this console's explanation in `context`."""
+"""Write decisions as JSON for the AuthZEN Authorization API 1.0; the explanation is in `context`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,73 +7,74 @@ from grants.policies.decide import Facts, HeldGrant, is_permitted
 from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, explain, with_state
 from grants.policies.question import Question, QuestionError
 
-# what a reader is told of a decision
+# removes from an explanation what its reader may not see
 Redaction = Callable[[Decision], Decision]
 
 
 def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
-    """`decision`, and `context` when it is asked for or when there was nothing to weigh.
+    """Return `decision`, and `context` if an explanation is requested or if no requirement was evaluated.
 
-    state: of the target, where an explanation shall tell it; empty of one that is live.
+    state: of the target, to be named in an explanation; empty if the target is live.
     """
     if question.explain:
-        explained = explain(question, facts)
-        told = redact(explained) if redact else explained
-        return decision_as_json(with_state(told, state) if state else told)
+        decision = explain(question, facts)
+        redacted = redact(decision) if redact else decision
+        return decision_as_json(with_state(redacted, state) if state else redacted)
     if is_permitted(question, facts):
         return {"decision": True}
     reason = early_denial_reason(question, facts)
-    return _denied(question, reason) if reason else {"decision": False}
+    return _denial_as_json(question, reason) if reason else {"decision": False}
 
 
 def malformed_as_json(error: QuestionError) -> dict[str, Any]:
-    """The answer in the place of a question that could not be read."""
+    """Return the answer to a question that could not be parsed."""
     return {"decision": False, "context": {"reason": str(error), "error": {"status": 400, "message": str(error)}}}
 
 
-def decision_as_json(answer: Decision) -> dict[str, Any]:
-    """A decision with its whole explanation."""
-    shown: dict[str, Any] = {"decision": answer.allowed, "context": {}}
-    if answer.reason:
-        shown = _denied(answer.question, answer.reason)
-    shown["context"] |= {
-        "generation": answer.generation,
-        "sentence": answer.sentence,
-        "attempts": [attempt_as_json(node) for node in answer.attempts],
+def decision_as_json(decision: Decision) -> dict[str, Any]:
+    """Return a decision with its whole explanation."""
+    answer: dict[str, Any] = {"decision": decision.allowed, "context": {}}
+    if decision.reason:
+        answer = _denial_as_json(decision.question, decision.reason)
+    answer["context"] |= {
+        "generation": decision.generation,
+        "sentence": decision.sentence,
+        "attempts": [attempt_as_json(attempt) for attempt in decision.attempts],
     }
-    if answer.state:
-        shown["context"]["state"] = answer.state
-    if answer.source is not None:
-        shown["context"]["source"] = answer.source.as_json()
-    if answer.missing is not None:
-        shown["context"]["missing"] = [missing_grant_as_json(gap) for gap in answer.missing]
-    return shown
+    if decision.state:
+        answer["context"]["state"] = decision.state
+    if decision.source is not None:
+        answer["context"]["source"] = decision.source.as_json()
+    if decision.missing is not None:
+        answer["context"]["missing"] = [missing_grant_as_json(grant) for grant in decision.missing]
+    return answer
 
 
-def attempt_as_json(node: Attempt) -> dict[str, Any]:
-    shown: dict[str, Any] = {"requirement": node.requirement, "met": node.met, "words": node.words}
-    if node.wanted:
-        shown["wanted"] = [str(privilege) for privilege in node.wanted]
-    if node.where is not None:
-        shown["where"] = str(node.where)
-    if node.parts:
-        shown["parts"] = [attempt_as_json(part) for part in node.parts]
-    elif node.met:
-        shown["grants"] = [grant_as_json(grant) for grant in node.grants]
+def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
+    members: dict[str, Any] = {"requirement": attempt.requirement, "met": attempt.met, "words": attempt.words}
+    if attempt.wanted:
+        members["wanted"] = [str(privilege) for privilege in attempt.wanted]
+    if attempt.where is not None:
+        members["where"] = str(attempt.where)
+    if attempt.parts:
+        members["parts"] = [attempt_as_json(part) for part in attempt.parts]
+    elif attempt.met:
+        members["grants"] = [grant_as_json(grant) for grant in attempt.grants]
     else:
-        shown["missing"] = [missing_grant_as_json(gap) for gap in node.missing]
-    return shown
+        members["missing"] = [missing_grant_as_json(grant) for grant in attempt.missing]
+    return members
 
 
 def grant_as_json(grant: HeldGrant) -> dict[str, Any]:
     return {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
 
 
-def missing_grant_as_json(gap: MissingGrant) -> dict[str, Any]:
-    return {"entity": str(gap[0]), "privilege": str(gap[1])}
+def missing_grant_as_json(grant: MissingGrant) -> dict[str, Any]:
+    address, privilege = grant
+    return {"entity": str(address), "privilege": str(privilege)}
 
 
-def _denied(question: Question, reason: str) -> dict[str, Any]:
+def _denial_as_json(question: Question, reason: str) -> dict[str, Any]:
     context: dict[str, Any] = {"reason": reason}
     if question.is_malformed:
         context["error"] = {"status": 400, "message": reason}

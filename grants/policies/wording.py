@@ -1,4 +1,4 @@
-"""Write a requirement in plain English, for pages and for REST."""
+"""Write a requirement in plain English for pages and REST."""
 
 from entities.vocabulary import KINDS, with_article
 from grants.policies.explain import join_words, privileges_in_words
@@ -15,31 +15,32 @@ from grants.policies.grammar import (
     UnknownExpression,
 )
 
-_PLACES = {Scope.SELF: "the entity", Scope.INSTANCE: "the instance", Scope.ARTIFACT: "the artifact",
+_SCOPES = {Scope.SELF: "the entity", Scope.INSTANCE: "the instance", Scope.ARTIFACT: "the artifact",
            Scope.DATASET_TYPE: "the dataset type", Scope.OWNER: "the owner", Scope.PARENT: "its parent",
            Scope.APPLICATION: "its application", Scope.NAMESPACE: "its namespace"}
 
 
 def requirement_in_words(expression: Expression) -> str:
+    """Return `expression` as a phrase, such as `READ or WRITE on its namespace`."""
     match expression:
         case Has(privileges, scope):
-            return f"{privileges_in_words(privileges)} on {_PLACES[scope]}"
+            return f"{privileges_in_words(privileges)} on {_SCOPES[scope]}"
         case HasAtOrBelow():
             return "any privilege on the entity or on anything inside it"
         case HasOnAllLive(privilege, kind):
             return f"{privilege} on all live {KINDS[kind].plural if kind else 'entities'} inside it"
         case Always():
-            return "nothing but an active principal"
+            return "only an active principal"
         case AllOf(parts):
-            return join_words([_inside(part) for part in parts], "and")
+            return join_words([_parenthesized(part) for part in parts], "and")
         case AnyOf(parts):
-            return join_words([_inside(part) for part in parts], "or")
+            return join_words([_parenthesized(part) for part in parts], "or")
         case Given(parameter, then):
-            return f"where the question names {with_article(parameter.value)}, {requirement_in_words(then)}"
+            return f"if the question names {with_article(parameter.value)}, {requirement_in_words(then)}"
         case _:
             raise UnknownExpression(expression)
 
 
-def _inside(part: Expression) -> str:
+def _parenthesized(part: Expression) -> str:
     words = requirement_in_words(part)
     return f"({words})" if isinstance(part, AllOf | AnyOf) else words

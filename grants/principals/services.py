@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
+from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, Role, User
-from grants.principal_names import control_character_fault, name_fault, storage_fault
+from grants.principal_names import control_character_fault, name_fault
 
 MAX_EMAIL_CHARACTERS = 254
 PASSWORD_BYTES = 12

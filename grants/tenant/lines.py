@@ -11,9 +11,10 @@ from typing import NamedTuple
 from entities.address import AddressError, parse_address
 from entities.models import State
 from entities.services import instance_fault
+from entities.text import storage_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import PrincipalError
-from grants.principal_names import name_fault, parse_principal, storage_fault
+from grants.principal_names import name_fault, parse_principal
 
 MAX_EMAIL_CHARACTERS = 254
 STATES = tuple(State.values)

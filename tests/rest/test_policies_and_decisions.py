@@ -30,7 +30,7 @@ def test_the_catalogue_holds_every_operation_of_every_kind_with_its_source(ada):
     ("final", "namespace", "list", "any privilege on the entity or on anything inside it", "has-at-or-below"),
     ("final", "namespace", "delete", "ADMIN on the entity and ADMIN on all live entities inside it", "all-of"),
     ("final", "namespace", "delete-all-streams", "ADMIN on all live streams inside it", "has-on-all-live"),
-    ("final", "namespace", "create", "ADMIN on the entity and where the question names an owner, ADMIN on the owner", "all-of"),
+    ("final", "namespace", "create", "ADMIN on the entity and if the question names an owner, ADMIN on the owner", "all-of"),
 ])
 def test_a_row_says_what_it_requires_as_a_tree_and_in_words(ada, generation, kind, operation, words, node):
     (row,) = ada.get(f"/policies/{generation}", kind=kind, operation=operation).json()["policies"]

@@ -3,9 +3,10 @@
 from rest_framework import serializers
 
 from entities.address import AddressError, parse_address
+from entities.text import storage_fault
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
-from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal, storage_fault
+from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal
 
 LARGEST_NUMBER = 2**63 - 1
 LONGEST_ADDRESS_CHARACTERS = 600

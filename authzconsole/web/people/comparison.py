@@ -12,8 +12,8 @@ from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
+from entities.text import storage_fault
 from grants.models import User
-from grants.principal_names import storage_fault
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities

@@ -10,8 +10,9 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from authzconsole.web.shared.paging import url_with
+from entities.text import storage_fault
 from grants.models import User
-from grants.principal_names import PRINCIPAL_TYPES, parse_principal, storage_fault
+from grants.principal_names import PRINCIPAL_TYPES, parse_principal
 
 MAX_SUGGESTIONS = 3
 MAX_CANDIDATES = 500

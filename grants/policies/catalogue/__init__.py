@@ -11,11 +11,11 @@ GENERATIONS: dict[str, Generation] = {generation.name: generation for generation
 
 
 class UnknownGeneration(ValueError):
-    """A generation that the catalogue does not hold; the message says which it does."""
+    """An unknown generation; the message lists the known ones."""
 
 
 def generation_by_name(name: object) -> Generation:
-    """The generation of exactly that name. Raises UnknownGeneration naming the four."""
+    """Return the generation of exactly that name. Raise UnknownGeneration, which lists the four, if there is none."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]
     raise UnknownGeneration(f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")

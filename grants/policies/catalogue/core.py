@@ -168,7 +168,6 @@ CORE = Generation(
     name="core",
     title="Core",
     summary="WRITE on the parent creates, the creator receives everything, READ on the entity and its parent reads.",
-    facts="the design of 2016",
     policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,

@@ -157,7 +157,6 @@ EXISTING = Generation(
     name="existing",
     title="Existing",
     summary="Alternatives up the tree: a privilege on the entity, or on its application, or on its namespace.",
-    facts="CDAP 3.5 to 4.2",
     policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,

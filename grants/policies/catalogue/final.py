@@ -177,7 +177,6 @@ FINAL = Generation(
     name="final",
     title="Final",
     summary="As proposed, but any privilege on an entity, or on anything inside it, shows it.",
-    facts="CDAP 4.3 to 6.4",
     policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,

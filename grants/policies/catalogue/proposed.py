@@ -142,7 +142,6 @@ PROPOSED = Generation(
     name="proposed",
     title="Proposed",
     summary="ADMIN on the entity itself administers it; each entity stands alone.",
-    facts="the migration proposal of 2017 for CDAP 4.3",
     policies=policies_by_operation(NAMESPACE + ARTIFACT + APPLICATION + PROGRAM + STREAM + DATASET + DATASET_MODULE + DATASET_TYPE
                           + SECUREKEY + KERBEROSPRINCIPAL),
     general=GENERAL,

@@ -84,7 +84,7 @@ def plan_of(asked: list[Question], explained: bool) -> str:
     """As it is planned once for all parameters, which is how it is kept."""
     ask = facts._Ask()
     for question in asked:
-        facts._enter(ask, question, explained, ranging=True)
+        facts._collect_lookups(ask, question, explained, ranging=True)
     text, parameters = facts._statement(ask, explained)
     places = iter(range(1, len(parameters) + 1))
     given = ", ".join(str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'" for value in parameters)

@@ -65,7 +65,7 @@ def test_owners_and_custom_types_count_only_where_the_documents_know_them():
 
 def test_a_row_written_twice_is_refused():
     row = ROWS[0]
-    with pytest.raises(ValueError, match="is ruled twice"):
+    with pytest.raises(ValueError, match="has two rules"):
         policies_by_operation([row, row])
 
 

@@ -62,7 +62,7 @@ def ask(subject, operation, address, **context):
     ("user:bob", "delete", "namespace:sales", {},
      "Denied: user:bob lacks ADMIN on 5 of the 5 live entities in namespace:sales (artifact:sales.etl and 4 more)."),
     ("user:bob", "list", "namespace:empty", {"generation": "core"},
-     "Allowed: `list` asks for nothing but an active principal."),
+     "Allowed: `list` requires only an active principal."),
     ("user:bob", "delete-all-streams", "namespace:empty", {},
      "Allowed: user:bob holds ADMIN on all live streams in namespace:empty, of which there are none."),
     ("user:ina", "list", "namespace:sales", {"generation": "core"}, "Denied: user:ina is not a known, active principal."),

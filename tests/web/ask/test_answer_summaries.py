@@ -132,7 +132,7 @@ def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse
 def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_whole(browse, monkeypatch):
     client, costs = browse("ada"), []
     for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
-        monkeypatch.setattr(f"{module}.gather", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
+        monkeypatch.setattr(f"{module}.gather_facts", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
     for numbers in (range(1), range(1, 1_500)):
         ensure_entities(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:

@@ -1,0 +1,22 @@
+"""Check whether a database can store a text. The only implementation; everything above builds its messages on it."""
+
+
+def storage_fault(text: str, max_characters: int | None = None) -> str:
+    """Return why a database cannot store `text`, or why it is too long; an empty string if it can be stored.
+
+    PostgreSQL rejects NUL characters, and no UTF-8 column takes half of a surrogate pair (JSON can deliver both).
+    """
+    if max_characters is not None and len(text) > max_characters:
+        return f"it has {len(text):,} characters; {max_characters:,} are allowed"
+    if "\0" in text:
+        return r"it holds the character \u0000, which no database keeps"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair, which is no character"
+    return ""
+
+
+def is_storable(text: str) -> bool:
+    """Return whether a database can store `text`."""
+    return not storage_fault(text)

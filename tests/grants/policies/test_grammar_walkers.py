@@ -1,0 +1,151 @@
+"""Every walker of the requirement grammar raises `UnknownExpression` for a node type that it does not handle.
+
+The walkers are found in the source: functions that match on grammar nodes or test for one with `isinstance`. A function that
+is found and not listed here fails the test, as does a listed function that no longer exists.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from analytics.spark.engine import rules
+from authzconsole.rest.framework.requirements import requirement_as_json
+from entities.address import parse_address
+from grants.evaluation import candidates, entity_filters, facts, principal_filters, visibility
+from grants.evaluation.entity_filters import FilterContext
+from grants.lifecycle import missing_grants
+from grants.policies import decide, explain, grammar, wording
+from grants.policies.grammar import AllOf, AnyOf, Expression, UnknownExpression
+from grants.policies.policy import Policy
+from grants.policies.question import Question
+from grants.policies.source import Source
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("entities", "grants", "analytics", "authzconsole")
+NODES = {node.__name__ for node in get_args(Expression)}
+
+
+@dataclass(frozen=True, slots=True)
+class HasEverywhere:
+    """A node type that no walker handles."""
+
+
+class UnknownQuestion(Question):
+    """A question whose policy requires an unknown node."""
+
+    @property
+    def policy(self) -> Policy:
+        return Policy("dataset", "read", HasEverywhere(), Source("000", "", ""))
+
+
+class NoFacts:
+    """Facts of a known subject without grants."""
+
+    subject_is_known = True
+
+
+TARGET = parse_address("dataset:sales.orders")
+QUESTION = Question("user", "alice", "read", TARGET, "final")
+CONTEXT = FilterContext((), ["dataset"])
+
+# By module and function. Each walker is called with a node.
+WALKERS: dict[str, Callable[[Expression], object]] = {
+    "grants.policies.grammar.leaves": lambda node: list(grammar.leaves(node)),
+    "grants.policies.grammar.parameters": lambda node: list(grammar.parameters(node)),
+    "grants.policies.decide.is_met": lambda node: decide.is_met(node, QUESTION, NoFacts()),
+    "grants.policies.explain.try_expression": lambda node: explain.try_expression(node, QUESTION, NoFacts()),
+    "grants.policies.explain.minimal_missing_sets": lambda node: explain.minimal_missing_sets(node, QUESTION, NoFacts()),
+    "grants.policies.wording.requirement_in_words": wording.requirement_in_words,
+    "grants.evaluation.entity_filters.combined_condition":
+        lambda node: entity_filters.combined_condition(node, lambda part: entity_filters.requirement_condition(part, CONTEXT),
+                                                       QUESTION.has_parameter),
+    "grants.evaluation.entity_filters.requirement_condition":
+        lambda node: entity_filters.requirement_condition(node, CONTEXT),
+    "grants.evaluation.candidates.candidate_queries": lambda node: candidates.candidate_queries(node, CONTEXT),
+    "grants.evaluation.candidates._cover": lambda node: candidates._cover(node, CONTEXT),
+    "grants.evaluation.candidates._is_exact": candidates._is_exact,
+    "grants.evaluation.principal_filters._condition":
+        lambda node: principal_filters._condition(node, principal_filters._Search(QUESTION, None, False)),
+    "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
+    "grants.lifecycle.missing_grants._is_listed": missing_grants._is_listed,
+    "grants.lifecycle.missing_grants._gaps": lambda node: list(missing_grants._gaps(node, QUESTION, None, ())),
+    "authzconsole.rest.framework.requirements.requirement_as_json": requirement_as_json,
+    "analytics.spark.engine.rules._requirement": lambda node: rules._requirement(node, "dataset", {}),
+    "analytics.spark.engine.rules.admin_needed": rules.admin_needed,
+    "analytics.spark.engine.rules._compiled_fact":
+        lambda node: rules._compiled_fact(rules.RuleSet((), (node,)), 0, {}),
+}
+
+# Functions that see only single nodes that a walker has already accepted, by that walker.
+AFTER_A_WALKER = {
+    "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
+    "grants.policies.wording._parenthesized": "grants.policies.wording.requirement_in_words",
+    "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
+    "grants.evaluation.principal_filters._search": "grants.policies.grammar.leaves",
+    "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
+    "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
+    "authzconsole.web.ask.answer_summaries._ranges": "grants.policies.grammar.leaves",
+    "analytics.spark.engine.precompute._all_live_facts": "analytics.spark.engine.rules._requirement",
+    "analytics.spark.engine.rules.is_met_without_grants": "analytics.spark.engine.rules._requirement",
+}
+
+# These return before they look at the parts of some composed nodes.
+LOOK_AT_NO_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._is_listed",
+                    "analytics.spark.engine.rules._compiled_fact"}
+
+
+def has_node_class(tree: ast.AST) -> bool:
+    return any(isinstance(name, ast.Name) and name.id in NODES or isinstance(name, ast.Attribute) and name.attr in NODES
+               for name in ast.walk(tree))
+
+
+def is_walker(function: ast.FunctionDef) -> bool:
+    """Whether the function matches on node types, or tests for one with `isinstance` or a comparison of classes."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.MatchClass) and has_node_class(node.cls):
+            return True
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+                and has_node_class(node.args[1])):
+            return True
+        if isinstance(node, ast.Compare) and any(
+                isinstance(operand, ast.Name) and operand.id in NODES for operand in (node.left, *node.comparators)):
+            return True
+    return False
+
+
+def walkers_in_source() -> Iterator[str]:
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            source = path.read_text()
+            if any(name in source for name in NODES):
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                for node in ast.walk(ast.parse(source)):
+                    if isinstance(node, ast.FunctionDef) and is_walker(node):
+                        yield f"{module}.{node.name}"
+
+
+def test_every_function_that_looks_at_grammar_nodes_is_listed():
+    assert set(walkers_in_source()) == set(WALKERS) | set(AFTER_A_WALKER)
+    assert set(AFTER_A_WALKER.values()) <= set(WALKERS)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_walker_raises_for_an_unknown_node(name):
+    with pytest.raises(UnknownExpression, match="HasEverywhere"):
+        WALKERS[name](HasEverywhere())
+
+
+@pytest.mark.parametrize("composed", [AllOf, AnyOf])
+@pytest.mark.parametrize("name", sorted(set(WALKERS) - LOOK_AT_NO_PARTS))
+def test_a_walker_raises_for_an_unknown_node_inside_another(name, composed):
+    with pytest.raises(UnknownExpression):
+        WALKERS[name](composed((HasEverywhere(),)))
+
+
+def test_facts_of_a_question_with_an_unknown_node_are_not_gathered():
+    with pytest.raises(UnknownExpression):
+        facts.gather_facts([UnknownQuestion("user", "alice", "read", TARGET, "final")])
