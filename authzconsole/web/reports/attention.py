@@ -65,8 +65,8 @@ def _readiness(run: AnalysisRun | None) -> Iterator[AttentionItem]:
 
 def _stranded(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     summary = run.summary if run else {}
-    if nobody := summary.get("entities_nobody_administers", 0):
-        yield AttentionItem("error", f"{_counted(nobody, 'live entity', 'live entities')} without an administrator",
+    if without_admin := summary.get("entities_nobody_administers", 0):
+        yield AttentionItem("error", f"{_counted(without_admin, 'live entity', 'live entities')} without an administrator",
                      _url(run, "admins"), run)
     if one := summary.get("entities_one_user_administers", 0):
         yield AttentionItem("warning", f"{_counted(one, 'live entity', 'live entities')} with only one administrator",

@@ -75,24 +75,24 @@ def report_fault(run: AnalysisRun, error: Exception) -> str:
 
 def read_page(run: AnalysisRun, table: str, *, number: int, most_rows: int, **query) -> tuple[ResultPage, int]:
     """Return the page with that number, or the last page, and its number."""
-    found = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **query)
-    if found.rows or not found.total_rows:
-        return found, number if found.rows else 1
-    last = -(-found.total_rows // most_rows)
+    result = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **query)
+    if result.rows or not result.total_rows:
+        return result, number if result.rows else 1
+    last = -(-result.total_rows // most_rows)
     return result_page(run, table, first_row=(last - 1) * most_rows, most_rows=most_rows, **query), last
 
 
 def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
-    found, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
+    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
                                   sort="nobody_can_delete", descending=True)
-    names = _ready_names(run, [row["namespace"] for row in found.rows if row["users_ready"]])
+    names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
     rows = [{**row, "address_link": _namespace_link(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
              "people": [PrincipalLink("user", name) for name in ready],
              "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held_count(row), **_closest_user(run, row),
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
-            for row in found.rows]
-    page = numbered_page(request, rows, number=number, total=found.total_rows, max_rows=NAMESPACES_A_PAGE, name="namespaces")
+            for row in result.rows]
+    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=NAMESPACES_A_PAGE, name="namespaces")
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
@@ -125,16 +125,16 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
     form = readiness_form(request)
     sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
-    found, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
+    result, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
                                   where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
     rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
-            for row in found.rows]
-    return {"page": numbered_page(request, rows, number=number, total=found.total_rows, max_rows=ROWS_A_PAGE, name="page"),
+            for row in result.rows]
+    return {"page": numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page"),
             "rows": rows, "given": form, "columns": _columns(request, sort, form["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
-            "is_filtered": any(form[name] for name in FILTERS), "total": found.total_rows,
+            "is_filtered": any(form[name] for name in FILTERS), "total": result.total_rows,
             "downloads": download_urls(run, "rows", {name: form[name] for name in FILTERS})}
 
 

@@ -94,12 +94,12 @@ def _counted_chart(coloring: TreemapColoring, run: AnalysisRun | None) -> dict:
 
 
 def _reported_chart(coloring: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
-    found = largest_namespaces(readiness)
-    names = [row["namespace"] for row in found.rows]
+    result = largest_namespaces(readiness)
+    names = [row["namespace"] for row in result.rows]
     colors, fault = _tile_colors(coloring, run, names)
     items = [_item(row["namespace"], row["required"], "to administer", colors.get(row["namespace"], NOT_ANALYSED))
-             for row in found.rows]
-    return {"tiles": treemap(items), "more": found.total_rows - len(found.rows), "fault": fault,
+             for row in result.rows]
+    return {"tiles": treemap(items), "more": result.total_rows - len(result.rows), "fault": fault,
             "words": "entities that must be administered to delete it",
             "has_unchecked": any(name not in colors for name in names)}
 

@@ -71,8 +71,8 @@ def _visibility(run: AnalysisRun) -> dict | None:
     if not users:
         return None
     where = ResultFilter(among={"user": users, "namespace": namespaces})
-    found = result_page(run, "namespaces", where=where, most_rows=len(users) * len(namespaces))
-    seen = {(row["user"], row["namespace"]): row["visible"] for row in found.rows}
+    result = result_page(run, "namespaces", where=where, most_rows=len(users) * len(namespaces))
+    seen = {(row["user"], row["namespace"]): row["visible"] for row in result.rows}
     most = max(seen.values(), default=1)
     people = _grouped_users(users, namespaces, seen)
     return {
