@@ -74,7 +74,7 @@ def total_grants() -> int:
     return sum(model.objects.count() for model, _ in GRANT_TABLES.values())
 
 
-def test_the_plan_of_a_real_report_keeps_everything_that_the_other_generation_would_take(ada):
+def test_the_plan_of_a_real_report_keeps_all_permissions_that_would_be_lost(ada):
     had, held = permitted(), total_grants()
     run = reported(ada)
     plan = planned(ada, run)

@@ -51,7 +51,7 @@ def impact(place, tenant, before, after):
 
 
 @pytest.mark.parametrize("seed", [1, 4])
-def test_after_the_plan_nobody_loses_anything(seed, place):
+def test_after_the_plan_no_user_loses_a_permission(seed, place):
     tenant, kept = random_tenant(seed), 0
     store(tenant)
     for before, after in permutations(GENERATIONS, 2):
@@ -88,7 +88,7 @@ def items(plan):
     return [(row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
 
 
-def test_answers_that_share_a_grant_need_it_once(report):
+def test_permissions_that_share_a_grant_need_it_once(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
     assert items(plan) == [("user:dee", "dataset:hr.salaries", "ADMIN"), ("user:grp", "dataset:hr.salaries", "ADMIN")]
     assert plan.recipe["note"] == ("It keeps 6 permissions that would be lost. There is no other way to keep them: it is the "
@@ -103,7 +103,7 @@ def test_answers_that_share_a_grant_need_it_once(report):
     ({"user": "dee"}, ["user:dee"]), ({"group": "operators"}, ["user:grp"]), ({"namespace": "hr"}, ["user:dee", "user:grp"]),
     ({"namespace": "sales"}, None), ({"user": "ned"}, None), ({"user": "dee", "group": "operators"}, None),
 ])
-def test_it_can_be_made_for_a_part(report, scope, who):
+def test_a_regrant_plan_can_be_limited_to_a_user_group_or_namespace(report, scope, who):
     if who is None:
         with pytest.raises(PlanError, match="nothing is lost, (by|in)"):
             create_regrant_plan(author=COMMAND, run=report, **scope)
@@ -112,12 +112,12 @@ def test_it_can_be_made_for_a_part(report, scope, who):
 
 
 @pytest.mark.parametrize(("scope", "words"), [({"user": "x"}, "user:x is not known"), ({"group": "x"}, "group:x is not known")])
-def test_an_unknown_part_is_refused(report, scope, words):
+def test_an_unknown_user_or_group_is_refused(report, scope, words):
     with pytest.raises(PlanError, match=words):
         create_regrant_plan(author=COMMAND, run=report, **scope)
 
 
-def test_a_report_that_is_no_longer_so_makes_no_plan_and_a_plan_is_not_applied_then(report):
+def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
     change_grants(author=COMMAND, revoke=[("user:grp", at("namespace:hr"), "ADMIN")])
     with pytest.raises(PlanError, match=r"data was changed since: line \d+ .*; run policy-impact again"):
@@ -128,7 +128,7 @@ def test_a_report_that_is_no_longer_so_makes_no_plan_and_a_plan_is_not_applied_t
         renew_plan(author=COMMAND, plan_id=plan.pk)
 
 
-def test_what_has_no_such_report_says_so(report, place):
+def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, place):
     report.summary = {"detail_is_written": False}
     with pytest.raises(AnalysisError, match=r"run \d+ has no detail"):
         create_regrant_plan(author=COMMAND, run=report)

@@ -1,4 +1,4 @@
-"""Plans for many entities at once: inside a container, or chosen one by one."""
+"""Bulk plans: for the entities inside a container, and for selected entities."""
 
 import pytest
 from django.db import connection
@@ -50,7 +50,7 @@ def places(plan):
     return {str(row.address) for row in plan.items.all()}
 
 
-def test_everything_live_in_a_namespace_is_granted_with_the_namespace_and_nothing_else():
+def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_only():
     before = everything()
     plan = inside(author=administrator())
     assert places(plan) == set(SALES)
@@ -59,7 +59,7 @@ def test_everything_live_in_a_namespace_is_granted_with_the_namespace_and_nothin
     assert everything()[:4] == before[:4]
 
 
-def test_only_the_chosen_kinds_and_the_container_only_where_it_is_chosen():
+def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on_request():
     assert places(inside(kinds=["dataset"], itself=False)) == {ORDERS, CUSTOMERS}
     assert places(inside(kinds=[], itself=True)) == {"namespace:sales"}
     assert places(inside(kinds=["program"], itself=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
@@ -68,7 +68,7 @@ def test_only_the_chosen_kinds_and_the_container_only_where_it_is_chosen():
     assert places(inside(within=at("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries", "instance:cdap"}
 
 
-def test_what_is_so_already_is_left_out():
+def test_existing_grants_are_skipped():
     both = wanted(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
     plan = inside(both, kinds=["dataset"], itself=False)
     assert items(plan) == [
@@ -81,7 +81,7 @@ def test_what_is_so_already_is_left_out():
         inside(wanted(principals=["user:ned"], privileges=["ADMIN"]))
 
 
-def test_what_is_held_is_revoked_and_ghosts_and_waiting_grants_are_left():
+def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
     everybody = wanted("revoke", ["user:ned", "user:dee", "group:operators"], ["READ", "WRITE", "EXECUTE", "ADMIN"])
     plan = inside(everybody)
     assert {(principal, place) for _, principal, place, _ in items(plan)} == {
@@ -95,7 +95,7 @@ def test_what_is_held_is_revoked_and_ghosts_and_waiting_grants_are_left():
     assert held() == before
 
 
-def test_a_selection_is_what_was_chosen_each_once():
+def test_a_selection_plan_has_each_selected_entity_once():
     plan = chosen(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, of=wanted(principals=["user:dee", "user:dee"]))
     assert items(plan) == [("grant", "user:dee", "dataset:hr.salaries", "READ"), ("grant", "user:dee", CUSTOMERS, "READ")]
     assert plan.title == "Grant READ to user:dee on 2 selected entities"
@@ -107,7 +107,7 @@ def test_a_selection_is_what_was_chosen_each_once():
     ("dataset:sales.legacy", "is deleted, and only live"), ("dataset:sales.forecast", "is planned, and only live"),
     ("dataset:sales.nothing", "is not registered, and only live"),
 ])
-def test_a_selection_holds_live_entities_only(address, words):
+def test_a_selection_plan_accepts_live_entities_only(address, words):
     with pytest.raises(PlanError, match=f"{address} {words}"):
         chosen(ORDERS, address)
     assert not Plan.objects.exists()
@@ -126,14 +126,14 @@ def test_a_selection_holds_live_entities_only(address, words):
     (lambda: inside(kinds=[], itself=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
     (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are selected, and 500 are allowed"),
 ])
-def test_what_cannot_be_made_says_why_and_makes_nothing(make, words):
+def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(make, words):
     with pytest.raises((GrantError, VocabularyError), match=words):
         make()
     assert not Plan.objects.exists()
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_make_them(role):
+def test_only_administrators_create_bulk_plans(role):
     author = author_with(role)
     for make in (lambda: inside(author=author), lambda: chosen(ORDERS, author=author)):
         with pytest.raises(NotAdministrator):
@@ -145,7 +145,7 @@ def grants(*items):
     change_grants(author=COMMAND, grant=[(who, at(place), privilege) for who, place, privilege in items])
 
 
-def test_what_comes_to_life_inside_makes_a_plan_for_the_whole_stale_and_not_one_for_a_selection():
+def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
     whole, few = inside(), chosen(ORDERS)
     everywhere = inside(wanted(principals=["user:grp"]), within=at("instance:cdap"), kinds=["dataset"], itself=False)
     register_entity(author=COMMAND, address=at("dataset:sales.new"))
@@ -157,7 +157,7 @@ def test_what_comes_to_life_inside_makes_a_plan_for_the_whole_stale_and_not_one_
     assert places(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
 
 
-def test_a_plan_over_the_instance_is_stale_where_a_namespace_that_it_does_not_touch_gets_something():
+def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale():
     plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=at("instance:cdap"))
     assert not any(place.endswith("hr.salaries") for place in places(plan))
     grants(("user:out", "dataset:hr.salaries", "READ"))
@@ -166,7 +166,7 @@ def test_a_plan_over_the_instance_is_stale_where_a_namespace_that_it_does_not_to
     assert stale_line(plan).entity == "dataset:hr.new"
 
 
-def test_a_plan_is_stale_where_what_was_left_out_is_so_no_longer():
+def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
     plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
     assert places(plan) == {CUSTOMERS}
     change_grants(author=COMMAND, revoke=[("user:dee", at(ORDERS), "READ")])
@@ -174,7 +174,7 @@ def test_a_plan_is_stale_where_what_was_left_out_is_so_no_longer():
     assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
 
 
-def test_a_selection_is_made_anew_for_those_that_still_live():
+def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
     plan = chosen(ORDERS, CUSTOMERS)
     delete_entity(author=COMMAND, address=at(CUSTOMERS))
     assert stale_line(plan).entity == CUSTOMERS
@@ -190,7 +190,7 @@ def test_more_than_a_plan_holds_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
-def test_statements_grow_by_the_chunk_and_not_by_the_entity(verb):
+def test_the_number_of_statements_grows_by_batch_not_by_entity(verb):
     def statements(first, last):
         addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))

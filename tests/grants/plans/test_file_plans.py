@@ -57,14 +57,14 @@ def faults(text):
     "\n" + lines().replace("\n", "\n\n"),
     "Principal , entity,privilege,verb\n" + "".join(f'"{p}", {e} , {r} , {v} \n' for v, p, e, r in ITEMS),
 ], ids=["csv", "CRLF", "CR", "BOM", "capitals", "blank lines", "json", "json, BOM and CRLF", "json with blanks", "other order"])
-def test_each_form_says_the_same(text):
+def test_csv_and_json_lines_create_the_same_plan(text):
     plan = made(text, name="changes.csv")
     assert items(plan) == ITEMS
     assert (plan.title, plan.recipe) == ("Grant 2 and revoke 1 from changes.csv", {"file": "changes.csv", "note": ""})
     assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["planned"]) == (2, 1, 1)
 
 
-def test_it_is_applied_like_any_plan_and_made_anew():
+def test_a_plan_from_a_file_can_be_applied_and_renewed():
     plan = made(HEADER + GOOD)
     assert plan.title == "Grant 2 and revoke 1 from pasted text"
     assert items(renew_plan(author=COMMAND, plan_id=plan.pk)) == ITEMS
@@ -73,14 +73,14 @@ def test_it_is_applied_like_any_plan_and_made_anew():
     assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
 
 
-def test_names_may_hold_commas_quotes_and_spaces():
+def test_names_may_contain_commas_quotes_and_spaces():
     name = ' a, "b" '
     User.objects.create(username=name)
     quoted = 'grant,"user: a, ""b"" ",dataset:sales.orders,READ\n'
     assert items(made(HEADER + quoted)) == items(made(lines([("grant", f"user:{name}", ORDERS, "READ")])))
 
 
-def test_every_bad_line_is_named_and_nothing_is_made():
+def test_all_bad_lines_are_reported_and_no_plan_is_created():
     before = everything()
     bad = ("give,user:out,dataset:sales.orders,READ", "grant,out,dataset:sales.orders,READ", "grant,user:out,dataset:x,READ",
            "grant,user:out,dataset:sales.orders,read", "grant,user:nobody,dataset:sales.orders,READ",
@@ -95,7 +95,7 @@ def test_every_bad_line_is_named_and_nothing_is_made():
     assert everything() == before
 
 
-def test_bad_lines_of_json_are_named_too():
+def test_bad_lines_of_json_are_reported():
     further = lines().split("\n")[0][:-1] + ',"x":1}'
     bad = ["{", '{"verb":"grant"}', "[]", '{"verb":"grant","verb":"revoke"}', '{"verb":1}', further]
     found = faults(lines() + "\n".join(bad))
@@ -119,14 +119,14 @@ def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
     assert (len(bad.value.faults), bad.value.bad_lines) == (100, 200)
 
 
-def test_a_line_that_stands_there_twice_counts_once_and_is_told():
+def test_a_repeated_line_is_skipped_and_reported():
     plan = made(HEADER + GOOD + GOOD)
     assert items(plan) == ITEMS
     assert plan.recipe["note"] == "3 lines repeat earlier lines of the file and are skipped: lines 5, 6, 7."
     assert made(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and is skipped: line 5.")
 
 
-def test_granting_and_revoking_the_same_is_a_fault():
+def test_granting_and_revoking_the_same_privilege_is_a_fault():
     assert faults(HEADER + GOOD + f"revoke,user:out,{ORDERS},READ") == [
         "line 5: `verb`: it says revoke, and line 2 says grant, of the same principal, entity and privilege: keep one of the two"]
 
@@ -136,7 +136,7 @@ def test_granting_and_revoking_the_same_is_a_fault():
     (HEADER.replace(",", "\t"), "not by semicolons or tabs"), ("reason," + HEADER, "`reason` is none of these"),
     ("verb," + HEADER, "a column is repeated"),
 ])
-def test_a_file_of_csv_has_its_header(header, words):
+def test_a_csv_file_needs_a_correct_header(header, words):
     (fault,) = faults(header + GOOD)
     assert fault.startswith("line 1: the first line must be the header verb,principal,entity,privilege") and words in fault
 
@@ -147,24 +147,24 @@ def test_a_file_of_csv_has_its_header(header, words):
     (b'[{"verb":"grant"}]', "one list of JSON: write one object per line"),
     (b"x" * (change_file.MAX_FILE_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
 ])
-def test_a_file_that_cannot_be_read_at_all_says_why(raw, words):
+def test_an_unreadable_file_is_refused_with_a_reason(raw, words):
     with pytest.raises(PlanError, match=words):
         made(raw)
     assert not Plan.objects.exists()
 
 
-def test_every_line_that_is_not_utf_8_is_named():
+def test_every_line_that_is_not_utf_8_is_reported():
     raw = (HEADER + f"grant,user:é,{ORDERS},READ\n" + GOOD + f"grant,user:ö,{ORDERS},READ\n").encode("latin-1")
     assert [fault.split(":")[0] for fault in faults(raw)] == ["line 2", "line 6"]
 
 
 @pytest.mark.parametrize("row", ['grant,"user:out" x,dataset:sales.orders,READ', f'grant,"{"x" * 200_000}",{ORDERS},READ'])
-def test_a_row_that_is_no_csv_is_named_and_reading_goes_on(row):
+def test_a_malformed_csv_row_is_reported_and_reading_continues(row):
     found = faults(f"{HEADER}{row}\n{GOOD}give,user:out,{ORDERS},READ\n")
     assert found[0].startswith("line 2: it is not CSV") and found[-1].startswith("line 6: `verb`")
 
 
-def test_a_quote_that_is_never_closed_is_named_where_it_begins():
+def test_an_unclosed_quote_is_reported_at_its_first_line():
     assert faults(f'{HEADER}{GOOD}grant,"user:out,{ORDERS},READ\n{GOOD}')[0].startswith("line 5: it is not CSV")
 
 
@@ -188,7 +188,7 @@ def test_only_administrators_make_it(role):
     assert not Plan.objects.exists()
 
 
-def test_statements_grow_by_the_chunk_and_not_by_the_line():
+def test_the_number_of_statements_grows_by_batch_not_by_line():
     def statements(count):
         text = HEADER + "".join(f"grant,user:out,dataset:sales.orders{number},READ\n" for number in range(count))
         with CaptureQueriesContext(connection) as captured:

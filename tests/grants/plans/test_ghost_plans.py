@@ -1,4 +1,4 @@
-"""Plans that take back the grants on deleted addresses."""
+"""Plans that revoke the grants on deleted addresses."""
 
 import pytest
 from django.db import connection
@@ -38,7 +38,7 @@ def more_ghosts():
     delete_entity(author=COMMAND, address=at(SALARIES), generation="final")
 
 
-def test_it_takes_back_what_is_on_deleted_addresses_and_leaves_what_waits():
+def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_planned_ones():
     before = held()
     plan = create_ghost_plan(author=COMMAND)
     assert items(plan) == [GHOST] and plan.effect["revokes"] == 1 and plan.recipe == {"namespace": "", "note": ""}
@@ -49,7 +49,7 @@ def test_it_takes_back_what_is_on_deleted_addresses_and_leaves_what_waits():
     assert held() == before
 
 
-def test_of_one_namespace_it_takes_back_what_is_on_it_and_in_it():
+def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_it():
     more_ghosts()
     assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:sales"))) == [GHOST]
     assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))) == [
@@ -59,12 +59,12 @@ def test_of_one_namespace_it_takes_back_what_is_on_it_and_in_it():
     assert ("user:out", "namespace:hr", "ADMIN") in items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr")))
 
 
-def test_it_says_what_the_analysis_leaves_out():
+def test_the_note_counts_the_grants_that_the_analysis_leaves_out():
     more_ghosts()
     assert create_ghost_plan(author=COMMAND).recipe["note"].startswith("1 of these grants is held by inactive users")
 
 
-def test_where_there_is_none_it_says_so():
+def test_without_leftover_grants_no_plan_is_created():
     with pytest.raises(PlanError, match="no grant is on a deleted address in namespace:hr"):
         create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))
     with pytest.raises(PlanError, match="is not a namespace"):
@@ -78,7 +78,7 @@ def test_only_administrators_make_it(role):
         create_ghost_plan(author=author_with(role))
 
 
-def test_an_entity_that_came_back_makes_it_stale():
+def test_a_recreated_entity_makes_a_ghost_plan_stale():
     plan = create_ghost_plan(author=COMMAND)
     more_ghosts()
     assert stale_line(plan) is None
@@ -91,7 +91,7 @@ def test_an_entity_that_came_back_makes_it_stale():
     assert {place for _, place, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan
 
 
-def test_statements_grow_by_the_chunk_and_not_by_the_ghost():
+def test_the_number_of_statements_grows_by_batch_not_by_grant():
     def statements(first, last):
         addresses = [at(f"dataset:sales.gone{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "deleted"))

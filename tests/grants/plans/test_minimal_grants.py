@@ -59,7 +59,7 @@ def tenant(request):
     return made
 
 
-def test_no_answer_is_lost_afterwards_and_no_grant_can_be_left_out(tenant):
+def test_the_grants_keep_all_permissions_and_none_is_superfluous(tenant):
     found = list(covers(tenant))
     for user, after, lost, cover in found:
         assert not {(f"user:{user}", *gap) for gap in cover.grants} & tenant.grants
@@ -78,7 +78,7 @@ def test_the_random_tenants_leave_choices_and_force_grants():
     assert any(cover.is_smallest for cover in found if cover.only_way < len(cover.grants))
 
 
-def test_what_is_called_the_smallest_is(tenant):
+def test_a_solution_marked_smallest_is_the_smallest(tenant):
     """Every smaller set of what could help is tried, where these are few."""
     tried = 0
     for user, after, lost, cover in covers(tenant):
@@ -96,7 +96,7 @@ def cast(db):
     return house()
 
 
-def test_a_grant_inside_shows_what_is_around_it_for_nothing(cast):
+def test_a_grant_inside_a_namespace_also_makes_the_namespace_visible(cast):
     """In core READ on the entity and its parent reads; in final any grant inside shows the namespace, and one is enough."""
     answers = [(at("namespace:hr"), "list"), (at("dataset:hr.salaries"), "read")]
     cover = minimal_grants("out", answers, GENERATIONS["final"], max_grants=10)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_it_is_what_the_explanation_says_and_enough_and_minimal(seed, generation):
+def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(seed, generation):
     tenant = random_tenant(seed)
     store(tenant)
     for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
@@ -69,13 +69,13 @@ def cast(db):
     ({"principal": "user:ned"}, "give user:dee nothing"),
     ({"principal": "dee"}, "is not a principal"), ({"generation": "newest"}, "core, existing, proposed, final"),
 ])
-def test_what_cannot_be_made_ready_says_why(cast, given, words):
+def test_an_invalid_readiness_plan_is_refused_with_a_reason(cast, given, words):
     given = {"namespace": "namespace:sales", "user": "dee", "generation": "final"} | given
     with pytest.raises(ValueError, match=words):
         create_readiness_plan(author=COMMAND, **given | {"namespace": at(given["namespace"])})
 
 
-def test_a_group_receives_only_what_its_member_lacks(cast):
+def test_a_group_receives_only_the_grants_that_its_member_lacks(cast):
     plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="grp", generation="final",
                              principal="group:operators")
     assert {row.principal for row in plan.items.all()} == {"group:operators"} and plan.items.count() == 6

@@ -1,4 +1,4 @@
-"""Plans: written down, looked at, applied as a whole or not at all, discarded, made anew, undone."""
+"""Create, apply, discard, renew and undo plans."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -44,7 +44,7 @@ def a_plan(author=COMMAND, **given):
     return create_plan_from_changes(author=author, **given)
 
 
-def test_making_a_plan_changes_nothing_and_keeps_its_items_in_order():
+def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
     before = everything()
     plan = a_plan(administrator())
     assert everything()[:4] == before[:4]
@@ -60,7 +60,7 @@ def test_making_a_plan_changes_nothing_and_keeps_its_items_in_order():
                                                                          current_revision())
 
 
-def test_applying_makes_all_changes_with_their_lines_and_the_reason():
+def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
     plan, before = a_plan(), current_revision()
     plan = apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (plan.state, plan.decided_by, plan.reason, plan.revision) == ("applied", "a command", "because", current_revision())
@@ -75,7 +75,7 @@ def test_applying_makes_all_changes_with_their_lines_and_the_reason():
     assert first_break() is None
 
 
-def test_an_applied_or_discarded_plan_is_decided():
+def test_an_applied_or_discarded_plan_cannot_be_applied_or_discarded_again():
     applied, discarded = a_plan(), a_plan()
     apply_plan(author=COMMAND, plan_id=applied.pk)
     discard_plan(author=COMMAND, plan_id=discarded.pk)
@@ -94,7 +94,7 @@ def test_applying_needs_a_reason():
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_make_and_decide_plans(role):
+def test_only_administrators_create_apply_and_discard_plans(role):
     plan, applied = a_plan(), a_plan(grant=[item("user:out", CUSTOMERS)])
     author = author_with(role)
     before = everything()
@@ -125,7 +125,7 @@ OF_NO_CONCERN = {
 
 
 @pytest.mark.parametrize("what", CONCERNING)
-def test_a_plan_is_refused_where_what_it_depends_on_changed(what):
+def test_a_stale_plan_is_refused(what):
     plan = a_plan()
     CONCERNING[what]()
     before = everything()
@@ -136,7 +136,7 @@ def test_a_plan_is_refused_where_what_it_depends_on_changed(what):
 
 
 @pytest.mark.parametrize("what", OF_NO_CONCERN)
-def test_what_does_not_concern_a_plan_does_not_stop_it(what):
+def test_unrelated_changes_do_not_make_a_plan_stale(what):
     plan = a_plan()
     OF_NO_CONCERN[what]()
     assert apply_plan(author=COMMAND, plan_id=plan.pk).state == PlanState.APPLIED
@@ -155,7 +155,7 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
     assert stale_line(renewed) is None
 
 
-def test_a_plan_of_names_with_dots_and_colons_finds_its_lines():
+def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
     name = "user:a.b:c"
     User.objects.create(username="a.b:c")
     place = at("kerberosprincipal:etl.one/host@REALM")
@@ -168,7 +168,7 @@ def test_a_plan_of_names_with_dots_and_colons_finds_its_lines():
     assert stale_line(again).principal == name
 
 
-def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
+def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
     before = held()
     plan = apply_plan(author=COMMAND, plan_id=a_plan().pk)
     inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
@@ -180,7 +180,7 @@ def test_the_inverse_takes_back_what_really_changed_and_nothing_else():
         (row.verb, row.principal) for row in changing_items(plan).order_by("position")]
 
 
-def test_what_changed_nothing_or_was_not_applied_is_not_undone():
+def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
     plan = a_plan()
     with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
         create_inverse_plan(author=COMMAND, plan_id=plan.pk)
@@ -192,7 +192,7 @@ def test_what_changed_nothing_or_was_not_applied_is_not_undone():
         create_inverse_plan(author=COMMAND, plan_id=nothing.pk)
 
 
-def test_bad_items_are_refused_each_with_its_place():
+def test_invalid_items_are_refused_each_with_its_position():
     for given in ({"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
                   {"grant": [item("user:out", "instance:other")]}):
         with pytest.raises(ChangeRefused):
@@ -202,14 +202,14 @@ def test_bad_items_are_refused_each_with_its_place():
     assert not Plan.objects.exists()
 
 
-def test_a_plan_over_the_limit_is_refused_and_leaves_nothing(monkeypatch):
+def test_a_plan_over_the_limit_is_refused_and_not_stored(monkeypatch):
     monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="more than 2 items, which is the limit"):
         a_plan()
     assert not Plan.objects.exists()
 
 
-def test_who_gains_and_who_loses_is_counted_by_kind():
+def test_gains_and_losses_of_each_principal_are_counted_by_kind():
     effects = PrincipalEffects(a_plan())
     found = {effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]}
     assert found == {
@@ -219,7 +219,7 @@ def test_who_gains_and_who_loses_is_counted_by_kind():
     assert [effect.principal for effect in effects[1:2]] == ["user:out"]
 
 
-def test_an_entity_is_stranded_where_fewer_than_two_are_left_and_somebody_goes():
+def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_remain():
     group = Group.objects.create(name="owners")
     group.user_set.set(User.objects.filter(username__in=["dee", "grp", "ina"]))
     change_grants(author=COMMAND, grant=[item("group:owners", ORDERS, "ADMIN"), item("user:out", CUSTOMERS, "ADMIN"),
@@ -239,13 +239,13 @@ def test_an_entity_is_stranded_where_fewer_than_two_are_left_and_somebody_goes()
 
 @pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],
                                        ["namespace:new", "stream:new.s", "stream:sales.s"]])
-def test_what_will_be_registered_is_counted_with_what_contains_it(addresses):
+def test_addresses_to_be_registered_are_counted_with_their_containers(addresses):
     plan = create_plan_from_changes(author=COMMAND, grant=[item("user:out", address) for address in addresses])
     foretold, before = plan.effect["planned"], len(states())
     assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(states()) - before
 
 
-def test_copying_gives_the_target_what_it_does_not_hold_itself():
+def test_copying_grants_only_what_the_target_does_not_hold_directly():
     change_grants(author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
     plan = create_plan_from_copy(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
@@ -266,13 +266,13 @@ def test_copying_gives_the_target_what_it_does_not_hold_itself():
     ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
     ({"source": "user:ned", "target": "user:dee", "within": at(ORDERS)}, "neither a namespace nor an application"),
 ])
-def test_a_copy_that_cannot_be_made_says_why(given, words):
+def test_an_invalid_copy_is_refused_with_a_reason(given, words):
     with pytest.raises(GrantError, match=words):
         create_plan_from_copy(author=COMMAND, **given)
     assert not Plan.objects.exists()
 
 
-def test_applying_takes_statements_by_the_chunk_and_not_by_the_item():
+def test_applying_takes_statements_by_batch_not_by_item():
     def statements(name, count):
         ensure_entities(states={at(f"dataset:sales.{name}{number}"): "live" for number in range(count)})
         plan = create_plan_from_changes(
