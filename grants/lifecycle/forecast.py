@@ -1,6 +1,6 @@
-"""What registering, deleting or recreating an entity would do, counted before it is done.
+"""Forecast what it would do to register, delete or recreate an entity.
 
-`grants.lifecycle.services` asks here too, so that what is foretold is what happens.
+`grants.lifecycle.services` uses the same forecast, so that the change does exactly what the forecast says.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ VERBS = ("register", "delete", "recreate")
 
 @dataclass(frozen=True, slots=True)
 class LifecycleForecast:
-    """What `verb` on `address` would do in a generation.
+    """The effects of `verb` on `address` in one generation.
 
-    refusal: why it cannot be done; then the rest is empty. entities: how many change, by kind. planned_inside: planned
-    entities inside, which stay planned. grants_removed and grants_kept: one privilege of one principal each, on the entities
-    that are deleted. applying: who holds what on the address already, which counts from then on; by name.
-    creator_receives: what a creator is given.
+    refusal: why it is not possible; the other fields are empty then. entities: number of changed entities by kind.
+    planned_inside: number of planned entities inside, which stay planned. grants_removed, grants_kept: numbers of grants on
+    the deleted entities. applying: existing grants on the address that take effect, as (principal, privileges) by name.
+    creator_receives: the privileges that a creator receives.
     """
 
     verb: str
@@ -52,7 +52,7 @@ class LifecycleForecast:
 
 
 def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> LifecycleForecast:
-    """The generation is the active one unless another is named. At most seven statements; only `applying` is loaded.
+    """Return the forecast; generation: default the active one. At most seven queries, and only `applying` is loaded.
 
     Raises UnknownGeneration.
     """
@@ -62,46 +62,46 @@ def lifecycle_forecast(address: Address, verb: str, generation: Generation | str
     refusal = _refusal(verb, address, entity)
     if refusal:
         return LifecycleForecast(verb, address, rules, refusal)
-    return _of_delete(address, entity, rules) if verb == "delete" else _of_live(verb, address, entity, rules)
+    return _deletion_forecast(address, entity, rules) if verb == "delete" else _live_forecast(verb, address, entity, rules)
 
 
 def resolve_generation(generation: Generation | str | None) -> Generation:
-    """The generation given or named; the active one for None. Raises UnknownGeneration."""
+    """Return a generation itself, by its name, or the active one for None. Raises UnknownGeneration."""
     if isinstance(generation, Generation):
         return generation
     return active_generation() if generation is None else generation_by_name(generation)
 
 
 def live_subtree(entity: Entity) -> QuerySet[Entity]:
-    """What goes when it is deleted: itself and the live entities in it."""
+    """Return the entities that a deletion deletes: the entity itself and the live entities inside it."""
     return subtree_of(entity).filter(state=State.LIVE)
 
 
 def grants_on(entities: QuerySet[Entity]) -> list[QuerySet]:
-    """The grants of users and those of groups."""
+    """Return two querysets: the grants of users and the grants of groups on these entities."""
     return [model.objects.filter(content_object__in=entities.values("pk")) for model in (UserGrant, GroupGrant)]
 
 
-def _of_delete(address: Address, entity: Entity, rules: Generation) -> LifecycleForecast:
+def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> LifecycleForecast:
     if entity.state == State.PLANNED:
         return LifecycleForecast("delete", address, rules, entities={address.kind: 1})
-    doomed = live_subtree(entity)
-    found = dict(doomed.order_by().values_list("kind").annotate(Count("pk")))
-    grants = sum(held.count() for held in grants_on(doomed))
+    deleted_entities = live_subtree(entity)
+    counts = dict(deleted_entities.order_by().values_list("kind").annotate(Count("pk")))
+    grants = sum(held.count() for held in grants_on(deleted_entities))
     removed = grants if rules.deleting_removes_grants else 0
-    return LifecycleForecast("delete", address, rules, entities={kind: found[kind] for kind in KINDS if kind in found},
+    return LifecycleForecast("delete", address, rules, entities={kind: counts[kind] for kind in KINDS if kind in counts},
                     planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
                     grants_removed=removed, grants_kept=grants - removed)
 
 
-def _of_live(verb: str, address: Address, entity: Entity | None, rules: Generation) -> LifecycleForecast:
-    applying = _held_on(entity) if entity is not None else {}
+def _live_forecast(verb: str, address: Address, entity: Entity | None, rules: Generation) -> LifecycleForecast:
+    applying = _privileges_by_principal(entity) if entity is not None else {}
     return LifecycleForecast(verb, address, rules, entities={address.kind: 1},
                     applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
                     creator_receives=rules.creator_receives)
 
 
-def _held_on(entity: Entity) -> dict[str, list[Privilege]]:
+def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
     held: dict[str, list[Privilege]] = {}
     for name, permission in _holders(entity):
         held.setdefault(name, []).append(privilege_of(permission))
@@ -133,12 +133,12 @@ def _delete_refusal(address: Address, entity: Entity | None) -> str:
 
 
 def _planned_refusal(address: Address, entity: Entity) -> str:
-    """What stands for nothing, neither for a grant nor for something in it, may go."""
+    """Return why a planned entity cannot be removed: it has grants or contains an entity. Empty if it can."""
     planned = f"{address} is planned and does not exist yet: there is nothing to delete"
     if any(grants.exists() for grants in grants_on(Entity.objects.filter(pk=entity.pk))):
         return f"{planned}; revoke the grants on it instead"
     inside = children_of(entity).first()
-    return f"{planned}, and {inside}, which lies in it, keeps its address" if inside else ""
+    return f"{planned}, and {inside}, which is inside it, keeps its address" if inside else ""
 
 
 def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:
@@ -146,7 +146,7 @@ def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:
         return f"{address} is live already: nothing changed"
     was_deleted = entity is not None and entity.state == State.DELETED
     if verb == "register" and was_deleted:
-        return f"{address} was deleted: recreate it instead; the grants that stayed on it apply again then"
+        return f"{address} was deleted: recreate it instead; the remaining grants on it then apply again"
     if verb == "recreate" and not was_deleted:
         return f"{address} was never deleted: register it instead"
     return ""
@@ -154,7 +154,7 @@ def _state_refusal(verb: str, address: Address, entity: Entity | None) -> str:
 
 def _parent_refusal(verb: str, address: Address) -> str:
     parent = address.parent
-    # whatever exists in the instance proves that the instance does
+    # The instance always exists, even without a row.
     if parent is None or parent.kind == "instance":
         return ""
     row = entity_at(parent)

@@ -1,4 +1,4 @@
-"""Can this principal delete this namespace now? The immediate answer, for one; Spark answers for everybody."""
+"""Compute whether one user can delete one namespace now. Spark computes this for all users."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,11 @@ from grants.policies.question import Question
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """required: how many entities the deletion needs ADMIN on. held: of those. missing: the first of the rest, in address order;
-    missing_more: how many others there are."""
+    """The state of one user for the deletion of one namespace.
+
+    required: number of entities on which the deletion needs ADMIN. held: number of those on which the user holds it.
+    missing: the first missing grants in address order. missing_more: number of the others.
+    """
 
     required: int
     held: int

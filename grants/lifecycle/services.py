@@ -1,6 +1,6 @@
-"""Registering, deleting and recreating entities, with what each does to grants in a generation of rules.
+"""Register, delete, recreate and describe entities, and apply the effect of each generation on their grants.
 
-An address outlives its entity: deleting moves its state, and only a generation that says so removes the grants on it.
+An address outlives its entity: deletion changes the state of the row, and removes its grants only in some generations.
 """
 
 from collections.abc import Iterator
@@ -31,65 +31,64 @@ __all__ = ["LifecycleForecast", "delete_entity", "describe_entity", "lifecycle_f
 
 def register_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
                     generation: Generation | str | None = None) -> Outcome:
-    """Make an entity live that is new or planned. Raises LifecycleError where its parent is not live or it was deleted.
+    """Make a new or planned entity live. Raises LifecycleError if its parent is not live or it was deleted.
 
-    creator: the user who receives what the generation gives to creators. generation: the active one unless it is given.
+    creator: the user who receives the privileges that the generation grants to creators. generation: default the active one.
     """
-    return _live("register", author, address, description, creator, generation)
+    return _make_live("register", author, address, description, creator, generation)
 
 
 def recreate_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
                     generation: Generation | str | None = None) -> Outcome:
-    """Make a deleted entity live again; the grants that stayed on it apply. Raises LifecycleError as registering does."""
-    return _live("recreate", author, address, description, creator, generation)
+    """Make a deleted entity live again; its remaining grants apply again. Raises LifecycleError like `register_entity`."""
+    return _make_live("recreate", author, address, description, creator, generation)
 
 
 def delete_entity(*, author: Author, address: Address, generation: Generation | str | None = None) -> Outcome:
-    """Delete an entity and every live one in it; planned ones stay planned. Raises LifecycleError where it is not live.
+    """Delete an entity and every live entity inside it; planned ones stay planned. Raises LifecycleError if it is not live.
 
-    A planned one for which nothing stands, neither a grant nor anything in it, is not registered afterwards.
-
-    A fixed number of statements besides those of the journal; nothing is loaded whole.
+    The row of a planned entity without grants and without entities inside is removed.
+    Takes a fixed number of statements besides those of the journal, and streams all rows.
     """
     with administrator_transaction(author) as head:
         forecast = lifecycle_forecast(address, "delete", generation)
         if forecast.refusal:
             raise LifecycleError(forecast.refusal)
         if (entity := entity_at(address)).state == State.PLANNED:
-            return _forgotten(head, author, entity)
-        doomed = live_subtree(entity)
-        removed = grants_on(doomed) if forecast.generation.deleting_removes_grants else []
-        # read before anything is written: which entities these are follows from their state
-        lines = chain(_delete_lines(doomed, address), *(_revoke_lines(grants, address) for grants in removed))
+            return _remove_planned_entity(head, author, entity)
+        deleted_entities = live_subtree(entity)
+        removed_grants = grants_on(deleted_entities) if forecast.generation.deleting_removes_grants else []
+        # Lazy: the lines are read before the rows change, because the query depends on the state of the entities.
+        lines = chain(_delete_lines(deleted_entities, address), *(_revoke_lines(grants, address) for grants in removed_grants))
         revision = append_to_journal(head, lines, author=author)
-        for grants in removed:
+        for grants in removed_grants:
             grants.delete()
-        doomed.update(state=State.DELETED, changed_at=timezone.now())
-    return Outcome(True, _deleted(forecast), revision)
+        deleted_entities.update(state=State.DELETED, changed_at=timezone.now())
+    return Outcome(True, _deletion_sentence(forecast), revision)
 
 
 def describe_entity(*, author: Author, address: Address, description: str) -> Outcome:
-    """Raises LifecycleError where the address is not registered."""
+    """Change the description of an entity. Raises LifecycleError if the address is not registered."""
     _check_description(description)
     with administrator_transaction(author) as head:
         entity = entity_at(address)
         if entity is None:
             raise LifecycleError(f"{address} is not registered: register it first")
         if not set_entity_description(entity=entity, description=description):
-            return Outcome(False, f"{address} is described so already: nothing changed", head.revision)
+            return Outcome(False, f"{address} has this description already: nothing changed", head.revision)
         revision = append_to_journal(head, [_description_line(address, description)], author=author)
-    return Outcome(True, f"{address} is described anew", revision)
+    return Outcome(True, f"the description of {address} was changed", revision)
 
 
-def _forgotten(head: JournalHead, author: Author, entity: Entity) -> Outcome:
+def _remove_planned_entity(head: JournalHead, author: Author, entity: Entity) -> Outcome:
     address = entity.address
     revision = append_to_journal(head, [Change("delete", entity=str(address), detail="it was planned")], author=author)
     delete_planned_entity(entity=entity)
-    return Outcome(True, f"{address} was only planned; it is not registered any longer", revision)
+    return Outcome(True, f"{address} was only planned; it is no longer registered", revision)
 
 
-def _live(verb: str, author: Author, address: Address, description: str, creator: str | User | None,
-          generation: Generation | str | None) -> Outcome:
+def _make_live(verb: str, author: Author, address: Address, description: str, creator: str | User | None,
+               generation: Generation | str | None) -> Outcome:
     _check_description(description)
     with administrator_transaction(author) as head:
         rules, entity = resolve_generation(generation), entity_at(address)
@@ -99,13 +98,13 @@ def _live(verb: str, author: Author, address: Address, description: str, creator
         if forecast.refusal:
             raise LifecycleError(forecast.refusal)
         principal = _creator(creator)
-        append_to_journal(head, _made_live(verb, address, description), author=author)
-        received = _received(head, author, principal, address, rules)
-        return Outcome(True, _made(forecast, principal, received), head.revision)
+        append_to_journal(head, _write_live_state(verb, address, description), author=author)
+        received = _grant_to_creator(head, author, principal, address, rules)
+        return Outcome(True, _live_sentence(forecast, principal, received), head.revision)
 
 
-def _made_live(verb: str, address: Address, description: str) -> list[Change]:
-    """Make the address live, and the instance with it; returns the lines that say so."""
+def _write_live_state(verb: str, address: Address, description: str) -> list[Change]:
+    """Make the address live, and the instance with it. Return the journal changes."""
     before = {place: row.state for place in (instance_address(), address) if (row := entity_at(place)) is not None}
     rows = ensure_entities(states={address: State.LIVE}).rows
     lines = []
@@ -120,7 +119,7 @@ def _made_live(verb: str, address: Address, description: str) -> list[Change]:
 
 
 def _creator(creator: str | User | None) -> str:
-    """The creator as it is written; empty where none is named."""
+    """Return the written form of the creator; empty if there is none."""
     if creator is None:
         return ""
     principal = format_principal(creator)
@@ -131,7 +130,8 @@ def _creator(creator: str | User | None) -> str:
     return principal
 
 
-def _received(head: JournalHead, author: Author, principal: str, address: Address, rules: Generation) -> list[Privilege]:
+def _grant_to_creator(head: JournalHead, author: Author, principal: str, address: Address,
+                      rules: Generation) -> list[Privilege]:
     if not principal:
         return []
     items = [(principal, address, privilege) for privilege in rules.creator_receives]
@@ -139,8 +139,8 @@ def _received(head: JournalHead, author: Author, principal: str, address: Addres
     return [item.privilege for item in outcome.granted]
 
 
-def _delete_lines(doomed: QuerySet[Entity], address: Address) -> Iterator[Change]:
-    for kind, key in doomed.values_list("kind", "key").iterator(chunk_size=LINES_PER_BATCH):
+def _delete_lines(deleted_entities: QuerySet[Entity], address: Address) -> Iterator[Change]:
+    for kind, key in deleted_entities.values_list("kind", "key").iterator(chunk_size=LINES_PER_BATCH):
         entity = f"{kind}:{key}"
         yield Change("delete", entity=entity, detail="" if entity == str(address) else f"with {address}")
 
@@ -154,24 +154,25 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
                      f"went with the deletion of {address}")
 
 
-def _deleted(forecast: LifecycleForecast) -> str:
+def _deletion_sentence(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
     what = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
     if forecast.grants_removed:
-        return f"{what}; {quantity(forecast.grants_removed, 'grant', 'grants')} went with it"
+        return f"{what}; revoked {quantity(forecast.grants_removed, 'grant', 'grants')} on it"
     if forecast.grants_kept:
-        return f"{what}; {quantity(forecast.grants_kept, 'grant', 'grants')} stayed, and will apply where an entity is recreated"
+        kept = quantity(forecast.grants_kept, "grant", "grants")
+        return f"{what}; kept {kept}, which will apply if the entity is recreated"
     return what
 
 
-def _made(forecast: LifecycleForecast, creator: str, received: list[Privilege]) -> str:
+def _live_sentence(forecast: LifecycleForecast, creator: str, received: list[Privilege]) -> str:
     parts = [f"{forecast.address} is live now"]
     if forecast.applying:
-        parts.append(f"{quantity(forecast.grants_applying, 'grant', 'grants')} on it from before will apply")
+        parts.append(f"{quantity(forecast.grants_applying, 'grant', 'grants')} on it will now apply")
     if received:
         parts.append(f"{creator} received {', '.join(received)} on it as its creator")
     elif creator and not forecast.creator_receives:
-        parts.append(f"in the `{forecast.generation.name}` generation a creator receives nothing")
+        parts.append(f"in the `{forecast.generation.name}` generation a creator receives no privileges")
     return "; ".join(parts)
 
 

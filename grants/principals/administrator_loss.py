@@ -1,8 +1,6 @@
-"""What would be lost if somebody left, or a group were removed: live entities that fewer than two active users would
-administer then. And the same of less: of one grant of ADMIN that is revoked, of one membership that ends.
+"""Find the live entities that would be stranded if a user left, a group were removed, or one grant or membership ended.
 
-Leaving takes away what the user holds itself and every membership, and so does deactivating; removing a group takes away what
-it holds.
+A user who leaves or is deactivated loses all direct grants and all memberships. A removed group loses all its grants.
 """
 
 from collections.abc import Iterable
@@ -23,7 +21,7 @@ MAX_STRANDED_ROWS = 50
 
 @dataclass(frozen=True, slots=True)
 class StrandedEntity:
-    """admins: how many active users would administer the entity: 0 or 1. heir: the name of that one."""
+    """admins: number of active users who would remain administrators: 0 or 1. heir: the name of that user."""
 
     entity: Entity
     admins: int
@@ -55,14 +53,14 @@ class _Gone:
 
 
 def loss_if_removed(gone: User | Group) -> AdministratorLoss:
-    """What it would strand if the user left, or the group were removed. At most eight queries."""
+    """Return the loss if the user left, or the group were removed. At most eight queries."""
     administered = list(_administered(gone)[: MAX_ADMIN_GRANTS_READ + 1])
     whole = _Gone(held=gone) if isinstance(gone, Group) else _Gone(own=gone, member=gone)
     return _left(_admins_remaining(whole, set(administered[:MAX_ADMIN_GRANTS_READ])), len(administered) > MAX_ADMIN_GRANTS_READ)
 
 
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
-    """What revoking ADMIN on one entity from who holds it there would strand: that entity or nothing. At most ten queries."""
+    """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. At most ten queries."""
     is_group = isinstance(holder, Group)
     held = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
     if not entity.is_live or not held.filter(permission_id=permission_ids()[Privilege.ADMIN], content_object=entity).exists():
@@ -73,7 +71,7 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
 
 
 def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
-    """What it would strand if the user were no longer in the group. At most ten queries."""
+    """Return the loss if the user were removed from the group. At most ten queries."""
     if group.pk not in _groups_gone(user):
         return _left({})
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
@@ -84,7 +82,7 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
 
 
 def capped_admin_count(entity: Entity) -> int:
-    """How many active users hold ADMIN on it, whatever its state: 0, 1 or, for all beyond, 2. At most three queries."""
+    """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS. Three queries."""
     return min(MIN_ADMINISTRATORS, len(_admins_remaining(_Gone(), {entity.pk})[entity.pk]))
 
 
@@ -93,7 +91,7 @@ def _if_counted(user: User) -> set[int]:
 
 
 def _fewer(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
-    """Of those that fewer than two would administer only these that one of the losers no longer does: the others were so."""
+    """Keep the entities that become stranded because one of `losers` is no longer their administrator."""
     return {pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins}
 
 
@@ -110,7 +108,7 @@ def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> Administrator
 
 
 def _administered(gone: User | Group) -> QuerySet:
-    """The keys of live entities of which an administrator would go; once for each grant."""
+    """Return the keys of live entities that would lose an administrator, once per grant."""
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
     through = GroupGrant.objects.filter(group__in=_groups_gone(gone), **live).order_by()
     through = through.values_list("content_object_id", flat=True)

@@ -1,4 +1,4 @@
-"""Users, groups and members: adding and changing them, with their journal lines. Nobody is ever removed, only deactivated.
+"""Add and change users, groups and memberships, with their journal lines. Users are deactivated, never deleted.
 
 INVARIANT: the console keeps at least one active administrator.
 """
@@ -24,11 +24,11 @@ PASSWORD_BYTES = 12
 
 def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
              is_principal: bool = True) -> Outcome:
-    """A user who cannot sign in until a password is set. An account of the console only becomes a principal."""
+    """Add a user, who cannot sign in until a password is set. An existing account that is no principal becomes one."""
     _check_name("user", name)
     _check_email(email)
     role = _role(role)
-    with _recording(author) as record:
+    with _journal_recorder(author) as record:
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
@@ -39,23 +39,26 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
 
 
 def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
-    """An inactive user cannot sign in and is denied everything; grants and memberships stay and apply again."""
-    with _recording(author) as record:
+    """Activate or deactivate a user.
+
+    An inactive user cannot sign in and is denied everything. Its grants and memberships remain and apply again later.
+    """
+    with _journal_recorder(author) as record:
         user = _user(name)
         word = "active" if active else "inactive"
         if user.is_active == active:
             return record(None, f"{user} is {word} already: nothing changed")
         if not active:
-            _keep_an_administrator(user)
+            _check_another_administrator(user)
         User.objects.filter(pk=user.pk).update(is_active=active)
         action = "user-activate" if active else "user-deactivate"
         return record(Change(action, principal=str(user)), f"{user} is {word} now")
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
-    """The empty text removes it."""
+    """Change the email of a user; an empty text removes it."""
     _check_email(email)
-    with _recording(author) as record:
+    with _journal_recorder(author) as record:
         user = _user(name)
         if user.email == email:
             return record(None, f"{user} has that email already: nothing changed")
@@ -64,28 +67,28 @@ def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
 
 
 def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
-    """What the account may do in this console; it gives nothing in a decision."""
+    """Change the console role of an account. The role grants no access to data."""
     role = _role(role)
-    with _recording(author) as record:
+    with _journal_recorder(author) as record:
         user = _user(name)
         if user.role == role:
             return record(None, f"{user} has the role {role} already: nothing changed")
         if role != Role.ADMINISTRATOR:
-            _keep_an_administrator(user)
+            _check_another_administrator(user)
         User.objects.filter(pk=user.pk).update(role=role)
         change = Change("role-set", principal=str(user), detail=f"from {user.role} to {role}")
         return record(change, f"{user} has the role {role} now; it was {user.role}")
 
 
 def renew_user_password(*, author: Author, name: str) -> str:
-    """A new password in place of the old one, whose sessions end with it. It is returned, and kept only as its hash.
+    """Set a generated password and return it; only its hash is stored. The sessions of the user end.
 
-    Two people know it now: its owner has to choose another before anything else.
+    Two people know the password now, so the user must change it at the next sign-in.
     """
     password = secrets.token_urlsafe(PASSWORD_BYTES)
-    # hashing takes a good part of a second, in which nobody else should wait for the journal
+    # Hashing takes a good part of a second, so do it before taking the lock of the journal.
     hashed = make_password(password)
-    with _recording(author) as record:
+    with _journal_recorder(author) as record:
         user = _user(name)
         User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
         record(Change("password-set", principal=str(user)), f"{user} has a new password")
@@ -93,9 +96,9 @@ def renew_user_password(*, author: Author, name: str) -> str:
 
 
 def add_group(*, author: Author, name: str) -> Outcome:
-    """An empty group."""
+    """Add an empty group."""
     _check_name("group", name)
-    with _recording(author) as record:
+    with _journal_recorder(author) as record:
         if Group.objects.filter(name=name).exists():
             return record(None, f"group:{name} exists already: nothing changed")
         Group.objects.create(name=name)
@@ -103,8 +106,8 @@ def add_group(*, author: Author, name: str) -> Outcome:
 
 
 def add_member(*, author: Author, user: str, group: str) -> Outcome:
-    """An account of the console only becomes a principal by joining a group. user, group: their names."""
-    with _recording(author) as record:
+    """Add a user to a group, both by name. An account that is no principal becomes one."""
+    with _journal_recorder(author) as record:
         member, joined = _user(user), _group(group)
         if member.groups.filter(pk=joined.pk).exists():
             return record(None, f"{member} is in group:{group} already: nothing changed")
@@ -115,8 +118,8 @@ def add_member(*, author: Author, user: str, group: str) -> Outcome:
 
 
 def remove_member(*, author: Author, user: str, group: str) -> Outcome:
-    """user, group: their names."""
-    with _recording(author) as record:
+    """Remove a user from a group, both by name."""
+    with _journal_recorder(author) as record:
         member, left = _user(user), _group(group)
         if not member.groups.filter(pk=left.pk).exists():
             return record(None, f"{member} is not in group:{group}: nothing changed")
@@ -126,13 +129,13 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 
 
 @contextmanager
-def _recording(author: Author):
-    """Yields `record(change or None, sentence) -> Outcome`, which writes the journal line."""
+def _journal_recorder(author: Author):
+    """Yield `record(change or None, sentence) -> Outcome`, which writes the journal line."""
     with administrator_transaction(author) as head:
-        yield lambda change, sentence: _recorded(head, author, change, sentence)
+        yield lambda change, sentence: _record(head, author, change, sentence)
 
 
-def _recorded(head: JournalHead, author: Author, change: Change | None, sentence: str) -> Outcome:
+def _record(head: JournalHead, author: Author, change: Change | None, sentence: str) -> Outcome:
     if change is not None:
         append_to_journal(head, [change], author=author)
     return Outcome(change is not None, sentence, head.revision)
@@ -149,7 +152,7 @@ def _become_principal(record, user: User) -> Outcome:
     return record(Change("principal-add", principal=str(user)), f"{user} was an account of the console; it is a principal now")
 
 
-def _keep_an_administrator(user: User) -> None:
+def _check_another_administrator(user: User) -> None:
     others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
     if user.can_administer and not others.exists():
         raise PrincipalError(f"{user} is the only active administrator of this console: make another one first")
@@ -171,7 +174,7 @@ def _group(name: str) -> Group:
 
 def _check_name(kind: str, name: str) -> None:
     if fault := name_fault(name):
-        raise PrincipalError(f"no {kind} can be called so: {fault}")
+        raise PrincipalError(f"invalid {kind} name: {fault}")
 
 
 def _check_email(email: str) -> None:

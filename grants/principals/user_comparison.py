@@ -1,6 +1,6 @@
-"""Two users side by side: entities on which one holds something, itself or through a group, that the other does not.
+"""Compare two users: find entities on which one holds a privilege, directly or through a group, that the other does not.
 
-Groups that both are in give both the same, and are left out before anything is looked up.
+Groups of both users give both the same privileges, so they are excluded before the query.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class DifferingEntities:
 
 
 def compare_groups(one: User, other: User) -> tuple[list[Group], list[Group], list[Group]]:
-    """The groups of both, of the first only, of the second only; by name. Two queries."""
+    """Return the groups of both users, of the first only and of the second only, by name. Two queries."""
     first, second = ({group.pk: group for group in user.groups.order_by("name")} for user in (one, other))
     return ([group for pk, group in first.items() if pk in second], [group for pk, group in first.items() if pk not in second],
             [group for pk, group in second.items() if pk not in first])

@@ -143,13 +143,13 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     ada.post("/grants", {"revoke": [item]})
     before, revision = everything(), current_revision()
     kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
-    assert "dataset:typo.orders, which lies in it, keeps its address" in kept and "revoke" not in kept
+    assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
     foretold = ada.delete(path, query="?dry_run=true").json()
     assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in all; nothing was written"
     assert everything() == before
     for place in ("dataset:typo.orders", "namespace:typo"):
         gone = ada.delete(f"/entities/{place}").json()
-        assert gone["sentence"] == f"{place} was only planned; it is not registered any longer" and gone["entity"] is None
+        assert gone["sentence"] == f"{place} was only planned; it is no longer registered" and gone["entity"] is None
         problem(ada.get(f"/entities/{place}"), 404)
     assert [line[::2] for line in lines_after(revision)] == [
         ("delete", "dataset:typo.orders", "it was planned"), ("delete", "namespace:typo", "it was planned")]

@@ -59,7 +59,7 @@ def test_deleting_a_namespace_deletes_what_is_live_in_it_and_treats_grants_as_th
     assert {line[1:4] for line in revokes} == removed and len(revokes) == len(removed)
     assert {line[4] for line in revokes} <= {"went with the deletion of namespace:sales"}
     assert outcome.revision == revision + len(lines) == current_revision()
-    tail = "4 grants went with it" if removed else "4 grants stayed, and will apply where an entity is recreated"
+    tail = "revoked 4 grants on it" if removed else "kept 4 grants, which will apply if the entity is recreated"
     assert outcome.sentence == f"namespace:sales was deleted with 4 entities in it; {tail}"
     assert first_break() is None
 
@@ -120,7 +120,7 @@ def test_what_is_not_live_cannot_be_deleted_and_the_forecast_says_the_same(sales
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_deletion_that_fails_halfway_leaves_everything(sales, generation, monkeypatch):
     before = everything()
-    monkeypatch.setattr("grants.lifecycle.services._deleted", lambda forecast: 1 / 0)
+    monkeypatch.setattr("grants.lifecycle.services._deletion_sentence", lambda forecast: 1 / 0)
     monkeypatch.setattr("django.db.models.QuerySet.update", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         delete_entity(author=COMMAND, address=at("namespace:sales"), generation=generation)

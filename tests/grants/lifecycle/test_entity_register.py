@@ -83,7 +83,7 @@ def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     revision = current_revision()
     outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
-    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it from before will apply"
+    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert held() == {("user:alice", "dataset:sales.orders", "READ")}
     assert lines_after(revision) == [("register", "", "dataset:sales.orders", "", "it was planned"),
                                      ("describe", "", "dataset:sales.orders", "", "by day")]
@@ -107,7 +107,7 @@ def test_a_deleted_entity_is_recreated_and_not_registered(sales):
         register_entity(author=COMMAND, address=ORDERS)
     revision = current_revision()
     outcome = recreate_entity(author=COMMAND, address=ORDERS, generation="final")
-    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it from before will apply"
+    assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert lines_after(revision) == [("recreate", "", "dataset:sales.orders", "", "it was deleted")]
     assert states()["dataset:sales.orders"] == "live"
     assert held() == {("user:alice", "dataset:sales.orders", "READ")}
