@@ -6,13 +6,14 @@ them are met, `("any", requirements)` where one of them is met.
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import cloudpickle
 
 # Python workers, above all on a cluster, may not have this package installed.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-Requirement = tuple[str, tuple]
+Requirement = tuple[str, tuple[Any, ...]]
 MET: Requirement = ("all", ())
 UNMET: Requirement = ("any", ())
 

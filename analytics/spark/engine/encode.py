@@ -194,7 +194,9 @@ def _grants(evaluation: Evaluation, located: DataFrame, known_from_grants: tuple
         own = F.array(_copy(GrantRows, F.col("block")))
         grants = grants.withColumn("copy", F.explode(F.concat(own, *copies))).select("*", "copy.*").drop("copy")
         grants = grants.drop("block").withColumnRenamed("to_block", "block")
-        sent = {"row_type": F.col("row_type"), "container": F.col("container"), "scope": F.col("scope")}
+        is_own = F.col("row_type") == row_number(GrantRows)
+        sent = {name: F.when(is_own, F.col(name)) for name in ("entity", "application", "kind")}
+        sent |= {name: F.col(name) for name in ("row_type", "container", "scope")}
     else:
         sent = {"row_type": F.lit(row_number(GrantRows))}
     return grants.select(*[F.coalesce(_column(grants, name, sent).cast(sql_type), F.lit(NONE).cast(sql_type)).alias(name)

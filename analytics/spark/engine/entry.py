@@ -114,14 +114,15 @@ def _count_changes(evaluation: Evaluation, output: ChangeCounts) -> InOrder:
     if evaluation.tables.is_little:
         return InOrder(output.table, *_small(evaluation, partial(stages, 1)))
     shared = _share(evaluation)
-    parts = _part_count(evaluation, len(shared.value["user_ids"]))
+    parts = part_count(evaluation.partitions, len(shared.value["user_ids"]))
     pack, merge = stages(parts, shared)
     packed = _encode(evaluation).mapInArrow(pack, PARTIAL_COUNTS)
     return InOrder(output.table, packed.repartitionById(parts, "part"), merge)
 
 
-def _part_count(evaluation: Evaluation, users: int) -> int:
-    return max(1, min(evaluation.partitions * PARTS_PER_PARTITION, users // PART_USERS))
+def part_count(partitions: int, users: int) -> int:
+    """Into how many parts the users of a result are cut."""
+    return max(1, min(partitions * PARTS_PER_PARTITION, users // PART_USERS))
 
 
 def _count_holders(evaluation: Evaluation, output: HolderCounts) -> InOrder:
@@ -198,7 +199,7 @@ def _columns(rule_set: RuleSet, output: ChangeCounts) -> Columns:
 
 
 # The broadcasts of the analysis that this process runs.
-_broadcasts: list[Broadcast] = []
+_broadcasts: list[Broadcast[dict[str, object]]] = []
 
 
 def _share(evaluation: Evaluation) -> Shared:

@@ -2,20 +2,23 @@
 
 import sys
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from pyspark import cloudpickle
 
 from analytics.spark.engine.compiled import CompiledFact, CompiledRules
 from analytics.spark.engine.layout import ALL_BITS, WORD_BITS, Unit, WordLayout
-from analytics.spark.engine.members import EVERYONE, Directory, GroupRows, groups_of, row_numbers
+from analytics.spark.engine.members import EVERYONE, Directory, groups_of, row_numbers
 from analytics.spark.engine.rows import (
     IN_APPLICATION,
     IN_NAMESPACE,
     NONE,
     Array,
     ContainerGrantRows,
+    DescendantGrantRows,
     GrantRows,
+    PrecomputedFactRows,
     TenantRows,
     take,
 )
@@ -24,6 +27,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 _EMPTY = np.empty(0, np.int64)
 FamilyWide = list[tuple[Array, int]]
+HeldRows = TypeVar("HeldRows", GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
+GrantedRows = TypeVar("GrantedRows", GrantRows, ContainerGrantRows, DescendantGrantRows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +126,13 @@ class _EntryFinder:
         return np.concatenate([holder, holder, holder_elsewhere])[is_here], position
 
 
-def _with_principals(rows, directory: Directory):  # type: ignore[no-untyped-def]
+def _with_principals(rows: HeldRows, directory: Directory) -> tuple[HeldRows, Array]:
+    """(the rows whose principal reaches an active user, the principal number of each)."""
     principal, is_reached = directory.principals(rows.principal_type, rows.principal)
     return take(rows, is_reached), principal
 
 
-def _with_privileges(rows_and_holders, privileges: int):  # type: ignore[no-untyped-def]
+def _with_privileges(rows_and_holders: tuple[GrantedRows, Array], privileges: int) -> tuple[GrantedRows, Array]:
     """Those rows, and their holders, whose privilege is in the mask."""
     rows, holder = rows_and_holders
     which = (privileges >> rows.privilege) & 1 == 1
@@ -166,7 +172,7 @@ class FactBits:
 
     def _fill_group_bits(self, directory: Directory, principal: Array, position: Array, family_wide: FamilyWide) -> None:
         groups, wide_groups = groups_of(principal), [(groups_of(some), family) for some, family in family_wide]
-        self._groups = GroupRows(directory, [groups, *(some for some, _ in wide_groups)])
+        self._groups = directory.group_rows([groups, *(some for some, _ in wide_groups)])
         self._group_bits = self._set_bits(self._groups.rows, self._groups.row_of[groups], position[principal < EVERYONE])
         for some, family in wide_groups:
             self._fill_family(self._group_bits, self._groups.row_of[some], family)

@@ -122,6 +122,10 @@ class Directory:
         order = np.argsort(self.user_ids)
         return self.user_ids[order], order
 
+    def group_rows(self, groups: list[Array]) -> "GroupRows":
+        """A table of these groups, for users by index."""
+        return GroupRows(self.group_count, self.member_users, self.member_groups, groups)
+
     def principals(self, principal_type: Array, principal: Array) -> tuple[Array, Array]:
         """(principal numbers, mask): the mask leaves out groups without active members and users who are not active."""
         number = np.full(len(principal), _UNKNOWN)
@@ -195,19 +199,20 @@ class GroupRows:
     last one must be empty, and stands for users without such a group. users: by membership in one of the groups.
     """
 
-    def __init__(self, directory: Directory, groups: list[Array]):
-        self.row_of = np.full(directory.group_count, NONE)
+    def __init__(self, group_count: int, users: Array, users_groups: Array, groups: list[Array]):
+        """users, users_groups: the user and the group of every membership, by ascending user."""
+        self.row_of = np.full(group_count, NONE)
         for some in groups:
             self.row_of[some] = 0
         included = np.nonzero(self.row_of != NONE)[0]
         self.rows = len(included) + 1
         self.row_of[included] = np.arange(len(included))
-        row = self.row_of[directory.member_groups]
+        row = self.row_of[users_groups]
         is_included = row != NONE
-        self.users, self._member_row = directory.member_users[is_included], row[is_included]
+        self.users, self._member_row = users[is_included], row[is_included]
 
     def combine(self, table: Array, operation: np.ufunc, users: Array) -> Array:
-        """For each of these users (ascending indexes) the rows of the user's groups, combined by the operation.
+        """For each of these users (ascending) the rows of the user's groups, combined by the operation.
 
         The users must include every member between the first and the last of them.
         """

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,9 @@ from pyspark import cloudpickle
 from analytics.spark.batches import BatchFunction
 from analytics.spark.engine.compiled import CompiledRules
 from analytics.spark.engine.count import divide
+from analytics.spark.engine.evaluate import CHUNK_BYTES
 from analytics.spark.engine.layout import ranges
-from analytics.spark.engine.members import Directory, Shared
+from analytics.spark.engine.members import Directory, GroupRows, Shared
 from analytics.spark.engine.pack import CellNumbers, UserParts, add_by_key, from_bytes, pack_counts, pack_holders
 from analytics.spark.engine.rows import Array
 
@@ -21,6 +23,11 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 TABLE_ROWS = 1 << 20
 # Counts that are merged at once, after the counts of groups are expanded to their members.
 MERGED_COUNTS = 1_000_000
+# A part is merged as a dense table where the groups have at most so many counts in it (4 bytes each), and where it would have
+# at most so many cells for each count.
+TABLE_CELLS, SPARSE = 64_000_000, 30
+# (holders, cells, gained, lost), sorted by holder
+Sums = tuple[Array, Array, Array, Array]
 # the columns of a table by name, each with what it shows: `user`, `namespace`, `gained`, `lost`, or a text by rule number
 Columns = tuple[tuple[str, str | tuple[str, ...]], ...]
 
@@ -43,7 +50,7 @@ def merge_counts(order: tuple[int, ...], parts: int, columns: Columns, shared: S
     rules = np.argsort(np.asarray(order, np.int64))
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_part: dict[int, list[dict]] = {}
+        by_part: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
                 by_part.setdefault(row["part"], []).append(row)
@@ -73,8 +80,8 @@ class PartMerger:
         self._member_place, self._member_group = place[which], directory.member_groups[which]
         self._group_count = directory.group_count
 
-    def merge(self, rows: list[dict]) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """(places of users, cells, gained, lost), by place and cell; in slices of users."""
+    def merge(self, rows: list[dict[str, Any]]) -> Iterator[Sums]:
+        """The sums that are not zero, by place and cell; in slices of users."""
         own, groups, everyone = (_unpack(some) for some in (
             [row for row in rows if row["users"]], [row for row in rows if row["groups"]],
             [row for row in rows if not row["users"] and not row["groups"]]))
@@ -82,6 +89,58 @@ class PartMerger:
         bounds = np.searchsorted(groups[0], np.arange(self._group_count + 1))
         sizes = np.diff(bounds)[self._member_group]
         expanded = len(own[0]) + int(sizes.sum()) + len(everyone[0]) * self._users
+        used = np.zeros(self._cells, bool)
+        for counts in (own, groups, everyone):
+            used[counts[1]] = True
+        used = np.flatnonzero(used)
+        if len(used) * len(np.unique(groups[0])) > TABLE_CELLS or len(used) * self._users > SPARSE * expanded:
+            yield from self._merge_sparse(own, groups, everyone, bounds, sizes, expanded)
+        else:
+            yield from self._merge_dense(own, groups, everyone, used)
+
+    def _merge_dense(self, own: Sums, groups: Sums, everyone: Sums, used: Array) -> Iterator[Sums]:
+        """Adds up tables with a row for each group or user, and a column for each used cell."""
+        column_of = np.zeros(self._cells, np.int64)
+        column_of[used] = np.arange(len(used))
+        own, groups, everyone = ((one[0], column_of[one[1]], *one[2:]) for one in (own, groups, everyone))
+        members = GroupRows(self._group_count, self._member_place, self._member_group, [groups[0]])
+        group_tables = [_add_to_table(members.rows, len(used), members.row_of[groups[0]], groups[1], counts)
+                        for counts in groups[2:]]
+        step = max(1, CHUNK_BYTES // (4 * max(1, len(used))))
+        for first in range(0, self._users, step):
+            users = np.arange(first, min(first + step, self._users))
+            begin, end = np.searchsorted(own[0], [users[0], users[-1] + 1])
+            place, column = own[0][begin:end] - first, own[1][begin:end]
+            gained, lost = (
+                self._add_tables(members, table, users, len(used), place, column, counts[begin:end], everyone[1], of_everyone)
+                for table, counts, of_everyone in zip(group_tables, own[2:], everyone[2:], strict=True))
+            if gained is None and lost is None:
+                continue
+            differs = gained if lost is None else lost if gained is None else (gained != 0) | (lost != 0)
+            where = np.flatnonzero(differs)
+            place, column = divide(where, len(used))
+            counts = [np.zeros(len(where), np.int64) if table is None else table.reshape(-1)[where].astype(np.int64)
+                      for table in (gained, lost)]
+            yield place + first + self._first, used[column], counts[0], counts[1]
+
+    @staticmethod
+    def _add_tables(members: GroupRows, group_table: Array | None, users: Array, columns: int, place: Array, column: Array,
+                    counts: Array, everyone_column: Array, everyone: Array) -> Array | None:
+        """The counts of these users by column; None where all are zero."""
+        if group_table is None and not counts.any() and not everyone.any():
+            return None
+        if group_table is None:
+            table = np.zeros((len(users), columns), np.int32)
+        else:
+            table = members.combine(group_table, np.add, users)
+        np.add.at(table.reshape(-1), place * columns + column, counts.astype(np.int32))
+        if everyone.any():
+            table += _add_to_table(1, columns, np.zeros(len(everyone), np.int64), everyone_column, everyone)[0]
+        return table
+
+    def _merge_sparse(self, own: Sums, groups: Sums, everyone: Sums, bounds: Array, sizes: Array,
+                      expanded: int) -> Iterator[Sums]:
+        """Sorts the counts of all users, those of groups once for each member: for results with few of very many cells."""
         step = -(-self._users // max(1, -(-expanded // MERGED_COUNTS)))
         for first in range(0, self._users, step):
             last = min(first + step, self._users)
@@ -90,13 +149,13 @@ class PartMerger:
             place, cell, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
             yield self._sum(place, cell, gained, lost)
 
-    def _expand_groups(self, groups: tuple[Array, ...], bounds: Array, sizes: Array, first: int, last: int) -> list[Array]:
+    def _expand_groups(self, groups: Sums, bounds: Array, sizes: Array, first: int, last: int) -> list[Array]:
         """The counts of the groups, for each member among the users from `first` to `last`."""
         begin, end = np.searchsorted(self._member_place, [first, last])
         which = ranges(bounds[self._member_group[begin:end]], sizes[begin:end])
         return [np.repeat(self._member_place[begin:end], sizes[begin:end]), *(column[which] for column in groups[1:])]
 
-    def _sum(self, place: Array, cell: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array, Array]:
+    def _sum(self, place: Array, cell: Array, gained: Array, lost: Array) -> Sums:
         key, gained, lost = add_by_key(place * self._cells + cell, gained, lost)
         differs = (gained != 0) | (lost != 0)
         if not differs.all():
@@ -105,7 +164,16 @@ class PartMerger:
         return place + self._first, cell, gained, lost
 
 
-def _unpack(rows: list[dict]) -> tuple[Array, Array, Array, Array]:
+def _add_to_table(rows: int, columns: int, row: Array, column: Array, counts: Array) -> Array | None:
+    """A table of these counts; None where all are zero."""
+    if not counts.any():
+        return None
+    table = np.zeros((rows, columns), np.int32)
+    np.add.at(table.reshape(-1), row * columns + column, counts.astype(np.int32))
+    return table
+
+
+def _unpack(rows: list[dict[str, Any]]) -> Sums:
     """(holders, cells, gained, lost) of rows of one type of holder; zeros as the holders of everyone's counts."""
     empty = np.empty(0, np.int64)
     cells, gained, lost = (np.concatenate([empty, *(from_bytes(row[name]) for row in rows)])
@@ -115,13 +183,13 @@ def _unpack(rows: list[dict]) -> tuple[Array, Array, Array, Array]:
     return holders, cells, gained, lost
 
 
-def _sorted_by_holder(counts: tuple[Array, ...]) -> tuple[Array, ...]:
+def _sorted_by_holder(counts: Sums) -> Sums:
     holders = counts[0]
     if not len(holders) or (holders[1:] >= holders[:-1]).all():
         return counts
     # numpy sorts small integer types by radix.
     order = np.argsort(holders.astype(np.min_scalar_type(int(holders.max()))), kind="stable")
-    return tuple(column[order] for column in counts)
+    return tuple(column[order] for column in counts)  # type: ignore[return-value]
 
 
 def _slice(counts: tuple[Array, ...], first: int, last: int) -> list[Array]:
@@ -158,7 +226,7 @@ def dictionary_array(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
 def merge_holders(shared: Shared) -> BatchFunction:
     """A function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_rank: dict[int, list[dict]] = {}
+        by_rank: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
                 by_rank.setdefault(row["rank"], []).append(row)
@@ -179,7 +247,7 @@ def merge_holders(shared: Shared) -> BatchFunction:
     return merge
 
 
-def _holders_of(rows: list[dict], directory: Directory) -> tuple[Array, Array]:
+def _holders_of(rows: list[dict[str, Any]], directory: Directory) -> tuple[Array, Array]:
     """(places, held) of the holders in one namespace, by place; the counts of groups expanded to their members."""
     members, bounds = directory.members_by_group
     places, held = [], []

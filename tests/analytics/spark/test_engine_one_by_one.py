@@ -214,12 +214,15 @@ def drawn(request):
     return tenant, rules, reference_changes(tenant, rules)
 
 
-@pytest.fixture(params=[(1, 1, 1), (4_000, 100, 50), (evaluate.CHUNK_BYTES, layout.UNIT_ENTITIES, merge.MERGED_COUNTS)])
+@pytest.fixture(params=[(1, 1, 1, 0), (4_000, 100, 50, 0), (400, 100, 50, 10**6),
+                        (evaluate.CHUNK_BYTES, layout.UNIT_ENTITIES, merge.MERGED_COUNTS, merge.TABLE_CELLS)])
 def sizes(request, monkeypatch):
-    """How many users are evaluated at once, how large a unit is, and how many counts are merged at once."""
+    """How many users are evaluated at once, how large a unit is, how many counts are merged at once, in how large a table."""
     monkeypatch.setattr(evaluate, "CHUNK_BYTES", request.param[0])
+    monkeypatch.setattr(merge, "CHUNK_BYTES", request.param[0])
     monkeypatch.setattr(layout, "UNIT_ENTITIES", request.param[1])
     monkeypatch.setattr(merge, "MERGED_COUNTS", request.param[2])
+    monkeypatch.setattr(merge, "TABLE_CELLS", request.param[3])
 
 
 def test_counts_are_those_of_one_by_one(drawn, sizes):

@@ -30,7 +30,7 @@ class Unforeseen:
 @pytest.mark.parametrize("expression", [
     Unforeseen(), all_of(has(ADMIN), Unforeseen()), any_of(has(ADMIN), Unforeseen())], ids=["node", "all", "any"])
 def test_a_node_that_is_not_in_the_grammar_is_refused(monkeypatch, expression):
-    policy = SimpleNamespace(requires=expression)
+    policy = SimpleNamespace(requirement=expression)
     monkeypatch.setattr(rules, "generation_by_name", lambda name: SimpleNamespace(policy=lambda kind, operation: policy))
     for compile_rule_set in (lambda: rules.visibility_rules("any"), lambda: rules.impact_rules("one", "other"),
                              lambda: rules.admin_needed_to_delete_namespace("any")):
