@@ -15,8 +15,8 @@ import duckdb
 
 from analytics.analyses import ANALYSES
 from analytics.spark.recipe import Recipe
-from analytics.spark.schemas import snapshot_read, table_read, table_write
-from analytics.spark.session import spark_session, spark_stop
+from analytics.spark.schemas import read_snapshot, read_table, write_table
+from analytics.spark.session import spark_session, stop_spark
 from analytics.tables import SNAPSHOT_TABLES
 from authzconsole.ops.machine import postgresql_folder
 from authzconsole.ops.postgres import postgresql
@@ -78,7 +78,7 @@ def analyses(folder: Path) -> bool:
         tenant_parquet(very_large, VERY_LARGE)
         return _very_large(very_large, seconds) and kept
     finally:
-        spark_stop()
+        stop_spark()
 
 
 def _visibility(tenant: Path) -> tuple[float, bool]:
@@ -120,8 +120,8 @@ def _written(name: str, tenant: Path, generation: str = "final", to_generation: 
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
-        recipe = Recipe(snapshot_read(spark, str(tenant)), generation, to_generation)
-        table_write(getattr(import_module(module), function)(recipe), output.table, _ours(tenant, name))
+        recipe = Recipe(read_snapshot(spark, str(tenant)), generation, to_generation)
+        write_table(getattr(import_module(module), function)(recipe), output.table, _ours(tenant, name))
 
     return write
 
@@ -147,7 +147,7 @@ def _check_same(name: str, tenant: Path) -> None:
             f"SELECT count(*) FROM ((FROM {ours} EXCEPT ALL FROM {theirs}) UNION ALL (FROM {theirs} EXCEPT ALL FROM {ours}))"
         ).fetchone()[0]
     assert differing == 0, f"Spark and DuckDB disagree on {differing:,} rows of {name}"
-    frame = table_read(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _ours(tenant, name))
+    frame = read_table(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _ours(tenant, name))
     print(f"    {name}: {frame.count():,} rows, the same in both", flush=True)
 
 

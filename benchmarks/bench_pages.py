@@ -97,7 +97,7 @@ def few_grants_write(dice: random.Random):
 
 def staged_numbers(administrator) -> dict[str, str]:
     """A report of each analysis, a plan and a token; and some addresses that are not live."""
-    from analytics.spark.session import spark_stop
+    from analytics.spark.session import stop_spark
     from authzconsole.common.tokens import create_token
     from authzconsole.demo.staging import reports_staged
     from authzconsole.models import TokenScope
@@ -109,7 +109,7 @@ def staged_numbers(administrator) -> dict[str, str]:
     for state, rest in (("planned", 0), ("deleted", 1)):
         Entity.objects.extra(where=[f"id %% 1000 = {rest}"]).filter(kind="dataset").update(state=state)
     reports = reports_staged(administrator, report_made)
-    spark_stop()
+    stop_spark()
     plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
     token = create_token(author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1).token
     return reports | {"plan": str(plan.pk), "token": str(token.pk)}

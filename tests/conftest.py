@@ -29,10 +29,10 @@ def redis_server(tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark():
     """The one Spark session of the tests; analyses that run in this process use it too."""
-    from analytics.spark.session import spark_session, spark_stop
+    from analytics.spark.session import spark_session, stop_spark
 
     yield spark_session(master="local[2]", memory="1g")
-    spark_stop()
+    stop_spark()
 
 
 @pytest.fixture(scope="module")

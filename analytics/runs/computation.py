@@ -17,12 +17,12 @@ from analytics.results.read import column_sum, figures
 from analytics.snapshots.snapshot import Snapshot, snapshot_in_use
 from analytics.spark.engine import released_broadcasts
 from analytics.spark.recipe import Recipe
-from analytics.spark.schemas import snapshot_read, table_read, table_write
-from analytics.spark.session import SparkUnavailable, session_for_little, spark_session
+from analytics.spark.schemas import read_snapshot, read_table, write_table
+from analytics.spark.session import SparkUnavailable, session_for_small_tenant, spark_session
 from analytics.storage import spark_uri, storage_path
 
 # of a snapshot that one core reads in well under a second, some hundred thousand rows
-LITTLE_BYTES = 1_000_000
+SMALL_SNAPSHOT_BYTES = 1_000_000
 
 
 class Progress(Protocol):
@@ -78,9 +78,9 @@ def compute_report(
 
 
 def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> Recipe:
-    is_little = snapshot.size_bytes <= LITTLE_BYTES
+    is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
     return Recipe(
-        tables=snapshot_read(session_for_little(spark) if is_little else spark, snapshot.uri, is_little=is_little),
+        tables=read_snapshot(session_for_small_tenant(spark) if is_small else spark, snapshot.uri, is_small=is_small),
         generation=options.get("generation", ""),
         to_generation=options.get("to_generation", ""),
         namespace=options.get("namespace", ""),
@@ -92,6 +92,6 @@ def _write_output(output: Output, recipe: Recipe, folder: str) -> None:
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
     with released_broadcasts():
-        table_write(getattr(import_module(module), function)(recipe), output.table, uri)
+        write_table(getattr(import_module(module), function)(recipe), output.table, uri)
     write_index(output.table, folder)
-    recipe.earlier[output.table.name] = table_read(recipe.tables.users.sparkSession, output.table, uri)
+    recipe.earlier[output.table.name] = read_table(recipe.tables.users.sparkSession, output.table, uri)

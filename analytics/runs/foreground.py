@@ -20,7 +20,7 @@ def analysis_in_foreground(
     # imported here because PySpark loads slowly, and the command reports wrong options before
     from analytics.runs.computation import compute_report
     from analytics.runs.failure import failure_message
-    from analytics.spark.session import spark_stop
+    from analytics.spark.session import stop_spark
 
     folder = f"results/{database_identity()}/command-{secrets.token_hex(8)}"
     try:
@@ -32,7 +32,7 @@ def analysis_in_foreground(
             raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error
         yield folder
     finally:
-        spark_stop()
+        stop_spark()
         discard_folder(folder)
 
 

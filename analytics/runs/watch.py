@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.runs.recovery import timeout_message
-from analytics.spark.session import java_kill
+from analytics.spark.session import kill_java
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class RunWatch:
 
     def _end(self) -> None:
         if time.monotonic() - self._ending_since > END_SECONDS:
-            java_kill()
+            kill_java()
         elif self._context is not None:
             # repeated at every poll, because a query may have started its next job
             self._context.cancelJobGroup(self._group)

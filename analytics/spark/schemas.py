@@ -1,4 +1,4 @@
-"""Spark's schemas of the tables, and reading and writing them as Parquet."""
+"""Spark schemas of the tables in `analytics.tables`, and functions that read and write them as Parquet."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from analytics.spark.in_order import InOrder, files_write, is_shared
+from analytics.spark.sorted_table import SortedTable, is_shared, write_files
 from analytics.tables import SNAPSHOT_TABLES, ColumnType, Table
 
 _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType.FLAG: BooleanType()}
@@ -14,9 +14,9 @@ _TYPES = {ColumnType.LONG: LongType(), ColumnType.TEXT: StringType(), ColumnType
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One revision of the tenant; each frame as in analytics.tables.
+    """The snapshot of a tenant at one revision. The columns of each frame are in `analytics.tables`.
 
-    is_little: so small that one Python worker is given all of it; each frame is one partition then.
+    is_small: one Python worker can process the whole tenant. Each frame then has one partition.
     """
 
     entities: DataFrame
@@ -24,29 +24,30 @@ class Tables:
     groups: DataFrame
     memberships: DataFrame
     grants: DataFrame
-    is_little: bool = False
+    is_small: bool = False
 
 
 def schema_of(table: Table) -> StructType:
+    """Return the Spark schema of a table."""
     return StructType([StructField(c.name, _TYPES[c.type], c.nullable) for c in table.columns])
 
 
-def table_read(spark: SparkSession, table: Table, uri: str) -> DataFrame:
-    # the schema is given, so an empty folder of a table without rows reads as a table without rows
+def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
+    """Return a stored table. With the schema given, the empty folder of a table without rows can be read too."""
     return spark.read.schema(schema_of(table)).parquet(uri)
 
 
-def snapshot_read(spark: SparkSession, uri: str, *, is_little: bool = False) -> Tables:
-    """uri: the folder that holds one folder per table. is_little: as Tables."""
-    frames = {table.name: table_read(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
-    return Tables(**{name: frame.coalesce(1) if is_little else frame for name, frame in frames.items()}, is_little=is_little)
+def read_snapshot(spark: SparkSession, uri: str, *, is_small: bool = False) -> Tables:
+    """Return a snapshot. uri: of the folder that has one folder for each table. is_small: see `Tables`."""
+    frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
+    return Tables(**{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()}, is_small=is_small)
 
 
-def table_write(made: DataFrame | InOrder, table: Table, uri: str) -> None:
-    """Write sorted by the table's key; file names follow that order. Replaces what is there."""
-    if isinstance(made, InOrder) and is_shared(uri):
-        files_write(made, uri)
+def write_table(rows: DataFrame | SortedTable, table: Table, uri: str) -> None:
+    """Write a table sorted by its key, and replace what is there. The names of the files follow the order of the key."""
+    if isinstance(rows, SortedTable) and is_shared(uri):
+        write_files(rows, uri)
         return
-    frame = made.frame if isinstance(made, InOrder) else made.orderBy(*table.key)
-    chosen = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
-    chosen.write.mode("overwrite").parquet(uri)
+    frame = rows.frame if isinstance(rows, SortedTable) else rows.orderBy(*table.key)
+    typed = frame.select(*[F.col(c.name).cast(c.type.value).alias(c.name) for c in table.columns])
+    typed.write.mode("overwrite").parquet(uri)

@@ -1,7 +1,7 @@
-"""The one Spark session of this process: built when first needed, kept warm, rebuilt when its Java process has died.
+"""The Spark session of this process: built on first use, reused, and rebuilt if its Java process has died.
 
-INVARIANT: never built before a fork. A Java handle does not survive one; a session of another process is dropped here,
-not stopped, because it is that process's to stop.
+INVARIANT: the session is never built before a fork, because a Java handle does not survive one. A session that was inherited from
+another process is forgotten and not stopped: only its own process may stop it.
 """
 
 import os
@@ -9,27 +9,28 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from analytics.spark.scratch import scratch_make, scratch_remove
+from analytics.spark.scratch import make_scratch_folder, remove_scratch_folder
 
 PATIENCE_SECONDS = 30
-# how long starting may take, and how long a standalone master may take to accept a connection
+# Limits for starting Spark, and for a standalone master to accept a connection.
 START_SECONDS = 120
 CONNECT_SECONDS = 5
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
-# with one partition a table no step needs an exchange, so a query is one job, planned once
+# With one partition for each table no step needs an exchange, so a query is one job that is planned once.
 _ONE_PARTITION = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # to write and compile a program for each step takes longer than to go through a few rows without
+    # Generating and compiling code for each step takes longer than processing a few rows without it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
@@ -37,83 +38,85 @@ _ONE_PARTITION = {
 
 _owner_pid: int | None = None
 _session: SparkSession | None = None
-# what Spark writes beside its results; gone with the session
+# The folder of the session's temporary files.
 _scratch = ""
 
 
 class SparkUnavailable(Exception):
-    """Spark did not start; the message says where and why."""
+    """Spark did not start. The message names the master and the reason."""
 
 
 def spark_session(
     *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS
 ) -> SparkSession:
-    """The warm session, or a new one. memory: of the driver, as Spark writes it (`2g`). settings: further Spark settings.
+    """Return the session of this process, or start one. memory: of the driver, in Spark's form (`2g`).
 
-    Raises SparkUnavailable, after `patience_seconds` at most; what was half started is gone then, and the next call begins anew.
+    settings: further Spark settings, by name.
+    Raises SparkUnavailable after at most `patience_seconds`. A session that was partly started is stopped, so the next call can
+    try again.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
         return _session
-    _forget()
-    _master_check(master)
+    _forget_session()
+    _check_master(master)
     _owner_pid = os.getpid()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _ended_after(patience_seconds) as patience_is_over:
+        with _kill_java_after(patience_seconds) as patience_is_over:
             session = _build(master, memory, settings or {})
             is_up = is_alive(session)
     except Exception as error:
         reason = first_line(error)
-        _forget()
+        _forget_session()
         if patience_is_over():
-            raise SparkUnavailable(_silent_sentence(master, patience_seconds)) from error
+            raise SparkUnavailable(_no_answer_message(master, patience_seconds)) from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     if not is_up:
-        _forget()
-        raise SparkUnavailable(_silent_sentence(master, patience_seconds))
+        _forget_session()
+        raise SparkUnavailable(_no_answer_message(master, patience_seconds))
     _session = session
     return _session
 
 
-def _master_check(master: str) -> None:
-    """Spark itself asks a standalone master that is not there again and again for a minute. Raises SparkUnavailable."""
+def _check_master(master: str) -> None:
+    """Raise SparkUnavailable if no standalone master accepts a connection. Spark itself would retry for a minute."""
     if not master.startswith("spark://"):
         return
     faults = []
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
                 return
         except (OSError, ValueError, OverflowError) as error:
-            faults.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+            faults.append(f"{address}: {getattr(error, 'strerror', None) or error}")
     raise SparkUnavailable(f"The Spark master at SPARK_MASTER {master} does not answer ({'; '.join(faults)}): start it, or "
                            f"point SPARK_MASTER at another.")
 
 
-def _silent_sentence(master: str, seconds: float) -> str:
+def _no_answer_message(master: str, seconds: float) -> str:
     return (f"The Spark master at SPARK_MASTER {master} did not give this console a place within {seconds:,.0f} s: look "
             f"whether it works and has free workers, or point SPARK_MASTER at another.")
 
 
 @contextmanager
-def _ended_after(seconds: float) -> Iterator:
-    """Ends the Java process of a start that takes longer, from outside: the thread that starts it waits for its answer.
+def _kill_java_after(seconds: float) -> Iterator[Callable[[], bool]]:
+    """Kill the Java process if the block takes longer. The thread in the block waits for that process and cannot do it.
 
-    Yields a function that says whether it came to that.
+    Yields a function that returns whether the time was over.
     """
     is_started, is_over = threading.Event(), threading.Event()
 
-    def end_it() -> None:
+    def kill_when_over() -> None:
         wait = seconds
         while not is_started.wait(wait):
             is_over.set()
-            # again and again: it may not have been launched yet
-            java_kill()
+            # Repeat: the process may not have been launched yet.
+            kill_java()
             wait = 1
 
-    watcher = threading.Thread(target=end_it, name="patience with Spark", daemon=True)
+    watcher = threading.Thread(target=kill_when_over, name="limit for the start of Spark", daemon=True)
     watcher.start()
     try:
         yield is_over.is_set
@@ -122,30 +125,30 @@ def _ended_after(seconds: float) -> Iterator:
         watcher.join()
 
 
-def java_kill() -> None:
-    """End this process's Java process at once, so that whoever waits for its answer gets an error instead."""
+def kill_java() -> None:
+    """Kill the Java process of this process at once. Threads that wait for its answer get an error."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None and process.poll() is None:
         process.kill()
 
 
-def session_for_little(session: SparkSession) -> SparkSession:
-    """The same Spark for a tenant so small that planning and starting jobs takes longer than the work."""
-    little = session.newSession()
+def session_for_small_tenant(session: SparkSession) -> SparkSession:
+    """Return a session of the same Spark with settings for a tenant so small that planning takes longer than the work."""
+    small = session.newSession()
     for name, value in _ONE_PARTITION.items():
-        little.conf.set(name, value)
-    return little
+        small.conf.set(name, value)
+    return small
 
 
-def spark_stop() -> None:
-    """Stop this process's session, if it has one, and its Java process."""
+def stop_spark() -> None:
+    """Stop the session of this process, if it has one, and its Java process."""
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
         _session.stop()
-    _forget()
+    _forget_session()
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session's Java process still answers and its context is not stopped."""
+    """Return whether the session's Java process answers and its context is not stopped."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None and process.poll() is not None:
         return False
@@ -156,12 +159,12 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def session_has_died() -> bool:
-    """Whether this process had a session whose Java process has ended since."""
+    """Return whether this process had a session whose Java process has ended."""
     return _session is not None and not is_alive(_session)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says; of a Java exception its own message."""
+    """Return the first line of an exception's message; for an exception from Java, the first line of the Java message."""
     try:
         text = str(error.java_exception.toString()) if hasattr(error, "java_exception") else str(error)
     except (Py4JError, OSError):
@@ -171,7 +174,7 @@ def first_line(error: BaseException) -> str:
 
 def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
     global _scratch
-    _scratch = scratch_make()
+    _scratch = make_scratch_folder()
     builder = SparkSession.builder.appName("authzconsole").master(master)
     for name, value in {**_defaults(master, memory, _scratch), **settings}.items():
         builder = builder.config(name, value)
@@ -183,13 +186,13 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # asks Java three times more for each column, to name the line in a message
+        # It makes three more calls to Java for each column, to name the line in an error message.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        # nobody waits for a pause of the collector, only for the end
+        # Only the total time matters, not the length of a pause.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} "
                                          f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
@@ -206,14 +209,14 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
     }
 
 
-def _forget() -> None:
-    """Let PySpark launch a new Java process: it keeps the old one's handles in class attributes."""
+def _forget_session() -> None:
+    """Make PySpark launch a new Java process next time, by clearing the class attributes with the handles of the old one."""
     global _session, _owner_pid, _scratch
     if _owner_pid == os.getpid():
         if SparkContext._gateway is not None:
-            _gateway_end(SparkContext._gateway)
+            _close_gateway(SparkContext._gateway)
         if _scratch:
-            scratch_remove(_scratch)
+            remove_scratch_folder(_scratch)
     _session = _owner_pid = None
     _scratch = ""
     SparkContext._active_spark_context = None
@@ -221,8 +224,8 @@ def _forget() -> None:
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
-def _gateway_end(gateway) -> None:
-    """The Java process ends when the pipe to its standard input closes."""
+def _close_gateway(gateway: JavaGateway) -> None:
+    """Close the gateway and wait for its Java process, which ends when the pipe to its standard input is closed."""
     process = gateway.proc
     with suppress(Py4JError, OSError):
         gateway.shutdown()

@@ -10,7 +10,7 @@ from analytics.runs import computation
 from analytics.snapshots.snapshot import snapshot_in_use
 from analytics.spark.engine import ChangedPairs, evaluate_rules
 from analytics.spark.engine.rules import generation_rules
-from analytics.spark.schemas import snapshot_read
+from analytics.spark.schemas import read_snapshot
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import KINDS, Privilege
@@ -21,7 +21,7 @@ from tests.support.random_tenants import random_tenant, reference_holds, store
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SEEDS = range(3)
-LITTLE, LARGE = computation.LITTLE_BYTES, 0
+LITTLE, LARGE = computation.SMALL_SNAPSHOT_BYTES, 0
 # the same tables by way of a large tenant take several times as long
 SEEDS_AND_SIZES = [*((seed, LITTLE) for seed in SEEDS), (len(SEEDS), LARGE)]
 OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
@@ -30,14 +30,14 @@ OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.
 @pytest.fixture(autouse=True)
 def folder(settings, tmp_path, monkeypatch):
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
-    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
     return tmp_path
 
 
 @pytest.fixture
 def size(request, monkeypatch):
     """Of the largest snapshot that is little."""
-    monkeypatch.setattr(computation, "LITTLE_BYTES", request.param)
+    monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", request.param)
 
 
 def tenant_with_own_kinds(seed):
@@ -68,11 +68,11 @@ def permitted(tenant, generation):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("seed", "is_little"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
-def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_little):
+@pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
+def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_small):
     tenant = tenant_with_own_kinds(seed)
     with snapshot_in_use() as snapshot:
-        tables = snapshot_read(spark, snapshot.uri, is_little=is_little)
+        tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         pairs = evaluate_rules(tables, generation_rules(generation), ChangedPairs()).collect()
     assert all(pair["after"] for pair in pairs)
     found = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]

@@ -40,7 +40,7 @@ def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeyp
 
 
 def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
-    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CommandError, match="where there is no bin/java"):
         call_command("analyze", "delete-readiness")
@@ -48,7 +48,7 @@ def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
 
 @pytest.mark.spark
 def test_it_writes_files_or_shows_the_overview_and_leaves_no_results_behind(spark, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("analytics.spark.session.spark_stop", lambda: None)
+    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
     store(random_tenant(3))
     call_command("analyze", "delete-readiness", "--generation", "core", "--output", str(tmp_path / "rows.csv"),
                  "--detail", str(tmp_path / "detail.csv"))

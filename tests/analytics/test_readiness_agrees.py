@@ -69,7 +69,7 @@ def reference(tenant, generation):
 @pytest.mark.parametrize("seed", range(5))
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
     # the last ones by way of a large tenant
-    monkeypatch.setattr(computation, "LITTLE_BYTES", 0 if seed > 2 else computation.LITTLE_BYTES)
+    monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", 0 if seed > 2 else computation.SMALL_SNAPSHOT_BYTES)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
     store(tenant)

@@ -5,12 +5,12 @@ from pyspark.sql import functions as F
 
 from analytics.spark.engine import ChangeCounts, PairTable, evaluate_rules
 from analytics.spark.engine.rules import impact_rules
-from analytics.spark.in_order import InOrder
 from analytics.spark.recipe import Recipe
+from analytics.spark.sorted_table import SortedTable
 from analytics.tables import IMPACT, IMPACT_DETAIL
 
 
-def rows(recipe: Recipe) -> InOrder:
+def rows(recipe: Recipe) -> SortedTable:
     """tables.IMPACT: one row for each user, kind and operation with a change."""
     rules = impact_rules(recipe.generation, recipe.to_generation)
     return evaluate_rules(recipe.tables, rules, ChangeCounts(IMPACT, by_namespace=False))
@@ -22,7 +22,7 @@ def operations(recipe: Recipe) -> DataFrame:
         F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
 
 
-def detail(recipe: Recipe) -> InOrder:
+def detail(recipe: Recipe) -> SortedTable:
     """tables.IMPACT_DETAIL: each entity and operation whose answer changes for a user; sum(gained + lost) rows."""
     counts = recipe.earlier["rows"].select(F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs"))
     return evaluate_rules(recipe.tables, impact_rules(recipe.generation, recipe.to_generation), PairTable(IMPACT_DETAIL, counts))

@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 from analytics.spark.engine import HolderCounts, LiveNamespaces, PairTable, evaluate_rules
 from analytics.spark.engine.encode import namespaces_required
 from analytics.spark.engine.rules import CANDIDATE, admin_needed_to_delete_namespace, admin_rules, missing_admin_rules
-from analytics.spark.in_order import InOrder
 from analytics.spark.recipe import Recipe
+from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS_DETAIL
 from entities.vocabulary import KINDS
 
 
-def rows(recipe: Recipe) -> InOrder:
+def rows(recipe: Recipe) -> SortedTable:
     """tables.READINESS: one row for each live namespace and active user with ADMIN on it or on any address in it."""
     kinds = _required_kinds(recipe)
     return evaluate_rules(recipe.tables, admin_rules(kinds), HolderCounts(kinds, marking_operation=CANDIDATE),
@@ -40,7 +40,7 @@ def namespaces(recipe: Recipe) -> DataFrame:
     )
 
 
-def detail(recipe: Recipe) -> InOrder:
+def detail(recipe: Recipe) -> SortedTable:
     """tables.READINESS_DETAIL: for every row, each entity on which that user is missing ADMIN; sum(missing) rows."""
     counts = recipe.earlier["rows"].select(F.col("namespace").alias("name"), F.col("missing").alias("pairs"))
     return evaluate_rules(recipe.tables, missing_admin_rules(_required_kinds(recipe)), PairTable(READINESS_DETAIL, counts),

@@ -26,8 +26,8 @@ from analytics.spark.engine.pairs import PACKED_PAIRS, PAIRS, PairOrder, pair_st
 from analytics.spark.engine.precompute import precompute_facts, small_tenant_rules
 from analytics.spark.engine.rules import RuleSet, is_met_without_grants
 from analytics.spark.engine.small_tenant import SENT_COLUMNS, Stages, evaluate_small_tenant
-from analytics.spark.in_order import InOrder
 from analytics.spark.schemas import Tables
+from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS, Table
 
 # A part of a result has at least so many users: a group's counts are sent once to each part.
@@ -85,11 +85,11 @@ def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangedPairs, *,
 
 @overload
 def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | PairTable, *,
-                   namespaces: LiveNamespaces | None = None) -> InOrder: ...
+                   namespaces: LiveNamespaces | None = None) -> SortedTable: ...
 
 
 def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | ChangedPairs | PairTable, *,
-                   namespaces: LiveNamespaces | None = None) -> DataFrame | InOrder:
+                   namespaces: LiveNamespaces | None = None) -> DataFrame | SortedTable:
     """Compare the answers before and after, of every rule, for every active user and live entity.
 
     namespaces: evaluate these only; None for the whole tenant. Collects the directory at once, and everything else when the
@@ -108,16 +108,16 @@ def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | Hol
             return _count_changes(Evaluation(tables, rule_set, namespaces=namespaces), output)
 
 
-def _count_changes(evaluation: Evaluation, output: ChangeCounts) -> InOrder:
+def _count_changes(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
     stages = partial(count_stages, evaluation.rules, _order(evaluation.rule_set), _columns(evaluation.rule_set, output),
                      output.by_namespace)
-    if evaluation.tables.is_little:
-        return InOrder(output.table, *_small(evaluation, partial(stages, 1)))
+    if evaluation.tables.is_small:
+        return SortedTable(output.table, *_small(evaluation, partial(stages, 1)))
     shared = _share(evaluation)
     parts = part_count(evaluation.partitions, len(shared.value["user_ids"]))
     pack, merge = stages(parts, shared)
     packed = _encode(evaluation).mapInArrow(pack, PARTIAL_COUNTS)
-    return InOrder(output.table, packed.repartitionById(parts, "part"), merge)
+    return SortedTable(output.table, packed.repartitionById(parts, "part"), merge)
 
 
 def part_count(partitions: int, users: int) -> int:
@@ -125,40 +125,40 @@ def part_count(partitions: int, users: int) -> int:
     return max(1, min(partitions * PARTS_PER_PARTITION, users // PART_USERS))
 
 
-def _count_holders(evaluation: Evaluation, output: HolderCounts) -> InOrder:
+def _count_holders(evaluation: Evaluation, output: HolderCounts) -> SortedTable:
     marking = frozenset(number for number, rule in enumerate(evaluation.rule_set.rules)
                         if rule.operation == output.marking_operation)
     stages = partial(holder_stages, evaluation.rules, marking)
-    if evaluation.tables.is_little:
-        return InOrder(READINESS, *_small(evaluation, partial(stages, 1)))
+    if evaluation.tables.is_small:
+        return SortedTable(READINESS, *_small(evaluation, partial(stages, 1)))
     pack, merge = stages(evaluation.partitions, _share(evaluation))
     packed = _encode(evaluation).mapInArrow(pack, PARTIAL_HOLDERS)
-    return InOrder(READINESS, packed.repartitionById(evaluation.partitions, "part"), merge)
+    return SortedTable(READINESS, packed.repartitionById(evaluation.partitions, "part"), merge)
 
 
 def _find_pairs(evaluation: Evaluation) -> DataFrame:
     operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
     stages = partial(pair_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set))
-    if evaluation.tables.is_little:
+    if evaluation.tables.is_small:
         sent, evaluate = _small(evaluation, stages, with_names=True)
         return sent.mapInArrow(evaluate, PAIRS)
     [find] = stages(_share(evaluation))
     return _encode(evaluation, with_names=True).mapInArrow(find, PAIRS)
 
 
-def _write_pairs(evaluation: Evaluation, output: PairTable) -> InOrder:
+def _write_pairs(evaluation: Evaluation, output: PairTable) -> SortedTable:
     operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
     columns = output.table.column_names
     stages = partial(pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns)
     has_namespace = columns[0] == "namespace"
-    if evaluation.tables.is_little:
+    if evaluation.tables.is_small:
         one_part = PairOrder.one_part(has_namespace=has_namespace)
-        return InOrder(output.table, *_small(evaluation, partial(stages, one_part), with_names=True))
+        return SortedTable(output.table, *_small(evaluation, partial(stages, one_part), with_names=True))
     shared = _share(evaluation)
     order = _order_pairs(output.counts, shared.value, evaluation.partitions, has_namespace=has_namespace)
     pack, merge = stages(order, shared)
     packed = _encode(evaluation, with_names=True).mapInArrow(pack, PACKED_PAIRS)
-    return InOrder(output.table, packed.repartitionById(order.parts, "part"), merge)
+    return SortedTable(output.table, packed.repartitionById(order.parts, "part"), merge)
 
 
 def _order_pairs(counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool) -> PairOrder:

@@ -23,7 +23,7 @@ def tenant_of(spark, request):
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, memberships),
             grants=frame(GRANTS, grants),
-            is_little=request.param == "little",
+            is_small=request.param == "little",
         )
         return Recipe(tables, generation, namespace=namespace)
 

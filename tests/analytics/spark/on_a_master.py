@@ -64,17 +64,17 @@ def main(folder: Path, sizes: list[str]) -> None:
     from django.conf import settings
 
     from analytics.runs import computation
-    from analytics.spark.session import spark_session, spark_stop
+    from analytics.spark.session import spark_session, stop_spark
 
-    most_bytes = {"little": computation.LITTLE_BYTES, "large": 0}
+    most_bytes = {"little": computation.SMALL_SNAPSHOT_BYTES, "large": 0}
     try:
         for size in sizes:
-            computation.LITTLE_BYTES = most_bytes[size]
+            computation.SMALL_SNAPSHOT_BYTES = most_bytes[size]
             tables_write(folder / size, f"results/{folder.name}/{size}")
         context = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY).sparkContext
         places = context.parallelize(range(4), 4).map(place_of_a_worker).collect()
     finally:
-        spark_stop()
+        stop_spark()
     print(json.dumps(sorted(set(places))))
 
 

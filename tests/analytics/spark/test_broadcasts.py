@@ -6,7 +6,7 @@ import pytest
 
 from analytics.spark.analyses import ghost_grants, stranded
 from analytics.spark.recipe import Recipe
-from analytics.spark.schemas import schema_of, snapshot_read, table_write
+from analytics.spark.schemas import read_snapshot, schema_of, write_table
 from analytics.tables import SNAPSHOT_TABLES
 
 pytestmark = pytest.mark.spark
@@ -27,8 +27,8 @@ def recipe(spark, tmp_path_factory):
     """A snapshot in files, so that Spark knows that every table is small enough to be broadcast."""
     folder = tmp_path_factory.mktemp("snapshot")
     for table in SNAPSHOT_TABLES:
-        table_write(spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}")
-    return Recipe(snapshot_read(spark, f"file://{folder}"), "final")
+        write_table(spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}")
+    return Recipe(read_snapshot(spark, f"file://{folder}"), "final")
 
 
 def executed_plan(frame):

@@ -10,7 +10,7 @@ from analytics.spark.analyses import readiness, visibility
 from analytics.spark.engine import entry
 from analytics.spark.engine import pairs as engine_pairs
 from analytics.spark.engine.pairs import PairOrder, PairPacker, SortedPairs, cut_evenly, part_count
-from analytics.spark.schemas import table_read, table_write
+from analytics.spark.schemas import read_table, write_table
 from analytics.tables import READINESS, READINESS_DETAIL, VISIBILITY, VISIBILITY_DETAIL
 
 USERS, NAMESPACES = 40, 6
@@ -67,13 +67,13 @@ def test_each_row_passes_the_workers_once_and_the_parts_cover_the_key(
 
     monkeypatch.setattr(entry, "pair_table_stages", counted_stages)
     recipe = tenant(tenant_of)
-    table_write(analysis.rows(recipe), rows, f"file://{tmp_path}/rows")
-    recipe.earlier["rows"] = table_read(spark, rows, f"file://{tmp_path}/rows")
+    write_table(analysis.rows(recipe), rows, f"file://{tmp_path}/rows")
+    recipe.earlier["rows"] = read_table(spark, rows, f"file://{tmp_path}/rows")
     expected = recipe.earlier["rows"].groupBy().sum(pairs).first()[0]
     made = analysis.detail(recipe)
-    sent = made.told if recipe.tables.is_little else None
-    table_write(made, detail, f"file://{tmp_path}/detail")
-    written = [tuple(row) for row in table_read(spark, detail, f"file://{tmp_path}/detail").collect()]
+    sent = made.source if recipe.tables.is_small else None
+    write_table(made, detail, f"file://{tmp_path}/detail")
+    written = [tuple(row) for row in read_table(spark, detail, f"file://{tmp_path}/detail").collect()]
     assert len(written) == len(set(written)) == expected == merged.value == found.value > 1_000
     files = sorted((tmp_path / "detail").glob("part-*.parquet"))
     by_file = [[tuple(row.values()) for row in pa.parquet.read_table(file).to_pylist()] for file in files]

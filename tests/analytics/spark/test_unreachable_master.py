@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 # in a process of its own: the session of the tests is warm, and a warm session asks no master
 TRIES = """
 import socket, time
-from analytics.spark.session import SparkUnavailable, spark_session, spark_stop
+from analytics.spark.session import SparkUnavailable, spark_session, stop_spark
 
 def fails(master, patience):
     start = time.monotonic()
@@ -35,7 +35,7 @@ with socket.create_server(("127.0.0.1", 0)) as silent:
         said, seconds = fails(f"spark://127.0.0.1:{silent.getsockname()[1]}", 10)
         assert "did not give this console a place within 10 s" in said and seconds < 20, (said, seconds)
 assert spark_session(master="local[1]", memory="512m").range(10).count() == 10
-spark_stop()
+stop_spark()
 print("all as it should be")
 """
 

@@ -1,0 +1,125 @@
+"""Tables whose rows are made by Python workers, already in the order of the key.
+
+Where the workers and this process share a folder, the workers write the Parquet files themselves. Otherwise they hand the rows to
+Spark, which takes each row apart and puts it together again; that is most of the cost of a large table.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame
+
+from analytics.arrow import arrow_schema
+from analytics.results import index
+from analytics.results.index import IndexedFile, indexed_file, write_file_index
+from analytics.spark.batches import BATCH_ROWS, BatchFunction
+from analytics.tables import Table
+
+# Python workers of a cluster do not have the console's code.
+for module in (sys.modules[__name__], index):
+    cloudpickle.register_pickle_by_value(module)
+
+# What a worker returns of each file that it wrote.
+FILES = "part int, name string, rows long, least string, greatest string"
+LOCAL_SCHEME = "file://"
+# Of the texts of one column in one row group. Beyond that, each row repeats its text.
+DICTIONARY_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SortedTable:
+    """A table that can be written without sorting it.
+
+    source: its partitions follow one another in the order of the table's key. rows: makes the rows of a partition of `source`, in
+    that order; texts may be dictionaries.
+    """
+
+    table: Table
+    source: DataFrame
+    rows: BatchFunction
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows as a frame of Spark."""
+        columns = ", ".join(f"{column.name} {column.type.value}" for column in self.table.columns)
+        return self.source.mapInArrow(_without_dictionaries(self.rows), columns)
+
+
+def is_shared(uri: str) -> bool:
+    """Return whether Python workers and this process reach a path or URI as the same folder."""
+    return "://" not in uri or uri.startswith(LOCAL_SCHEME)
+
+
+def write_files(sorted_table: SortedTable, uri: str) -> None:
+    """Let the workers write the table and its index, and replace what is there. uri: one that `is_shared`.
+
+    If a worker fails, the folder has no file that a reader would read.
+    """
+    folder = Path(uri.removeprefix(LOCAL_SCHEME))
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write = _write_partition(sorted_table.rows, str(folder), sorted_table.table.key[0])
+    # One row for each file, and a partition writes at most one.
+    written = sorted_table.source.mapInArrow(write, FILES).collect()
+    files = []
+    for file in sorted(written, key=lambda file: file.part):
+        name = f"part-{file.part:05}.parquet"
+        (folder / file.name).rename(folder / name)
+        files.append(IndexedFile(name, file.rows, file.least, file.greatest))
+    # Files of attempts that failed.
+    for leftover in folder.glob(".*"):
+        leftover.unlink()
+    if not files:
+        files.append(IndexedFile("part-00000.parquet", 0))
+        pq.write_table(arrow_schema(sorted_table.table).empty_table(), folder / files[0].name)
+    write_file_index(LocalFileSystem(), str(folder), files)
+
+
+def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
+    """Return a function from a partition to FILES, which writes the rows of the partition; nothing if there are none.
+
+    first_key: the column for which row groups get statistics. In other columns, which are not sorted, statistics would not help a
+    reader, and take as long as writing.
+    """
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        # A hidden file is not read, and no other attempt has the same name.
+        name, writer = f".{task.partitionId():05}-{task.taskAttemptId()}", None
+        path = os.path.join(folder, name)
+        for batch in rows(batches):
+            try:
+                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False, write_statistics=[first_key],
+                                                    dictionary_pagesize_limit=DICTIONARY_BYTES)
+                writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+            except OSError as error:
+                # The error of an open file does not contain its name.
+                raise OSError(f"{path}: {error}") from error
+        if writer:
+            writer.close()
+            file = indexed_file(name, pq.read_metadata(path), first_key)
+            yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name], "rows": [file.rows],
+                                   "least": pa.array([file.least], pa.string()),
+                                   "greatest": pa.array([file.greatest], pa.string())})
+
+    return write
+
+
+def _without_dictionaries(rows: BatchFunction) -> BatchFunction:
+    """Return a function that makes the same rows with plain texts, in batches of a size that suits Spark."""
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in rows(batches):
+            for first in range(0, batch.num_rows, BATCH_ROWS):
+                columns = batch.slice(first, BATCH_ROWS).columns
+                yield pa.record_batch([column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                                       for column in columns], names=batch.schema.names)
+
+    return make
