@@ -5,7 +5,7 @@ from django.urls import include, path
 from authzconsole.web.accounts.account_pages import account_list, account_page, change_account, renew_password
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
 from authzconsole.web.accounts.tokens import new_token, revoke_token_view, token_list
-from authzconsole.web.ask.page import ask
+from authzconsole.web.ask.page import ask_page
 from authzconsole.web.entities.grant_views import grant, revoke
 from authzconsole.web.entities.lifecycle import describe, lifecycle, lifecycle_new
 from authzconsole.web.entities.namespace_deletion import forecast_page
@@ -50,7 +50,7 @@ urlpatterns = [
     path("password", PasswordChange.as_view(), name="password"),
     path("search", search_page, name="search"),
     path("suggest/principals", suggest_principals, name="suggest-principals"),
-    path("ask", ask, name="ask"),
+    path("ask", ask_page, name="ask"),
     path("explorer", explorer, name="explorer"),
     path("explorer/inside", explorer_inside, name="explorer-inside"),
     path("entities/<path:address>", entity_page, name="entity"),

@@ -1,4 +1,4 @@
-"""Many answers: every operation of an entity for one subject at a glance, and one question in every generation."""
+"""Answers in one line each: every operation of an entity for one subject, or one question in every generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,52 +13,53 @@ from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Source
 from grants.policies.question import Question
 
-MANY = {True: "Allowed: what it asks for is held on every live entity there.",
-        False: "Denied: what it asks for is not held on every live entity there."}
+ALL_LIVE_SENTENCES = {True: "Allowed: the required privilege is held on every live entity there.",
+                      False: "Denied: the required privilege is not held on every live entity there."}
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """One answer in a line. url: the same question by itself, with its tree and what is missing. rule_url: as of an Answer."""
+class AnswerSummary:
+    """One answer. url: the page with its requirement tree and missing grants. policy_url: as in `Answer`."""
 
     name: str
     allowed: bool
     sentence: str
     source: Source | None
     url: str
-    rule_url: str = ""
+    policy_url: str = ""
     is_current: bool = False
 
 
-def glances(asked: Sequence[tuple[str, Question, str]], *, current: str = "") -> list[Glance]:
-    """The answers, in order. asked: a name, the question, and its URL. At most two queries.
+def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, current: str = "") -> list[AnswerSummary]:
+    """Return one summary for each (name, question, URL), in order. Runs at most two queries.
 
-    What a rule over all live entities lacks is not told here: there may be as many as the tenant has entities, and the reader
-    may not see them.
+    A requirement over all live entities gets a sentence without the missing entities: there may be as many as the tenant has
+    entities, and the account may not see them.
     """
-    explained = iter(check_many([question for _, question, _ in asked if not _ranges(question)]))
-    weighed = iter(gather_facts([question for _, question, _ in asked if _ranges(question)]))
-    shown = []
-    for name, question, url in asked:
-        if _ranges(question):
-            facts = next(weighed)
+    decisions = iter(check_many([question for _, question, _ in named_questions if not _requires_all_live(question)]))
+    gathered = iter(gather_facts([question for _, question, _ in named_questions if _requires_all_live(question)]))
+    summaries = []
+    for name, question, url in named_questions:
+        if _requires_all_live(question):
+            facts = next(gathered)
             allowed = is_permitted(question, facts)
-            sentence = MANY[allowed] if facts.subject_is_known else f"Denied: {early_denial_reason(question, facts)}."
+            sentence = (ALL_LIVE_SENTENCES[allowed] if facts.subject_is_known
+                        else f"Denied: {early_denial_reason(question, facts)}.")
         else:
-            answered = next(explained)
-            allowed, sentence = answered.allowed, answered.sentence
+            decision = next(decisions)
+            allowed, sentence = decision.allowed, decision.sentence
         source = question.policy.source if question.policy else None
-        shown.append(Glance(name, allowed, sentence, source, url, row_url(question), name == current))
-    return shown
+        summaries.append(AnswerSummary(name, allowed, sentence, source, url, row_url(question), name == current))
+    return summaries
 
 
-def _ranges(question: Question) -> bool:
-    """Whether the rule looks at all live entities in the target."""
+def _requires_all_live(question: Question) -> bool:
+    """Whether the requirement tests all live entities inside the target."""
     policy = question.policy
-    return policy is not None and policy.requirement is not None and any(
-        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
+    return policy is not None and policy.requires is not None and any(
+        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requires))
 
 
 def is_operation(kind: str, operation: str) -> bool:
-    """Whether the generations have something to say about it: a bare privilege is the same in each."""
+    """Whether this is an operation, which generations may answer differently. A plain privilege has the same answer in each."""
     return operation in KINDS[kind].operations

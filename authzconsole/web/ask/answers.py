@@ -1,4 +1,4 @@
-"""A decision as it is shown: lists cut to what one reads, and nothing that this account may not see."""
+"""Prepare decisions for display: shorten long lists and leave out entities that the account may not see."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from grants.policies.decide import HeldGrant, MissingEntities
 from grants.policies.disclosure import ALL_LIVE, redact
 from grants.policies.explain import Attempt, Decision, MissingGrant
 
-MOST_GAPS = 12
-MOST_GAPS_OF_A_NODE = 3
+MAX_MISSING_GRANTS = 12
+MAX_MISSING_PER_NODE = 3
 
-JOINTS = {"all": "ALL OF", "any": "ANY OF"}
+OPERATORS = {"all": "ALL OF", "any": "ANY OF"}
 
 
 @dataclass(frozen=True, slots=True)
 class MissingGrantRow:
-    """url: where an administrator grants what is missing; empty for everybody else."""
+    """A missing grant. url: the form where an administrator grants it; empty for other accounts."""
 
     address: Address
     address_link: AddressLink
@@ -32,8 +32,11 @@ class MissingGrantRow:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A grant that met a requirement. place: where it lies, if not where the requirement looks. url: of its holder, where this
-    account may look there."""
+    """A grant that met a requirement.
+
+    address_link: the entity of the grant, if it is not the entity that the requirement names.
+    url: the page of the holder; empty if the account may not open it.
+    """
 
     privilege: str
     address_link: AddressLink | None
@@ -42,94 +45,104 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One attempt of the tree.
+class RequirementNode:
+    """One node of the requirement tree.
 
-    joint: ALL OF or ANY OF, where its parts decide. before, place, after: the wish in words, with the address that it looks at
-    between them; place is None where it looks at none. missing_more: how many gaps are left out.
+    operator: ALL OF or ANY OF for a node with parts.
+    before, address_link, after: the requirement in words, split around the address it names. address_link is None if it
+    names none.
+    missing_more: number of missing entities that are not listed.
     """
 
     met: bool
-    joint: str
+    operator: str
     before: str
     address_link: AddressLink | None
     after: str
     grants: list[Evidence]
     missing: list[AddressLink]
     missing_more: int
-    parts: list["Node"]
+    parts: list["RequirementNode"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """tree: None where there was nothing to weigh. rule_url: the row of the rule; empty for a bare privilege, which has none."""
+    """A decision for display.
+
+    tree: None if the question was denied before any requirement was tested.
+    policy_url: the row of the policy in the catalogue; empty for a plain privilege, which has no policy.
+    """
 
     decision: Decision
-    tree: Node | None
+    tree: RequirementNode | None
     missing: list[MissingGrantRow]
     missing_more: int
-    rule_url: str
+    policy_url: str
 
     @property
     def missing_total(self) -> int:
         return len(self.missing) + self.missing_more
 
 
-def answer_of(decision: Decision, user: User, seen: Callable[[], Visibility]) -> Answer:
-    """As `answers_of` one decision."""
-    return answers_of([decision], user, seen)[0]
+def answer_for_display(decision: Decision, user: User, target_visibility: Callable[[], Visibility]) -> Answer:
+    """Return one answer; see `answers_for_display`."""
+    return answers_for_display([decision], user, target_visibility)[0]
 
 
-def answers_of(decisions: Sequence[Decision], user: User, seen: Callable[[], Visibility]) -> list[Answer]:
-    """Answers to questions that differ in their generation alone, in order.
+def answers_for_display(decisions: Sequence[Decision], user: User, target_visibility: Callable[[], Visibility]) -> list[Answer]:
+    """Return the answers to questions that differ only in their generation, in order.
 
-    seen: what the user sees in the target. At most six queries beyond it, and none but of a rule over all live entities for an
-    account that does not see everything; what every generation looks at in the same place is looked at once.
+    target_visibility: returns what the user sees inside the target. It is called only for a user who does not see everything, and
+    only for a requirement over all live entities. Beyond it at most six queries run. Requirements that several generations share
+    are looked up once.
     """
     if not user.can_see_all:
-        looked_at: dict[tuple, MissingEntities | None] = {}
+        missing_by_requirement: dict[tuple, MissingEntities | None] = {}
 
-        def told(attempt: Attempt) -> MissingEntities | None:
-            wanted = attempt.where, attempt.wanted, attempt.kind
-            if wanted not in looked_at:
-                looked_at[wanted] = visible_missing_entities(decisions[0].question, attempt, seen(), MOST_GAPS_OF_A_NODE)
-            return looked_at[wanted]
+        def visible_missing(attempt: Attempt) -> MissingEntities | None:
+            key = attempt.where, attempt.wanted, attempt.kind
+            if key not in missing_by_requirement:
+                missing_by_requirement[key] = visible_missing_entities(
+                    decisions[0].question, attempt, target_visibility(), MAX_MISSING_PER_NODE)
+            return missing_by_requirement[key]
 
-        decisions = [redact(decision, told) for decision in decisions]
+        decisions = [redact(decision, visible_missing) for decision in decisions]
     return [_answer(decision, user) for decision in decisions]
 
 
 def _answer(decision: Decision, user: User) -> Answer:
-    gaps, tried = decision.missing or (), decision.attempts
-    root = Attempt("any", decision.allowed, "one of these", parts=tried) if len(tried) > 1 else next(iter(tried), None)
+    missing, attempts = decision.missing or (), decision.attempts
+    root = Attempt("any", decision.allowed, "one of these", parts=attempts) if len(attempts) > 1 else next(iter(attempts), None)
     return Answer(
-        decision, _node(root, user) if root else None,
-        [missing_grant_of(gap, decision.question.principal, user) for gap in gaps[:MOST_GAPS]],
-        max(0, len(gaps) - MOST_GAPS) + decision.unlisted_count, row_url(decision.question),
+        decision, _requirement_node(root, user) if root else None,
+        [missing_grant_of(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
+        max(0, len(missing) - MAX_MISSING_GRANTS) + decision.unlisted_count, row_url(decision.question),
     )
 
 
-def _node(attempt: Attempt, user: User) -> Node:
-    # of all other leaves the words say already what is missing
-    gaps = attempt.missing if attempt.requirement == ALL_LIVE else ()
-    before, where, after = attempt.words.partition(str(attempt.where)) if attempt.where else (attempt.words, "", "")
-    return Node(
-        attempt.met, JOINTS.get(attempt.requirement, ""), before,
-        address_link_to(attempt.where, linked=user.can_see_all) if where else None, after,
+def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
+    # the words of every other leaf already say what is missing
+    missing = attempt.missing if attempt.requirement == ALL_LIVE else ()
+    before, address, after = attempt.words.partition(str(attempt.where)) if attempt.where else (attempt.words, "", "")
+    return RequirementNode(
+        attempt.met, OPERATORS.get(attempt.requirement, ""), before,
+        address_link_to(attempt.where, linked=user.can_see_all) if address else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
-        [address_link_to(address, linked=user.can_see_all) for address, _ in gaps[:MOST_GAPS_OF_A_NODE]],
-        max(0, len(gaps) - MOST_GAPS_OF_A_NODE) + attempt.unlisted_count, [_node(part, user) for part in attempt.parts],
+        [address_link_to(entity, linked=user.can_see_all) for entity, _ in missing[:MAX_MISSING_PER_NODE]],
+        max(0, len(missing) - MAX_MISSING_PER_NODE) + attempt.unlisted_count,
+        [_requirement_node(part, user) for part in attempt.parts],
     )
 
 
 def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
-    place = None if held.entity == attempt.where else address_link_to(held.entity, linked=user.can_see_all)
+    is_elsewhere = held.entity != attempt.where
+    address_link = address_link_to(held.entity, linked=user.can_see_all) if is_elsewhere else None
     url = principal_url("person", held.principal) if user.can_see_all else ""
-    return Evidence(str(held.privilege), place, held.principal, url)
+    return Evidence(str(held.privilege), address_link, held.principal, url)
 
 
-def missing_grant_of(gap: MissingGrant, principal: str, user: User) -> MissingGrantRow:
-    address, privilege = gap
+def missing_grant_of(missing: MissingGrant, principal: str, user: User) -> MissingGrantRow:
+    address, privilege = missing
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.can_administer else ""
     return MissingGrantRow(address, address_link_to(address, linked=user.can_see_all), str(privilege), url)

@@ -1,5 +1,4 @@
-"""A question from anywhere, and its whole answer: who, what, where, and by which generation."""
-
+"""The Ask page: a question about any entity, with the answer in every generation."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -20,34 +19,35 @@ from grants.evaluation.entity_filters import can_see
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
-MOST_OFFERED = 8
+MAX_SUGGESTIONS = 8
 
 
 @require_safe
-def ask(request: HttpRequest) -> HttpResponse:
+def ask_page(request: HttpRequest) -> HttpResponse:
+    """Answer the question in the URL. If the entity is written as a unique name, redirect to the question with its address."""
     text, generation = text_parameter(request, "entity"), active_generation()
-    entity, fault = _chosen(request, text, generation)
-    found = search_visible_entities(request.user, text, MOST_OFFERED) if fault else None
-    if found and (meant := _called_so(found, text)):
-        return see_other(url_with(request, entity=meant))
+    entity, fault = _entity_from_input(request, text, generation)
+    search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
+    if search_result and (named_entity := _entity_with_name(search_result, text)):
+        return see_other(url_with(request, entity=named_entity))
     operation_fault = _operation_fault(entity.kind, text_parameter(request, "operation")) if entity else ""
-    section = ask_section(request, entity, generation, whole=True) if entity and not operation_fault else None
-    is_part = requested_section(request) == "ask"
-    return render_page(request, "ask/_ask.html" if is_part else "ask/page.html", {
+    section = ask_section(request, entity, generation, is_whole_page=True) if entity and not operation_fault else None
+    is_section = requested_section(request) == "ask"
+    return render_page(request, "ask/_ask.html" if is_section else "ask/page.html", {
         "ask": section or _unanswered(request, generation, fault, operation_fault),
-        "is_part": is_part, "asked": text, "entity": entity,
+        "is_section": is_section, "entity_text": text, "entity": entity,
         "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.can_administer,
         "operations": KINDS[entity.kind].operations if entity else _all_operations(),
-        "offered": [(row, _about(request, row)) for row in found.rows] if found else [],
+        "suggestions": [(row, _url_about(request, row)) for row in search_result.rows] if search_result else [],
         "generations": list(GENERATIONS), "url": reverse("ask"),
     })
 
 
 def _unanswered(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
-    """The form alone, as it was filled in."""
-    given = question_input(request)
-    chosen = given["generation"] if given["generation"] in GENERATIONS else generation.name
-    return {"subject": given["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": given["operation"],
+    """Return the context of the form as it was filled in, without an answer."""
+    fields = question_input(request)
+    chosen = fields["generation"] if fields["generation"] in GENERATIONS else generation.name
+    return {"subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
             "privileges": list(Privilege), "generation": chosen, "active": generation.name,
             "fault": entity_fault or operation_fault, "faulty": "entity" if entity_fault else operation_fault and "operation"}
 
@@ -56,8 +56,8 @@ def _all_operations() -> list[str]:
     return sorted({operation for kind in KINDS.values() for operation in kind.operations})
 
 
-def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:
-    """The entity of that address, or what is wrong with it; neither for an empty text."""
+def _entity_from_input(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:
+    """Return the entity at this address, or an error message; neither for empty text."""
     if not text:
         return None, ""
     try:
@@ -66,24 +66,26 @@ def _chosen(request: HttpRequest, text: str, generation: Generation) -> tuple[En
         return None, f"{error}."
     entity = entity_at(address)
     if entity is None or not (request.user.can_see_all or can_see(request.user, entity, generation)):
-        return None, f"{address} is not registered{'' if request.user.can_see_all else ', or you do not see it'}."
+        return None, f"{address} is not registered{'' if request.user.can_see_all else ', or you may not see it'}."
     return entity, ""
 
 
-def _called_so(found: SearchResult, text: str) -> Entity | None:
-    """The one entity with exactly this key or name; None where there are more, or where not all were looked at."""
-    # who writes a colon names a kind, and of that there is none
-    meant = [row for row in found.rows if ":" not in text and text in (row.key, row.address.name)]
-    return meant[0] if len(meant) == 1 and found.is_all else None
+def _entity_with_name(search_result: SearchResult, text: str) -> Entity | None:
+    """Return the only entity with exactly this key or name; None if there are several, or if not all matches were ranked."""
+    # text with a colon is an address, and there is no entity at it
+    matches = [row for row in search_result.rows if ":" not in text and text in (row.key, row.address.name)]
+    return matches[0] if len(matches) == 1 and search_result.is_all else None
 
 
 def _operation_fault(kind: str, operation: str) -> str:
     known = KINDS[kind]
     if not operation or operation in known.operations or operation in Privilege.__members__:
         return ""
-    return f"`{clip(operation)}` is no operation of {known.plural}; there is {', '.join(known.operations) or 'none'}."
+    if not known.operations:
+        return f"{known.plural.capitalize()} have no operations; try a privilege: {', '.join(Privilege)}."
+    return f"{known.plural.capitalize()} have no operation `{clip(operation)}`. Try {', '.join(known.operations)}."
 
 
-def _about(request: HttpRequest, entity: Entity) -> str:
-    """The same question about that entity."""
+def _url_about(request: HttpRequest, entity: Entity) -> str:
+    """Return the URL of the same question about that entity."""
     return url_with_query("ask", question_input(request) | {"entity": entity})

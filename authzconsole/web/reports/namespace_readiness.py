@@ -6,7 +6,7 @@ from django.http import HttpRequest
 
 from analytics.analyses import AnalysisName
 from analytics.runs.selectors import latest_run
-from authzconsole.web.ask.answers import MOST_GAPS, missing_grant_of
+from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_of
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.parameters import name_parameter
@@ -43,13 +43,13 @@ def _closest_user_now(entity: Entity, latest: dict, generation: Generation) -> R
 
 
 def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
-    readiness = namespace_readiness(entity.address, user, generation, most=MOST_GAPS)
+    readiness = namespace_readiness(entity.address, user, generation, most=MAX_MISSING_GRANTS)
     principal = f"user:{user.username}"
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
-        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing[:MOST_GAPS]],
-        "missing_more": max(0, readiness.missing_total - MOST_GAPS), "missing_total": readiness.missing_total,
+        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing[:MAX_MISSING_GRANTS]],
+        "missing_more": max(0, readiness.missing_total - MAX_MISSING_GRANTS), "missing_total": readiness.missing_total,
     }
 
 

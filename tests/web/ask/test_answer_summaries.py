@@ -22,7 +22,7 @@ def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse
     client = browse("aud")
     for place in map(at, (*SALES, PLANNED, DELETED)):
         for who in WHO:
-            each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["each"]
+            each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["operation_answers"]
             of, _, name = who.partition(":")
             said = [check(Question(of, name, operation, place, generation)) for operation in KINDS[place.kind].operations]
             assert [(glance.name, glance.allowed) for glance in each] == [
@@ -31,19 +31,20 @@ def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse
 
 def test_the_same_question_is_answered_in_every_generation_with_its_source(browse):
     ask = browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=start&generation=existing").context["ask"]
-    assert [glance.name for glance in ask["elsewhere"]] == list(GENERATIONS)
-    assert [glance.name for glance in ask["elsewhere"] if glance.is_current] == ["existing"]
-    assert all(glance.source for glance in ask["elsewhere"])
-    for glance in ask["elsewhere"]:
+    assert [glance.name for glance in ask["generation_summaries"]] == list(GENERATIONS)
+    assert [glance.name for glance in ask["generation_summaries"] if glance.is_current] == ["existing"]
+    assert all(glance.source for glance in ask["generation_summaries"])
+    for glance in ask["generation_summaries"]:
         target = at("program:sales.shop.workflow.daily")
         assert glance.allowed == check(Question("user", "grp", "start", target, glance.name)).allowed
-    assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["elsewhere"] == []
+    assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
 
 
 def test_an_ordinary_account_is_told_at_once_what_it_may_do_itself(browse):
     ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
-    assert {glance.name for glance in ask["each"] if glance.allowed} >= {"read", "list"} and ask["permitted"] < len(ask["each"])
-    assert all("user:ned" not in glance.sentence for glance in ask["each"])
+    assert {glance.name for glance in ask["operation_answers"] if glance.allowed} >= {"read",
+                                                                                      "list"} and ask["permitted"] < len(ask["operation_answers"])
+    assert all("user:ned" not in glance.sentence for glance in ask["operation_answers"])
 
 
 def test_no_line_names_what_the_account_does_not_see(browse):
@@ -55,13 +56,13 @@ def test_no_line_names_what_the_account_does_not_see(browse):
 
 def test_a_line_leads_to_the_whole_answer(browse):
     client = browse("aud")
-    (glance,) = [one for one in client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["each"] if one.name == "delete"]
+    (glance,) = [one for one in client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["operation_answers"] if one.name == "delete"]
     assert client.get(glance.url).context["ask"]["answer"].decision.question.operation == "delete"
 
 
 def test_a_subject_that_cannot_be_is_explained_once(browse):
     response = browse("aud").get(f"{NAMESPACE}?subject=group:")
-    assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["each"] == []
+    assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["operation_answers"] == []
 
 
 @pytest.mark.parametrize("query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"])
@@ -69,7 +70,7 @@ def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, brows
     response = browse("aud").get(f"{NAMESPACE}?{query}")
     ask, text = response.context["ask"], response.content.decode()
     assert (ask["unknown_principal"].name, ask["unknown_principal"].suggestions) == ("nobody", [])
-    assert (ask["each"], ask["elsewhere"], ask["answer"], ask["fault"]) == ([], [], None, "")
+    assert (ask["operation_answers"], ask["generation_summaries"], ask["answer"], ask["fault"]) == ([], [], None, "")
     assert text.count("is called <code>nobody</code>") == 1 and "Denied" not in text
 
 

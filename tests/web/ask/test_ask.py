@@ -40,14 +40,14 @@ def test_all_generations_stand_side_by_side_as_the_engine_answers_them(who, oper
     ensure_entities(states={at(f"stream:sales.s{number}"): "live" for number in range(20)})
     asked = {"subject": who, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
     ask = browse("aud").get("/ask", asked).context["ask"]
-    assert [one.name for one in ask["beside"]] == list(GENERATIONS)
-    assert [one.name for one in ask["beside"] if one.is_current] == ["existing"]
-    for one in ask["beside"]:
+    assert [one.name for one in ask["generation_answers"]] == list(GENERATIONS)
+    assert [one.name for one in ask["generation_answers"] if one.is_current] == ["existing"]
+    for one in ask["generation_answers"]:
         said = check(Question(*who.split(":"), operation, at("namespace:sales"), one.name))
         shown = one.answer.decision
         assert (shown.allowed, shown.source, one.answer.missing_total) == (said.allowed, said.source, len(said.missing or ()))
         assert f"generation={one.name}" in one.url and one.url.startswith("/ask?")
-    assert ask["answer"] is ask["beside"][1].answer
+    assert ask["answer"] is ask["generation_answers"][1].answer
 
 
 def test_an_answer_leads_to_the_row_of_its_rule(browse):
@@ -55,14 +55,14 @@ def test_an_answer_leads_to_the_row_of_its_rule(browse):
     for url in ("/ask?entity=namespace:sales&", "/entities/namespace:sales?"):
         response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
         assert 'href="/policies/?generation=proposed#namespace-delete"' in response.content.decode()
-        assert response.context["ask"]["answer"].rule_url == "/policies/?generation=proposed#namespace-delete"
+        assert response.context["ask"]["answer"].policy_url == "/policies/?generation=proposed#namespace-delete"
         bare = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
-        assert bare["answer"].rule_url == "" and bare["beside"] == []
+        assert bare["answer"].policy_url == "" and bare["generation_answers"] == []
 
 
 def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse):
     tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
-    assert (tree.joint, tree.met) == ("ALL OF", True)
+    assert (tree.operator, tree.met) == ("ALL OF", True)
     own, inside = tree.parts
     assert (own.before, str(own.address_link), own.after) == ("ADMIN on ", "namespace:sales", "")
     assert [(held.privilege, held.address_link, held.principal, held.url) for held in own.grants] == [
@@ -73,17 +73,17 @@ def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse
 def test_one_of_several_ways_is_a_joint_too(browse):
     asked = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
     tree = browse("ada").get("/ask", asked).context["ask"]["answer"].tree
-    assert tree.joint == "ANY OF" and not tree.met and len(tree.parts) > 1
+    assert tree.operator == "ANY OF" and not tree.met and len(tree.parts) > 1
 
 
 def test_the_address_of_an_answer_is_whole(browse, settings):
     settings.PUBLIC_URL = "https://console.example"
     client = browse("ada")
     ask = client.get("/ask?subject=dee&operation=delete&entity=namespace:sales").context["ask"]
-    assert ask["asked_url"] == (
+    assert ask["permalink"] == (
         "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales")
     short = client.get("/entities/namespace:sales?subject=dee&operation=delete")
-    assert short.context["ask"]["open_url"] == ask["asked_url"].removeprefix(settings.PUBLIC_URL)
+    assert short.context["ask"]["open_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
     assert "Open this answer" in short.content.decode()
     assert client.get(short.context["ask"]["open_url"]).context["ask"]["answer"].decision.sentence == (
         ask["answer"].decision.sentence)
@@ -97,7 +97,7 @@ def test_what_is_missing_becomes_a_plan_for_who_may_make_one(browse):
 
 def test_without_an_operation_each_is_answered(browse):
     client = browse("aud")
-    each = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["each"]
+    each = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
     assert [glance.name for glance in each] == list(KINDS["dataset"].operations)
     (read,) = [glance for glance in each if glance.name == "read"]
     assert client.get(read.url).context["ask"]["answer"].decision.allowed
@@ -110,7 +110,7 @@ def test_a_part_of_the_page_is_sent_to_htmx(browse, htmx):
 
 def test_an_ordinary_account_asks_only_about_itself(browse):
     response = browse("dee").get("/ask", DELETE | {"subject": "user:ned"})
-    assert {one.answer.decision.question.principal for one in response.context["ask"]["beside"]} == {"user:dee"}
+    assert {one.answer.decision.question.principal for one in response.context["ask"]["generation_answers"]} == {"user:dee"}
     assert "user:ned" not in response.content.decode()
 
 
@@ -119,7 +119,7 @@ def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(br
         response = browse("dee").get("/ask", DELETE | {"operation": operation})
         text = response.content.decode()
         assert response.status_code == 200 and "customers" not in text and "etl-1.0" not in text and "of the 5" not in text
-    answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["beside"]}
+    answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]}
     assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
     assert "entities that you may not see" in answers["final"].decision.sentence
     assert not answers["final"].decision.allowed and all(not one.address_link.url for one in answers["final"].tree.parts)
@@ -135,7 +135,7 @@ def test_an_operation_of_another_kind_is_refused_with_those_that_there_are(brows
 def test_a_part_of_an_address_is_enough_to_choose_from(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
     assert faults(response).count("is not an address") == 1 and "no address" not in faults(response)
-    ((entity, url),) = response.context["offered"]
+    ((entity, url),) = response.context["suggestions"]
     assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.allowed
 
 
@@ -149,7 +149,7 @@ def test_the_name_or_key_of_one_entity_is_enough(text, browse):
 def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
     ensure_entities(states={at("application:hr.orders"): "live", at("dataset:hr.customers"): "live"})
     response = browse("aud").get("/ask?subject=dee&entity=orders")
-    assert [str(entity) for entity, _ in response.context["offered"]] == ["application:hr.orders", ORDERS]
+    assert [str(entity) for entity, _ in response.context["suggestions"]] == ["application:hr.orders", ORDERS]
     assert browse("dee").get("/ask?entity=orders").status_code == 303
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
     assert browse("aud").get("/ask?subject=dee&entity=customers").status_code == 200
@@ -157,7 +157,7 @@ def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
 
 def test_what_is_called_so_is_offered_before_what_lies_in_it(browse):
     ensure_entities(states={at("dataset:hr.sales"): "live"})
-    offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["offered"]
+    offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
     assert str(offered[0][0]) == "namespace:sales" and len(offered) > 3 and len(set(offered)) == len(offered)
 
 
@@ -166,7 +166,7 @@ def test_what_is_not_seen_looks_like_what_does_not_exist_and_is_not_offered(brow
     unseen, absent = (faults(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
     assert unseen.replace("salaries", "nothing") == absent != ""
     for text in ("salaries", "hr.salaries", "customers"):
-        assert client.get("/ask", {"entity": text}).context["offered"] == []
+        assert client.get("/ask", {"entity": text}).context["suggestions"] == []
     assert [browse(name).get(f"/ask?operation=read&entity={ORDERS}").context["ask"].get("answer") is not None
             for name in ("ned", "out")] == [True, False]
     assert client.get(f"/ask?operation=read&entity={DELETED}").context["ask"]["answer"]
@@ -178,7 +178,7 @@ def test_the_nearest_names_are_told_to_who_sees_all(browse):
                              ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
         ask = browse("aud").get("/ask", DELETE | {"subject": written}).context["ask"]
         assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, written
-        assert ask["answer"] is None and ask["each"] == [] and ask["beside"] == []
+        assert ask["answer"] is None and ask["operation_answers"] == [] and ask["generation_answers"] == []
     ((_, url),) = ask["unknown_principal"].suggestions
     assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
     assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"] is None
@@ -230,7 +230,7 @@ def test_an_answer_in_place_is_said_aloud(url, browse, htmx):
     client = browse("ada")
     each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
     ask = each.context["ask"]
-    assert ask["said"] == f"{ask['permitted']} of {len(ask['each'])} operations are allowed."
-    assert f'hx-swap-oob="innerHTML">{ask["said"]}</div>' in each.content.decode()
+    assert ask["announcement"] == f"{ask['permitted']} of {len(ask['each'])} operations are allowed."
+    assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in each.content.decode()
     one = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
     assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in one.content.decode()

@@ -170,13 +170,13 @@ def test_the_link_to_an_answer_leads_to_the_console_whatever_the_request_calls_i
     settings.PUBLIC_URL, settings.ALLOWED_HOSTS = "https://console.example", ["*"]
     asked = f"{ORDERS}?subject=user:dee&operation=read"
     response = browse("ada").get(asked, headers={"Host": "elsewhere.example"})
-    assert response.context["ask"]["asked_url"] == f"https://console.example{asked}"
+    assert response.context["ask"]["permalink"] == f"https://console.example{asked}"
     assert "elsewhere" not in response.content.decode()
 
 
 def test_fields_appear_that_the_chosen_operation_reads(browse):
     url = "/entities/application:sales.shop"
-    names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["members"]]
+    names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["context_fields"]]
              for asked in ("operation=get", "operation=deploy")}
     assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
     response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")

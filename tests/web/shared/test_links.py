@@ -70,7 +70,7 @@ def test_every_form_and_link_leads_to_the_same_address(page, place, browse):
     if page == "entity":
         pager = [url for url in links(response) if "holders=" in urlsplit(url).query or url.endswith("#ask")]
         assert pager and {addressed(url) for url in pager if url.startswith("/")} == {str(place)}
-        shared = urlsplit(response.context["ask"]["asked_url"])
+        shared = urlsplit(response.context["ask"]["permalink"])
         assert addressed(shared.path) == str(place) and parse_qs(shared.query)["operation"] == ["deploy-app-as"]
 
 
