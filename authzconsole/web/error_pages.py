@@ -22,7 +22,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Name the request id, which is on every log line of this request. No context processor runs: one may be the cause."""
+    """Show the request id, which is on every log line of this request. No context processor runs: one may be the cause."""
     return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
 
 

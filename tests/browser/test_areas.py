@@ -83,12 +83,12 @@ def explorer(page, filters):
     page.get_by_role("combobox", name="Search addresses").fill("payroll")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="dataset:finance.payroll.export").click()
-    expect(page.locator(".notice.warning")).to_contain_text("outlived it")
+    expect(page.locator(".notice.warning")).to_contain_text("ghost grant")
 
 
 @area("Ask")
 def ask(page, filters):
-    page.get_by_label("May this person or group").fill("sofia.lindquist")
+    page.get_by_label("May this user or group").fill("sofia.lindquist")
     page.get_by_label("do this").fill("delete")
     page.get_by_label("on this entity").fill("logistics")
     page.get_by_role("button", name="Ask").click()
@@ -108,7 +108,7 @@ def ask(page, filters):
     answer.get_by_role("link", name="002, Namespaces, Delete").click()
     expect(page.locator("tr:target")).to_contain_text("delete")
     page.go_back()
-    page.get_by_role("button", name="Grant all of it with a plan").click()
+    page.get_by_role("button", name="Plan all missing grants").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:sofia.lindqvist delete namespace:logistics")
     page.get_by_role("button", name="Discard plan").click()
 

@@ -36,7 +36,7 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
     expect(report.locator(".decision.denied")).to_contain_text("asks for ADMIN on 54 entities, and 51 are held")
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
-    report.get_by_role("link", name="What would go, and how to close the gap").click()
+    report.get_by_role("link", name="Deletion forecast and missing grants").click()
     expect(page.locator(".decision.denied")).to_contain_text("Nothing goes")
     page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)

@@ -71,7 +71,7 @@ def test_the_tree_is_walked_through_with_the_keyboard(page_of):
 
 
 def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monkeypatch):
-    monkeypatch.setattr(branches, "MOST_ROWS", 3)
+    monkeypatch.setattr(branches, "MAX_ROWS", 3)
     house()
     ensure_entities(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
     page = page_of("ada")

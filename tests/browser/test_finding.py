@@ -101,7 +101,7 @@ def test_the_field_of_a_question_takes_what_is_chosen(page_of):
     page = page_of("ada")
     page.goto("/ask")
     field, found = page.get_by_label("on this entity"), page.locator("#entity-suggestions")
-    page.get_by_label("May this person or group").fill("user:dee")
+    page.get_by_label("May this user or group").fill("user:dee")
     field.fill("order")
     expect(found.get_by_role("option")).to_have_count(1)
     found.get_by_role("option").click()

@@ -19,13 +19,13 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
 
     page.get_by_role("link", name="namespace:hr: 2 live entities").click()
     expect(page.get_by_role("heading", name="namespace:hr")).to_be_visible()
-    page.get_by_label("By this person, now").fill("dee")
+    page.get_by_label("By this user, now").fill("dee")
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator("#readiness")).to_contain_text("dee cannot delete it yet")
     expect(page.locator("#readiness")).to_contain_text("Missing 2")
 
     page.get_by_role("link", name="dataset:hr.salaries").first.click()
-    page.get_by_label("May this person or group").fill("user:dee")
+    page.get_by_label("May this user or group").fill("user:dee")
     page.get_by_label("do this").select_option("read")
     verdict = page.locator("#ask .decision")
     expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
@@ -47,13 +47,13 @@ def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
     expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
 
     page.locator(".breadcrumbs").get_by_role("link", name="hr").click()
-    page.get_by_label("By this person, now").fill("dee")
+    page.get_by_label("By this user, now").fill("dee")
     page.get_by_role("button", name="Check", exact=True).click()
     page.locator("#readiness").get_by_role("link", name="Grant ADMIN on namespace:hr").click()
     page.get_by_role("dialog").get_by_role("button", name="Grant").click()
     expect(page.locator("#readiness")).to_contain_text("dee can delete it")
 
-    page.get_by_role("button", name="Check with Spark who can delete it").click()
+    page.get_by_role("button", name="Analyse all users with Spark").click()
     expect(page.get_by_role("heading", name="Delete readiness")).to_be_visible()
     expect(page.locator("#rows")).to_be_visible(timeout=REPORT_PATIENCE_MILLISECONDS)
     expect(page.locator(".run-bar")).to_contain_text("done")

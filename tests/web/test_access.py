@@ -224,19 +224,19 @@ def test_an_address_that_only_takes_a_form_says_so_and_leads_to_its_room(url, ro
     response = browse("ada").get(url)
     text = response.content.decode()
     assert (response.status_code, response["Allow"], "no-store" in response["Cache-Control"]) == (405, "POST", True)
-    assert "It takes what a form sends" in text and f"Go to {room}" in text and 'id="search"' in text
+    assert "This address only accepts a form" in text and f"Go to {room}" in text and 'id="search"' in text
     assert "Go to Overview" in browse("dee").get(url).content.decode()
 
 
 def test_a_page_that_only_shows_takes_nothing(browse):
     response = browse("ada").post("/journal/")
-    assert response.status_code == 405 and "takes nothing that is sent" in response.content.decode()
+    assert response.status_code == 405 and "does not accept forms" in response.content.decode()
 
 
 @pytest.mark.parametrize("url", ["/access/v1/evaluation", "/api/v1/grants"])
 def test_what_answers_services_keeps_its_own_refusal(url, browse):
     response = browse("ada").delete(url)
-    assert "html" not in response["Content-Type"] and b"It takes what a form sends" not in response.content
+    assert "html" not in response["Content-Type"] and b"This address only accepts a form" not in response.content
 
 
 def test_who_is_signed_in_keeps_navigation_and_search_where_nothing_is(browse):

@@ -9,7 +9,7 @@
     if (chooser() === null) return;
     const total = boxes().filter((box) => box.type === "hidden" || box.checked).length;
     chooser().disabled = total === 0;
-    chooser().querySelector("[data-chosen]").textContent = total === 0 ? "" : `: ${total}`;
+    chooser().querySelector("[data-selected]").textContent = String(total);
     const free = boxes().filter(isBox), all = document.getElementById("children-all");
     all.hidden = free.length === 0;
     all.disabled = free.every((box) => box.checked);

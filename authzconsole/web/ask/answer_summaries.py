@@ -56,8 +56,8 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
 def _requires_all_live(question: Question) -> bool:
     """Whether the requirement tests all live entities inside the target."""
     policy = question.policy
-    return policy is not None and policy.requires is not None and any(
-        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requires))
+    return policy is not None and policy.requirement is not None and any(
+        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
 
 
 def is_operation(kind: str, operation: str) -> bool:

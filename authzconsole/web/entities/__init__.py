@@ -1,4 +1,4 @@
-"""Pages about one entity: contents, holders, granting and revoking, registering and deleting.
+"""Pages of one entity: children, holders, granting and revoking, registering and deleting.
 
 The tree of all entities is in `authzconsole.web.explorer`.
 """

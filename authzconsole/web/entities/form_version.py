@@ -1,8 +1,8 @@
-"""What a form was opened on, as a word that is sent with it: another word now means that somebody changed it meanwhile."""
+"""Detect concurrent edits: a form sends the version of the data it was opened with, and a changed version refuses the write."""
 
 import hashlib
 
 
-def seal(*shown: object) -> str:
-    """shown: what the form shows, of which equal things are written equally."""
-    return hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+def form_version(*data: object) -> str:
+    """Return a short hash of the data that the form displays. Equal data must have an equal `repr`."""
+    return hashlib.sha256(repr(data).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Granting and revoking on one entity: a form that stands alone, in a dialog or in the page, and its POST."""
+"""Grant and revoke on one entity. The form is a page by itself, a dialog, or section of the entity page."""
 
 import json
 
@@ -17,102 +17,103 @@ from grants.changes.outcomes import ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
 
-# the form on a page of its own, which is sent without htmx: nothing of that page shows grants
-ALONE = "change-form-alone"
+# id of the form on a page by itself; it is sent without htmx, because that page has no sections to refresh
+STANDALONE = "change-form-standalone"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def grant(request: HttpRequest, address: str) -> HttpResponse:
-    place = administrable_address_or_404(request, address)
+    target = administrable_address_or_404(request, address)
     if request.method != "POST":
-        return _form(request, "grant", place, _given(request.GET))
-    return _changed(request, place, "grant")
+        return _form_response(request, "grant", target, _form_fields(request.GET))
+    return _submit(request, target, "grant")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, address: str) -> HttpResponse:
-    place = administrable_address_or_404(request, address)
+    target = administrable_address_or_404(request, address)
     if request.method != "POST":
-        return _form(request, "revoke", place, _given(request.GET))
-    return _changed(request, place, "revoke")
+        return _form_response(request, "revoke", target, _form_fields(request.GET))
+    return _submit(request, target, "revoke")
 
 
-def _changed(request: HttpRequest, place: Address, verb: str) -> HttpResponse:
-    given = _given(request.POST)
+def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
+    fields = _form_fields(request.POST)
     try:
-        outcome = _write(request, place, verb, given)
+        outcome = _change(request, target, verb, fields)
     except (GrantError, VocabularyError) as error:
-        return _form(request, verb, place, given | {"fault": _sentences(error), "faulty": _faulty(given, error)}, status=400)
-    for sentence, level in _said(outcome):
+        return _form_response(request, verb, target,
+                              fields | {"fault": _error_text(error), "faulty": _field_at_fault(fields, error)}, status=400)
+    for sentence, level in _outcome_messages(outcome):
         messages.add_message(request, level, sentence)
-    return _after(request, place)
+    return _success_response(request, target)
 
 
-def _write(request: HttpRequest, place: Address, verb: str, given: dict) -> ChangeOutcome:
-    if not given["privileges"]:
-        raise GrantError(f"no privilege is chosen: choose at least one of {', '.join(Privilege)}")
-    if not given["principal"]:
-        raise GrantError("no principal is named: write user:NAME or group:NAME")
-    items = [(given["principal"], place, privilege_by_name(name)) for name in given["privileges"]]
-    return change_grants(author=request_author(request, given["reason"]), **{verb: items})
+def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> ChangeOutcome:
+    if not fields["privileges"]:
+        raise GrantError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
+    if not fields["principal"]:
+        raise GrantError("no principal is given: enter user:NAME or group:NAME")
+    items = [(fields["principal"], target, privilege_by_name(name)) for name in fields["privileges"]]
+    return change_grants(author=request_author(request, fields["reason"]), **{verb: items})
 
 
-def _given(data) -> dict:
+def _form_fields(data) -> dict:
     return {"principal": principal_from_input(data.get("principal", "")),
             "privileges": list(dict.fromkeys(data.getlist("privilege"))),
             "reason": data.get("reason", "").strip(), "fault": ""}
 
 
-def _faulty(given: dict, error: Exception) -> str:
-    """The field that the fault is about; of what makes a change all else comes from the page."""
-    if not given["privileges"]:
+def _field_at_fault(fields: dict, error: Exception) -> str:
+    """Return the field that caused the error. Everything else in the form comes from the page and is valid."""
+    if not fields["privileges"]:
         return "privilege"
-    return "principal" if not given["principal"] or isinstance(error, ChangeRefused) else ""
+    return "principal" if not fields["principal"] or isinstance(error, ChangeRefused) else ""
 
 
-def _sentences(error: Exception) -> str:
-    """Each fault once: one unknown principal is one fault, however many privileges were chosen."""
+def _error_text(error: Exception) -> str:
+    """Return the message, with each error once: an unknown principal is one error for any number of privileges."""
     if isinstance(error, ChangeRefused):
         return "; ".join(dict.fromkeys(message for _, _, message in error.errors))
     return str(error)
 
 
-def _said(outcome: ChangeOutcome):
+def _outcome_messages(outcome: ChangeOutcome):
     if outcome.granted:
         first = outcome.granted[0]
-        yield f"Granted {_listed(outcome.granted)} on {first.address} to {first.principal}.", messages.SUCCESS
+        yield f"Granted {_privilege_list(outcome.granted)} on {first.address} to {first.principal}.", messages.SUCCESS
     if outcome.revoked:
         first = outcome.revoked[0]
-        yield f"Revoked {_listed(outcome.revoked)} on {first.address} from {first.principal}.", messages.SUCCESS
+        yield f"Revoked {_privilege_list(outcome.revoked)} on {first.address} from {first.principal}.", messages.SUCCESS
     if outcome.planned:
-        yield f"{', '.join(map(str, outcome.planned))} was not registered: it is planned from now on.", messages.INFO
+        yield f"{', '.join(map(str, outcome.planned))} was not registered; it is now planned.", messages.INFO
     for sentence in outcome.unchanged:
         yield f"{sentence}.", messages.INFO
 
 
-def _listed(items) -> str:
+def _privilege_list(items) -> str:
     return ", ".join(item.privilege for item in items)
 
 
-def _after(request: HttpRequest, place: Address) -> HttpResponse:
-    """htmx gets the notices only; the parts that show grants are told to look again."""
+def _success_response(request: HttpRequest, target: Address) -> HttpResponse:
+    """Redirect, or for htmx send the notices and an event that makes the sections with grants reload."""
     if not request.htmx:
-        return see_other(entity_url(place))
+        return see_other(entity_url(target))
     response = render_page(request, "shared/feedback/notices.html", {})
     response["HX-Reswap"] = "none"
     response["HX-Trigger"] = json.dumps({"grants-changed": {}, "dialog-done": {}})
     return response
 
 
-def _form(request: HttpRequest, verb: str, place: Address, given: dict, *, status: int = 200) -> HttpResponse:
-    """The form in a page of its own, in the dialog, or in place of the form that was sent."""
-    part = requested_section(request)
-    names = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
-    return render_page(request, f"entities/grants/{names.get(part, f'_{verb}_form.html')}", {
-        **given, "address_link": address_link_to(place), "plain_address_link": address_link_to(place, linked=False),
-        "action": address_url(verb, place),
-        "back": entity_url(place), "all_privileges": list(Privilege),
-        "shown_principal": principal_link_from_text(given["principal"]),
-        "form_id": {"": ALONE, "dialog": f"{verb}-form-dialog"}.get(part, part), "alone_id": ALONE,
-        "stranding": revocation_warning(given["principal"], place, given["privileges"]) if verb == "revoke" else None,
+def _form_response(request: HttpRequest, verb: str, target: Address, fields: dict, *, status: int = 200) -> HttpResponse:
+    """Render the form as a page, in the dialog, or in target of the submitted form."""
+    section = requested_section(request)
+    templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
+    return render_page(request, f"entities/grants/{templates.get(section, f'_{verb}_form.html')}", {
+        **fields, "address_link": address_link_to(target), "plain_address_link": address_link_to(target, linked=False),
+        "action": address_url(verb, target),
+        "back": entity_url(target), "all_privileges": list(Privilege),
+        "shown_principal": principal_link_from_text(fields["principal"]),
+        "form_id": {"": STANDALONE, "dialog": f"{verb}-form-dialog"}.get(section, section), "alone_id": STANDALONE,
+        "stranding": revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None,
     }, status=status)

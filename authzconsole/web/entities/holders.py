@@ -1,4 +1,4 @@
-"""Who holds what on exactly one entity; for an ordinary account only what it holds itself."""
+"""The holders of one entity; an ordinary account sees only its own privileges."""
 
 from django.http import HttpRequest
 
@@ -20,14 +20,17 @@ from grants.principals.administrator_loss import capped_admin_count
 
 ROWS_A_PAGE = 20
 ORDERS = ("latest",)
-# with more than this a filter by name is worth its place
-FEW = 10
+# the filter by name is displayed for more holders than this
+MIN_FILTERED = 10
 
 
 def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
-    """admins: of a live entity, how many active users administer it: 0, 1 or, for all beyond, 2."""
+    """Return the context of the section.
+
+    `admins` is the number of active administrators of a live entity: 0, 1, or 2 for more.
+    """
     if not request.user.can_see_all:
-        return {"own": _own(request.user, entity)}
+        return {"own": _own_privileges(request.user, entity)}
     find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
     page = paginate_sequence(request, holders, max_rows=ROWS_A_PAGE, name="holders")
@@ -35,7 +38,7 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     rows = [_row(holder, entity, through, request.user.can_administer) for holder in page.rows]
     return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
             "admins": capped_admin_count(entity) if entity.is_live else None,
-            "is_filtered": bool(find) or page.total > FEW,
+            "is_filtered": bool(find) or page.total > MIN_FILTERED,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}
 
@@ -49,7 +52,7 @@ def _row(holder: Holder, entity: Entity, through: dict, changeable: bool) -> dic
     }
 
 
-def _own(user, entity: Entity) -> dict:
+def _own_privileges(user, entity: Entity) -> dict:
     held: HeldPrivileges = held_privileges(user, [entity.pk])[entity.pk]
     groups = sorted({name for names in dict(held.groups).values() for name in names})
     return {"cells": privilege_cells(held, entity.state), "holds": bool(held.direct or groups), "groups": groups}

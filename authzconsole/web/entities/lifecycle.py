@@ -1,11 +1,11 @@
-"""Registering, describing, deleting and recreating: each is foretold in numbers before it is done."""
+"""Register, describe, delete and recreate entities. A forecast in numbers is shown before each change."""
 
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.entities.form_version import seal
+from authzconsole.web.entities.form_version import form_version
 from authzconsole.web.shared.guard import administrable_address_or_404, administrator_required, request_author
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
@@ -22,105 +22,106 @@ from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.principals.administrator_loss import capped_admin_count
 
-MOST_HOLDERS = 12
-FORETOLD_ANEW = "What it would do was changed since this page was opened: nothing was done. Look at what will happen now."
+MAX_HOLDERS = 12
+FORECAST_CHANGED = "The forecast changed since you opened this page. Nothing was changed. Review the new forecast below."
 TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
-    """One of the three verbs on one address: the forecast, and the deed."""
+    """Show the forecast of registering, deleting or recreating an entity, and do it on POST."""
     if verb not in TITLES:
         raise Http404("there is no such page")
-    place = administrable_address_or_404(request, address)
-    given = {name: request.POST.get(name, "").strip() for name in ("reason", "description")}
-    given["creator"] = principal_from_input(request.POST.get("creator", ""))
+    target = administrable_address_or_404(request, address)
+    fields = {name: request.POST.get(name, "").strip() for name in ("reason", "description")}
+    fields["creator"] = principal_from_input(request.POST.get("creator", ""))
     if request.method != "POST":
-        return _forecast_page(request, verb, place, given)
+        return _forecast_page(request, verb, target, fields)
     try:
-        outcome = _done(request, verb, place, given)
+        outcome = _change_if_unchanged(request, verb, target, fields)
     except (GrantError, EntityError) as error:
-        return _forecast_page(request, verb, place, given, fault=str(error), status=400)
+        return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
-        return _forecast_page(request, verb, place, given, fault=FORETOLD_ANEW, status=409)
+        return _forecast_page(request, verb, target, fields, fault=FORECAST_CHANGED, status=409)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
-    return see_other(entity_url(place))
+    return see_other(entity_url(target))
 
 
-def _done(request: HttpRequest, verb: str, place: Address, given: dict) -> Outcome | None:
-    """None where it would do something else than the form foretold."""
+def _change_if_unchanged(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
+    """Make the change. Return None if its forecast is no longer the one that the form showed."""
     with transaction.atomic():
         lock_journal()
-        forecast = lifecycle_forecast(place, verb)
-        # what is refused now says why by itself
-        if not forecast.refusal and request.POST.get("foretold", _seal(forecast)) != _seal(forecast):
+        forecast = lifecycle_forecast(target, verb)
+        # a refused change raises an error with the reason
+        if not forecast.refusal and request.POST.get("form_version", _forecast_version(forecast)) != _forecast_version(forecast):
             return None
-        return _do(request, verb, place, given)
+        return _change(request, verb, target, fields)
 
 
-def _seal(forecast: LifecycleForecast) -> str:
-    return seal(forecast.generation.name, forecast.entities, forecast.planned_inside, forecast.grants_removed,
-                forecast.grants_kept, forecast.applying, forecast.creator_receives)
+def _forecast_version(forecast: LifecycleForecast) -> str:
+    return form_version(forecast.generation.name, forecast.entities, forecast.planned_inside, forecast.grants_removed,
+                        forecast.grants_kept, forecast.applying, forecast.creator_receives)
 
 
-def _do(request: HttpRequest, verb: str, place: Address, given: dict) -> Outcome:
-    author = request_author(request, given["reason"])
+def _change(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome:
+    author = request_author(request, fields["reason"])
     if verb == "delete":
-        return delete_entity(author=author, address=place)
+        return delete_entity(author=author, address=target)
     make = register_entity if verb == "register" else recreate_entity
-    return make(author=author, address=place, description=given["description"], creator=_creator(given["creator"]))
+    return make(author=author, address=target, description=fields["description"], creator=_creator(fields["creator"]))
 
 
 def _creator(text: str) -> str | None:
     return (text if ":" in text else f"user:{text}") if text else None
 
 
-def _forecast_page(request, verb: str, place: Address, given: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    forecast = lifecycle_forecast(place, verb)
+def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    forecast = lifecycle_forecast(target, verb)
     return render_page(request, "entities/lifecycle.html", {
-        "verb": verb, "title": TITLES[verb], "address_link": address_link_to(place), "kind": KINDS[place.kind],
-        "title_address_link": address_link_to(place, linked=False), "forecast": forecast,
+        "verb": verb, "title": TITLES[verb], "address_link": address_link_to(target), "kind": KINDS[target.kind],
+        "title_address_link": address_link_to(target, linked=False), "forecast": forecast,
         "kinds": [(kind, f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}")
                   for kind, total in forecast.entities.items()],
-        "applying": _applying(forecast), "applying_more": max(0, len(forecast.applying) - MOST_HOLDERS),
-        "admins": _admins(verb, place, forecast), "action": address_url("lifecycle", place, verb), "back": entity_url(place),
-        # the reason why it cannot be done stands on the page already
-        "fault": fault if fault != forecast.refusal else "", "foretold": _seal(forecast), **given,
+        "applying": _applying_grants(forecast), "applying_more": max(0, len(forecast.applying) - MAX_HOLDERS),
+        "admins": _admin_count(verb, target, forecast), "action": address_url("lifecycle", target, verb),
+        "back": entity_url(target),
+        # the page already shows why the change is refused
+        "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast), **fields,
     }, status=status)
 
 
-def _admins(verb: str, place: Address, forecast: LifecycleForecast) -> int | None:
-    """How many active users would administer what comes to life, 2 for all beyond; None where nothing comes to life."""
+def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int | None:
+    """Return the number of active administrators of the live entity: 0, 1, or 2 for more; None if no entity becomes live."""
     if verb == "delete" or forecast.refusal:
         return None
-    entity = entity_at(place)
+    entity = entity_at(target)
     return capped_admin_count(entity) if entity is not None else 0
 
 
-def _applying(forecast: LifecycleForecast) -> list[tuple]:
-    return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MOST_HOLDERS]]
+def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
+    return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MAX_HOLDERS]]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def lifecycle_new(request: HttpRequest) -> HttpResponse:
-    """Choose a kind and a name inside a container; what registering the address would do comes next."""
+    """Select a kind and a name inside a container, then continue to the forecast of registering it."""
     if request.method != "POST":
         return _new_page(request, request.GET)
     try:
-        place = _named(request.POST)
+        target = _address_from_form(request.POST)
     except AddressError as error:
         return _new_page(request, request.POST, fault=str(error), status=400)
-    entity = entity_at(place)
+    entity = entity_at(target)
     verb = "recreate" if entity is not None and entity.state == "deleted" else "register"
-    return see_other(address_url("lifecycle", place, verb))
+    return see_other(address_url("lifecycle", target, verb))
 
 
-def _named(data) -> Address:
-    """The address inside the chosen parent. Raises AddressError naming the part at fault."""
+def _address_from_form(data) -> Address:
+    """Return the address inside the chosen parent. Raise AddressError naming the part at fault."""
     parent, kind, name = _parent(data), data.get("kind", ""), data.get("name", "").strip()
     if kind not in {child.name for child in child_kinds(parent.kind)}:
-        raise AddressError(f"`{kind}` does not lie in {parent}; there lie "
+        raise AddressError(f"{parent} cannot contain `{kind}`; it can contain "
                            f"{', '.join(child.name for child in child_kinds(parent.kind)) or 'no entities'}")
     return address_of(kind, name if parent.kind == "instance" else f"{parent.key}.{name}")
 
@@ -136,7 +137,7 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
     parent = _parent(data)
     kinds = child_kinds(parent.kind)
     if not kinds:
-        raise Http404("nothing lies in an entity of this kind")
+        raise Http404("entities of this kind have no children")
     kind = data.get("kind") if data.get("kind") in {child.name for child in kinds} else kinds[0].name
     return render_page(request, "entities/new.html", {
         "parent": address_link_to(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
@@ -146,39 +147,40 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def describe(request: HttpRequest, address: str) -> HttpResponse:
-    place = administrable_address_or_404(request, address)
-    entity = entity_at(place)
+    target = administrable_address_or_404(request, address)
+    entity = entity_at(target)
     if entity is None:
         raise Http404("there is no such entity")
     if request.method != "POST":
         return _describe_page(request, entity, {"description": entity.description, "reason": ""})
-    given = {name: request.POST.get(name, "").strip() for name in ("description", "reason")}
+    fields = {name: request.POST.get(name, "").strip() for name in ("description", "reason")}
     try:
-        outcome = _described(request, place, given)
+        outcome = _save_description(request, target, fields)
     except GrantError as error:
-        return _describe_page(request, entity, given, fault=str(error), status=400)
+        return _describe_page(request, entity, fields, fault=str(error), status=400)
     if outcome is None:
-        return _describe_page(request, entity_at(place), given, is_described_anew=True, status=409)
+        return _describe_page(request, entity_at(target), fields, has_changed=True, status=409)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
-    return see_other(entity_url(place))
+    return see_other(entity_url(target))
 
 
-def _described(request: HttpRequest, place: Address, given: dict) -> Outcome | None:
-    """None where it was described anew after the form was opened: one description would take the place of the other unread."""
+def _save_description(request: HttpRequest, target: Address, fields: dict) -> Outcome | None:
+    """Save the description. Return None if it changed after the form was opened, so that no text is overwritten unread."""
     with transaction.atomic():
         lock_journal()
-        now = seal(entity_at(place).description)
-        if request.POST.get("was", now) != now:
+        current_version = form_version(entity_at(target).description)
+        if request.POST.get("was", current_version) != current_version:
             return None
-        return describe_entity(author=request_author(request, given["reason"]), address=place, description=given["description"])
+        return describe_entity(author=request_author(request, fields["reason"]), address=target,
+                               description=fields["description"])
 
 
-def _describe_page(request: HttpRequest, entity: Entity, given: dict, *, fault: str = "", is_described_anew: bool = False,
+def _describe_page(request: HttpRequest, entity: Entity, fields: dict, *, fault: str = "", has_changed: bool = False,
                    status: int = 200) -> HttpResponse:
-    place = entity.address
+    target = entity.address
     return render_page(request, "entities/describe.html", {
-        "address_link": address_link_to(place), "title_address_link": address_link_to(place, linked=False),
-        "was": seal(entity.description),
-        "action": address_url("lifecycle-describe", place), "back": entity_url(place), "fault": fault,
-        "is_described_anew": is_described_anew, "described": entity.description, **given,
+        "address_link": address_link_to(target), "title_address_link": address_link_to(target, linked=False),
+        "was": form_version(entity.description),
+        "action": address_url("lifecycle-describe", target), "back": entity_url(target), "fault": fault,
+        "has_changed": has_changed, "described": entity.description, **fields,
     }, status=status)

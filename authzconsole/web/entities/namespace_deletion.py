@@ -1,4 +1,4 @@
-"""If this person deleted this namespace now: type by type, what goes and what remains, and how to close the gap."""
+"""Forecast of deleting a namespace as one user: what is deleted, what remains, and which grants are missing."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
 ENTITIES_A_PAGE = 25
-PART = "lacking"
+SECTION = "lacking"
 
 
 @require_safe
@@ -36,8 +36,8 @@ PART = "lacking"
 def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     entity = entity_or_404(request, address)
     name = name_from_input(name_parameter(request, "deleter"), "user")
-    chosen = choice_parameter(request, "generation", GENERATIONS)
-    generation = GENERATIONS[chosen] if chosen else active_generation()
+    generation_name = choice_parameter(request, "generation", GENERATIONS)
+    generation = GENERATIONS[generation_name] if generation_name else active_generation()
     context = {
         "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
         "generation": generation,
@@ -45,55 +45,56 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
         "can_change": request.user.can_administer,
     }
     try:
-        context |= _foretold(request, entity, name, generation) if name else {}
+        context |= _forecast_context(request, entity, name, generation) if name else {}
     except GrantError as error:
         context["fault"] = f"{error}."
-    template = f"plans/_{PART}.html" if requested_section(request) == PART and PART in context else "plans/forecast.html"
+    template = f"plans/_{SECTION}.html" if requested_section(request) == SECTION and SECTION in context else "plans/forecast.html"
     return render_page(request, template, context)
 
 
-def _foretold(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
+def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
     page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_A_PAGE,
                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {
         "figures": list(_figures(forecast)), "forecast": forecast,
-        "steps": [_shown_step(step) for step in forecast.steps if step.live],
-        "heirs": forecast.heirs, "ghosts": _shown_ghosts(forecast),
+        "steps": [_step_row(step) for step in forecast.steps if step.live],
+        "heirs": forecast.heirs, "ghosts": _ghost_grant_rows(forecast),
         "ghosts_more": max(0, forecast.grants_kept - len(forecast.ghosts)),
-        PART: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
+        SECTION: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
         "receivers": _receivers(user) if user and next(missing_grants_to_delete(entity.address, user, generation), None) else [],
     }
 
 
 def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
-    """(figure, unit, meaning)"""
+    """Yield (figure, unit, meaning)."""
     removes = forecast.generation.deleting_removes_grants
-    rows = [(forecast.gone, "live entity goes", "live entities go", ""), (forecast.remains, "remains", "remain", ""),
-            (forecast.grants_removed, "grant goes with them", "grants go with them", "") if removes
-            else (forecast.grants_kept, "grant stays as a ghost", "grants stay as ghosts", ""),
-            (forecast.missing, "may not be deleted", "may not be deleted", "bad" if forecast.missing else "")]
+    rows = [(forecast.gone, "live entity is deleted", "live entities are deleted", ""),
+            (forecast.remains, "remains", "remain", ""),
+            (forecast.grants_removed, "grant is removed", "grants are removed", "") if removes
+            else (forecast.grants_kept, "grant becomes a ghost grant", "grants become ghost grants", ""),
+            (forecast.missing, "cannot be deleted", "cannot be deleted", "bad" if forecast.missing else "")]
     for figure, one, many, meaning in rows:
         yield figure, one if figure == 1 else many, meaning
 
 
 def _receivers(user: User) -> list[str]:
-    """Who could be granted what is missing: the person, or a group of the person."""
+    """Return the principals that could receive the missing grants: the user and its groups."""
     names = user.groups.order_by("name").values_list("name", flat=True)
     return [str(user), *(f"group:{name}" for name in names)]
 
 
-def _shown_ghosts(forecast: DeletionForecast) -> list[tuple]:
+def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:
     return [(principal_link_from_text(item.principal), address_link_to(item.address), item.privilege) for item in forecast.ghosts]
 
 
-def _shown_step(step: DeletionStep) -> dict:
+def _step_row(step: DeletionStep) -> dict:
     kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
     words = {
-        StepOutcome.GOES: "all go", StepOutcome.NOT_REACHED: "not reached",
+        StepOutcome.GOES: "all deleted", StepOutcome.NOT_REACHED: "not reached",
         StepOutcome.PARTLY: f"an error for each of {step.missing:,}",
-        StepOutcome.STOPS: f"stops here: {step.missing:,} may not be deleted",
+        StepOutcome.STOPS: f"stops here: {step.missing:,} cannot be deleted",
     }
     return {"step": step, "kinds": kinds, "mark": step.kinds[0][0], "words": words[step.outcome],
             "is_good": step.outcome == StepOutcome.GOES}

@@ -1,4 +1,4 @@
-"""The page of one entity, made of parts that htmx can ask for one by one."""
+"""The page of one entity. Its sections can be requested one by one with htmx."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.ask.questions import ask_section
 from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
-from authzconsole.web.entities.selection import choosing
+from authzconsole.web.entities.selection import selection_of
 from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
@@ -32,11 +32,11 @@ Section = Callable[[HttpRequest, Entity, Generation], dict | None]
 def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     section = children_section(request, entity, generation)
     if section is not None and request.user.can_administer:
-        section["choosing"] = choosing(request, section["page"])
+        section["selection"] = selection_of(request, section["page"])
     return section
 
 
-# by the id of the part; the template of each is entities/_<id>.html
+# by the id of the section; its template is entities/_<id>.html
 SECTIONS: dict[str, Section] = {
     "children": _children,
     "holders": holders_section,
@@ -51,7 +51,7 @@ VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELE
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What the state of an address that is not live means for its grants."""
+    """A notice about an entity that is not live, and what that means for its grants."""
 
     level: str
     text: str
@@ -59,24 +59,24 @@ class Hint:
 
 @require_safe
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
-    asked = address_or_404(address)
-    if request.user.can_see_all and entity_at(asked) is None:
-        return _unregistered(request, asked)
+    requested = address_or_404(address)
+    if request.user.can_see_all and entity_at(requested) is None:
+        return _unregistered(request, requested)
     generation = active_generation()
     entity = entity_or_404(request, address)
-    part = requested_section(request)
-    if part in SECTIONS:
-        context = _part_context(request, entity, generation, part)
-        if context[part] is None:
-            raise Http404("there is no such part")
-        return render_page(request, f"entities/_{part}.html", context)
-    template = "entities/_detail.html" if part == "detail" else "entities/page.html"
-    return render_page(request, template, _page_context(request, entity, generation) | {"is_part": part == "detail"})
+    section = requested_section(request)
+    if section in SECTIONS:
+        context = _section_context(request, entity, generation, section)
+        if context[section] is None:
+            raise Http404("there is no such section")
+        return render_page(request, f"entities/_{section}.html", context)
+    template = "entities/_detail.html" if section == "detail" else "entities/page.html"
+    return render_page(request, template, _page_context(request, entity, generation) | {"is_section": section == "detail"})
 
 
-def _part_context(request: HttpRequest, entity: Entity, generation: Generation, part: str) -> dict:
+def _section_context(request: HttpRequest, entity: Entity, generation: Generation, section: str) -> dict:
     return {"entity": entity, "url": entity_url(entity), "can_change": request.user.can_administer,
-            "grant_url": address_url("grant", entity), part: SECTIONS[part](request, entity, generation)}
+            "grant_url": address_url("grant", entity), section: SECTIONS[section](request, entity, generation)}
 
 
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
@@ -89,20 +89,20 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
         "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
         "can_change": request.user.can_administer, "generation": generation,
-        "many_url": _many_url(request, entity),
+        "bulk_change_url": _bulk_change_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
     }
 
 
 def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
-    """A planned address goes where nothing waits for it any more: neither a grant nor what lies in it."""
+    """Return the lifecycle actions. A planned entity can be deleted if it has neither grants nor children."""
     holders = context["holders"]
     is_empty = not (holders["total"] or holders["find"] or (context["children"] or {}).get("total"))
     return [VERBS[entity.state], *([DELETE] if entity.state == State.PLANNED and is_empty else [])]
 
 
-def _many_url(request: HttpRequest, entity: Entity) -> str:
-    """Where a plan for all that lies in it is made; empty where this account may not, or nothing can live in it."""
+def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
+    """Return the URL of a bulk change inside the entity; empty if the account may not, or the kind has no children."""
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
@@ -114,12 +114,13 @@ def _hint(entity: Entity) -> Hint | None:
     grants = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
     one = grants == 1
     if entity.state == State.PLANNED:
-        waiting = f"{grants:,} grant{' waits' if one else 's wait'} for it." if grants else "No grant waits for it."
+        waiting = f"{grants:,} grant{' applies' if one else 's apply'} once it exists." if grants else "It has no grants."
         return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {waiting}")
     if not grants:
-        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and no grant on it is left.")
+        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and has no grants left.")
     return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if one else 's'} "
-                           f"outlived it. If it is recreated, {'it applies' if one else 'they apply'} again at once.")
+                           f"remain{'s' if one else ''} as ghost grant{'' if one else 's'} and would apply again "
+                           "if it is recreated.")
 
 
 def _own_hint(entity: Entity) -> Hint | None:
@@ -128,7 +129,7 @@ def _own_hint(entity: Entity) -> Hint | None:
 
 
 def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
-    """Who sees everything is told that the address is free, and how to begin with it."""
+    """Say that no entity is registered at this address, and how to start with it. Only for accounts that see everything."""
     return render_page(request, "entities/unregistered.html", {
         "address_link": address_link_to(address, linked=False), "address": address, "kind": KINDS[address.kind],
         "can_change": request.user.can_administer and address.kind != "instance",

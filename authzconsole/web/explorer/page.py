@@ -1,9 +1,9 @@
-"""The tree of the hierarchy: beside the page of an entity, and as a page where there is no room beside it."""
+"""The Explorer: the tree of all entities, next to the page of an entity or, on narrow windows, as a page by itself."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.explorer.tree import Level, Narrowing, Tree
+from authzconsole.web.explorer.tree import Level, Tree, TreeFilter
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
@@ -16,36 +16,36 @@ from grants.active_generation import active_generation
 
 @require_safe
 def explorer(request: HttpRequest) -> HttpResponse:
-    """Open as far as the entity that the URL names as `at`."""
-    at, tree = _container(request, "at"), _tree_of(request)
-    is_part = requested_section(request) == "explorer"
-    return render_page(request, "explorer/_tree.html" if is_part else "explorer/page.html", {
-        "tree": Level([tree.root(at)]), "at": at, "narrowing": tree.narrowing, "is_page": not is_part or _is_page(request),
+    """Render the tree, expanded down to the entity in the query parameter `at`."""
+    at, tree = _container(request, "at"), _tree(request)
+    is_section = requested_section(request) == "explorer"
+    return render_page(request, "explorer/_tree.html" if is_section else "explorer/page.html", {
+        "tree": Level([tree.root(at)]), "at": at, "tree_filter": tree.tree_filter, "is_page": not is_section or _is_page(request),
         "kinds": [kind for kind in KINDS.values() if kind.parent], "states": State.values, "url": request.path,
     })
 
 
 @require_safe
 def explorer_inside(request: HttpRequest) -> HttpResponse:
-    """What lies in one entity, all kinds or one, as further lines of the tree."""
-    container, tree, kind = _container(request, "in"), _tree_of(request), choice_parameter(request, "of", KINDS)
-    beyond = {name: name_parameter(request, name) for name in ("after", "before")}
-    level = tree.entities(container, kind, **beyond) if kind else tree.inside(container)
+    """Render the children of one entity, of all kinds or of one, as tree rows that htmx inserts."""
+    container, tree, kind = _container(request, "in"), _tree(request), choice_parameter(request, "of", KINDS)
+    cursors = {name: name_parameter(request, name) for name in ("after", "before")}
+    level = tree.entities(container, kind, **cursors) if kind else tree.inside(container)
     return render_page(request, "explorer/_level.html", {"level": level})
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Whether the tree that is asked for anew is the page itself, whose address then says what it is narrowed to."""
+    """Whether htmx reloads the tree on the Explorer page itself, where the filter belongs in the URL."""
     return (request.htmx.current_url_abs_path or "").partition("?")[0] == request.path
 
 
-def _tree_of(request: HttpRequest) -> Tree:
-    narrowing = Narrowing(choice_parameter(request, "kind", KINDS), choice_parameter(request, "state", State.values))
-    return Tree(request, active_generation(), narrowing)
+def _tree(request: HttpRequest) -> Tree:
+    tree_filter = TreeFilter(choice_parameter(request, "kind", KINDS), choice_parameter(request, "state", State.values))
+    return Tree(request, active_generation(), tree_filter)
 
 
 def _container(request: HttpRequest, name: str) -> Entity:
-    """The entity that the URL names, the instance where it names none. Whoever sees nothing of it finds it empty."""
+    """Return the entity in the URL, by default the instance. The instance is never 404: without visible entities it is empty."""
     address = address_or_404(text_parameter(request, name) or str(instance_address()))
     root = entity_at(address) if address == instance_address() else None
     return root or entity_or_404(request, str(address))

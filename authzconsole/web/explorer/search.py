@@ -1,4 +1,4 @@
-"""Finding addresses and principals by a part of their names."""
+"""Search for addresses and principals by part of their names."""
 
 from dataclasses import dataclass
 
@@ -14,17 +14,20 @@ from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
 from grants.models import User
 
-MOST_LISTED = 8
-MOST_SUGGESTED = 10
-# the fields that name principals by their type, and those that name one of a single type without it
+MAX_RESULTS_LISTED = 8
+MAX_OPTIONS = 10
+# form fields for principals with a type, and fields for names of one type
 FIELDS = ("principal", "subject", "creator", "source", "target")
 PLAIN_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """A list under a field that finds as one types. field: its name in a URL. kind: the one that it takes, or empty. opens:
-    whether what is chosen is opened, and not written into the field."""
+class SuggestionList:
+    """The suggestion list of a search field.
+
+    field: query parameter of the text. kind: the only kind that the field accepts, or empty.
+    opens: whether choosing a suggestion opens its page instead of filling the field.
+    """
 
     field: str
     kind: str = ""
@@ -32,48 +35,48 @@ class Listing:
 
 
 # by the id of the list
-LISTS = {
-    "search-suggestions": Listing("q", opens=True),
-    "entity-suggestions": Listing("entity"),
-    "ask-artifact-suggestions": Listing("artifact", "artifact"),
-    "ask-dataset_type-suggestions": Listing("dataset_type", "dataset_type"),
-    "ask-owner-suggestions": Listing("owner", "kerberosprincipal"),
+SUGGESTION_LISTS = {
+    "search-suggestions": SuggestionList("q", opens=True),
+    "entity-suggestions": SuggestionList("entity"),
+    "ask-artifact-suggestions": SuggestionList("artifact", "artifact"),
+    "ask-dataset_type-suggestions": SuggestionList("dataset_type", "dataset_type"),
+    "ask-owner-suggestions": SuggestionList("owner", "kerberosprincipal"),
 }
 
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """The page of what a text finds; for a field that finds as one types, the first of it as the options of its list."""
-    listing = LISTS.get(requested_section(request))
-    text = text_parameter(request, listing.field if listing else "q")
-    found = search_visible_entities(request.user, text, MOST_LISTED,
-                                    only=listing.kind) if listing else search_visible_entities(request.user, text)
-    return render_page(request, "shared/forms/search_results.html" if listing else "explorer/search.html", {
-        "searched": text, "found": found, "rows": [_shown(entity, listing is None) for entity in found.rows],
-        "listing": listing, "list_id": requested_section(request), "is_short": parse_search(text).is_short,
-        "is_cut": found.total > len(found.rows) or not found.is_all,
+    """Render the search results as a page, or the first of them as options of a suggestion list."""
+    suggestion_list = SUGGESTION_LISTS.get(requested_section(request))
+    text = text_parameter(request, suggestion_list.field if suggestion_list else "q")
+    result = search_visible_entities(request.user, text, MAX_RESULTS_LISTED,
+                                    only=suggestion_list.kind) if suggestion_list else search_visible_entities(request.user, text)
+    return render_page(request, "shared/forms/search_results.html" if suggestion_list else "explorer/search.html", {
+        "searched": text, "result": result, "rows": [_result_row(entity, suggestion_list is None) for entity in result.rows],
+        "suggestion_list": suggestion_list, "list_id": requested_section(request), "is_short": parse_search(text).is_short,
+        "is_cut": result.total > len(result.rows) or not result.is_all,
     })
 
 
-def _shown(entity: Entity, linked: bool) -> dict:
-    """linked: whether the address itself is a link, as it is but in an option, which is one already."""
+def _result_row(entity: Entity, linked: bool) -> dict:
+    """linked: whether the address is a link. In a suggestion list the whole option is one."""
     return {"entity": entity, "address_link": address_link_to(entity, linked=linked), "url": entity_url(entity)}
 
 
 @require_safe
 @auditor_required
 def suggest_principals(request: HttpRequest) -> HttpResponse:
-    """Options for a field that names a principal. Ordinary accounts get no lists of names."""
+    """Render the options of a principal field. Ordinary accounts get 404: they may not list names."""
     field = next((name for name in (*FIELDS, *PLAIN_FIELDS) if name in request.GET), "")
     type_, colon, name = text_parameter(request, field, max_characters=150).partition(":")
     is_typed, only = bool(colon) and type_ in ("user", "group"), PLAIN_FIELDS.get(field)
-    wanted = {only} if only else {type_} if is_typed else {"user", "group"}
-    names = _names(wanted, name if is_typed else f"{type_}{colon}{name}")
+    types = {only} if only else {type_} if is_typed else {"user", "group"}
+    names = _matching_principals(types, name if is_typed else f"{type_}{colon}{name}")
     return render_page(request, "shared/forms/options.html", {"options": [n.split(":", 1)[1] if only else n for n in names]})
 
 
-def _names(types: set[str], text: str) -> list[str]:
+def _matching_principals(types: set[str], text: str) -> list[str]:
     users = User.objects.filter(username__icontains=text).order_by("username") if "user" in types else User.objects.none()
     groups = Group.objects.filter(name__icontains=text).order_by("name") if "group" in types else Group.objects.none()
-    found = [f"user:{name}" for name in users.values_list("username", flat=True)[:MOST_SUGGESTED]]
-    return found + [f"group:{name}" for name in groups.values_list("name", flat=True)[:MOST_SUGGESTED]]
+    result = [f"user:{name}" for name in users.values_list("username", flat=True)[:MAX_OPTIONS]]
+    return result + [f"group:{name}" for name in groups.values_list("name", flat=True)[:MAX_OPTIONS]]

@@ -1,4 +1,4 @@
-"""The hierarchy as lines of a tree: what lies in a container, by kind where several kinds do, a window of many at a time."""
+"""The entity hierarchy as a tree: children of a container, grouped by kind if there are several, in windows of limited size."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 
-from authzconsole.web.entities.children import totals_inside
+from authzconsole.web.entities.children import visible_child_counts
 from authzconsole.web.shared.breadcrumbs import visible_addresses
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.paging import url_with_query
@@ -17,16 +17,19 @@ from entities.selectors import children_of, entities_at
 from entities.vocabulary import KINDS, child_kinds
 from grants.policies.policy import Generation
 
-MOST_ROWS = 50
-# so many stand before the one that the tree was opened at, so that it is met among its neighbours
-BEFORE_IT = 10
+MAX_ROWS = 50
+# number of rows displayed before the entity that the tree is opened at, so that it appears among its neighbours
+ROWS_BEFORE = 10
 
 
 @dataclass(slots=True)
 class Branch:
-    """One line. of: the kind of which it holds all; empty for an entity. url: its page, empty where this account may not look.
-    load_url: where what lies in it comes from, empty where nothing can. count: how many lie in it, where they were counted.
-    inside: the lines in it, where it is open."""
+    """One row of the tree: an entity, or all children of one kind.
+
+    of: the kind, for a row that groups children; empty for an entity. url: its page; empty if the account may not open it.
+    load_url: URL of its children; empty if it cannot have any. count: number of children, if it was counted.
+    inside: the rows below it, if it is expanded.
+    """
 
     title: str
     kind: str
@@ -41,13 +44,13 @@ class Branch:
 
     @property
     def group(self) -> str:
-        """The id of the element that holds what lies in it."""
+        """The DOM id of the element that contains its children."""
         return f"in-{self.address}{'-' if self.of else ''}{self.of}"
 
 
 @dataclass(slots=True)
 class Level:
-    """Lines that lie together. earlier_url, later_url: where those before and after them come from; empty at the end."""
+    """Sibling rows. earlier_url, later_url: URLs of the rows before and after them; empty at an end."""
 
     branches: list[Branch] = field(default_factory=list)
     earlier_url: str = ""
@@ -55,146 +58,146 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
-    """What is wanted of the hierarchy: one kind, of one state; everything where they are empty."""
+class TreeFilter:
+    """Filter the tree by kind and state. Empty values match everything."""
 
     kind: str = ""
     state: str = ""
 
-    def leads_on(self, kind: str) -> bool:
-        """Whether what is wanted may lie in entities of that kind, which are then shown in any state."""
+    def may_contain_matches(self, kind: str) -> bool:
+        """Whether entities of that kind may contain matches. They are then displayed in any state."""
         return bool(child_kinds(kind)) and kind != self.kind
 
-    def shows(self, kind: str) -> bool:
-        return self.kind in ("", kind) or any(self.shows(below.name) for below in child_kinds(kind))
+    def includes(self, kind: str) -> bool:
+        return self.kind in ("", kind) or any(self.includes(below.name) for below in child_kinds(kind))
 
     @property
-    def is_whole(self) -> bool:
+    def matches_everything(self) -> bool:
         return not (self.kind or self.state)
 
     def rows(self, rows: QuerySet[Entity], kind: str, *, sees_all: bool) -> QuerySet[Entity]:
-        """sees_all: whether nothing of what lies in a container is kept from the account; then those in which nothing is wanted
-        are left out."""
+        """Filter rows of one kind. sees_all: the account sees all children, so containers without matches can be omitted."""
         rows = rows.filter(kind=kind)
-        if not self.leads_on(kind):
+        if not self.may_contain_matches(kind):
             return rows.filter(state=self.state) if self.state else rows
-        if self.is_whole or not sees_all:
+        if self.matches_everything or not sees_all:
             return rows
         wanted = {name: value for name, value in (("kind", self.kind), ("state", self.state)) if value}
         return rows.filter(Exists(Entity.objects.filter(**wanted, **{kind: OuterRef("pk")}).exclude(pk=OuterRef("pk"))))
 
     def count(self, totals: Counter[tuple[str, str]], kind: str) -> int:
-        """totals: by kind and state."""
+        """Return the number of matches of one kind. totals: counts by kind and state."""
         return sum(total for (of, state), total in totals.items()
-                   if of == kind and (self.state in ("", state) or self.leads_on(kind)))
+                   if of == kind and (self.state in ("", state) or self.may_contain_matches(kind)))
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What the account of the request sees of the hierarchy. Its queries go by the depth, not by what lies there."""
+    """The tree that the account sees. The number of queries depends on the depth, not on the number of entities."""
 
     request: HttpRequest
     generation: Generation
-    narrowing: Narrowing = Narrowing()
+    tree_filter: TreeFilter = TreeFilter()
 
     def root(self, at: Entity) -> Branch:
-        """The instance, open down to `at`, and `at` itself."""
+        """Return the instance, expanded down to `at` and including the children of `at`."""
         first, *rest = [*at.address.ancestors, at.address]
         rows = entities_at((first, *rest))
-        shown = visible_addresses(rows, self.request.user, self.generation)
-        path = [rows[address] for address in rest if address in shown]
-        branch = Branch(first.name, first.kind, str(first), entity_url(first) if first in shown else "",
+        visible = visible_addresses(rows, self.request.user, self.generation)
+        path = [rows[address] for address in rest if address in visible]
+        branch = Branch(first.name, first.kind, str(first), entity_url(first) if first in visible else "",
                         load_url=self._url(str(first)), is_current=not rest)
-        branch.inside = self._opened(rows[first], path)
+        branch.inside = self._expanded_level(rows[first], path)
         return branch
 
     def inside(self, container: Entity) -> Level:
-        """A line for each kind; where only one kind can lie in it, its entities."""
+        """Return a row for each kind, or the entities if the container can only contain one kind."""
         possible = child_kinds(container.kind)
-        kinds = [kind.name for kind in possible if self.narrowing.shows(kind.name)]
+        kinds = [kind.name for kind in possible if self.tree_filter.includes(kind.name)]
         if len(possible) == 1:
             return self.entities(container, *kinds) if kinds else Level()
         totals = self._totals(container)
         counts = {kind: self._count(container, totals, kind) for kind in kinds}
-        page = entity_url(container) if self._may_look_at(container) else ""
-        return Level([self._of_kind(container, kind, count, page) for kind, count in counts.items() if count])
+        page = entity_url(container) if self._can_open(container) else ""
+        return Level([self._kind_branch(container, kind, count, page) for kind, count in counts.items() if count])
 
     def entities(self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = "") -> Level:
-        """Those of a kind in it by their keys: the first of them, those after or before a key, or those around one."""
+        """Return children of one kind by key: the first ones, those after or before a key, or those around a key."""
         rows = self._rows(container, kind)
         earlier, later, has_earlier, has_later = [], [], False, False
         if before or around:
-            found = rows.filter(key__lt=before or around).order_by("-key")
-            earlier, has_earlier = _first(found, MOST_ROWS if before else BEFORE_IT)
+            rows_found = rows.filter(key__lt=before or around).order_by("-key")
+            earlier, has_earlier = _first(rows_found, MAX_ROWS if before else ROWS_BEFORE)
         if not before:
-            found = rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
-            later, has_later = _first(found.order_by("key"), MOST_ROWS)
-        found = [*reversed(earlier), *later]
-        return Level([self._of_entity(entity) for entity in found],
-                     self._url(str(container), kind, before=found[0].key) if has_earlier else "",
-                     self._url(str(container), kind, after=found[-1].key) if has_later else "")
+            rows_found = rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
+            later, has_later = _first(rows_found.order_by("key"), MAX_ROWS)
+        rows_found = [*reversed(earlier), *later]
+        return Level([self._entity_branch(entity) for entity in rows_found],
+                     self._url(str(container), kind, before=rows_found[0].key) if has_earlier else "",
+                     self._url(str(container), kind, after=rows_found[-1].key) if has_later else "")
 
-    def _opened(self, container: Entity, path: list[Entity]) -> Level:
-        """What lies in it, open along the path of entities that lie in one another."""
+    def _expanded_level(self, container: Entity, path: list[Entity]) -> Level:
+        """Return the children of the container, expanded along the path."""
         below = path[0] if path else None
         if len(child_kinds(container.kind)) == 1:
-            level = lines = self.entities(container, child_kinds(container.kind)[0].name, around=below.key if below else "")
+            level = level_below = self.entities(container, child_kinds(container.kind)[0].name, around=below.key if below else "")
         else:
             level = self.inside(container)
-            # nobody comes for the line that says namespaces, nor for one that stands alone
+            # expand the namespaces, or the only kind there is: their own row tells nothing
             usual = level.branches[0].of if len(level.branches) == 1 else "namespace"
             kind = below.kind if below else usual
-            lines = next((branch for branch in level.branches if branch.of == kind), None)
-            if lines is not None:
-                lines.inside = lines = self.entities(container, kind, around=below.key if below else "")
-        if below is not None and lines is not None:
-            self._open(lines, path)
+            level_below = next((branch for branch in level.branches if branch.of == kind), None)
+            if level_below is not None:
+                level_below.inside = level_below = self.entities(container, kind, around=below.key if below else "")
+        if below is not None and level_below is not None:
+            self._expand(level_below, path)
         return level
 
-    def _open(self, lines: Level, path: list[Entity]) -> None:
+    def _expand(self, level_below: Level, path: list[Entity]) -> None:
         below, *rest = path
-        branch = next((branch for branch in lines.branches if branch.address == str(below)), None)
+        branch = next((branch for branch in level_below.branches if branch.address == str(below)), None)
         if branch is None:
             return
         branch.is_current = not rest
         if child_kinds(below.kind):
-            branch.inside = self._opened(below, rest)
+            branch.inside = self._expanded_level(below, rest)
 
-    def _of_kind(self, container: Entity, kind: str, count: int, page: str) -> Branch:
+    def _kind_branch(self, container: Entity, kind: str, count: int, page: str) -> Branch:
         return Branch(KINDS[kind].plural, kind, str(container), page and f"{page}?{urlencode({'kind': kind})}", of=kind,
                       load_url=self._url(str(container), kind), count=count)
 
-    def _may_look_at(self, container: Entity) -> bool:
-        # the tree stands on the instance also for whoever sees only something in it; all else was seen to be opened
+    def _can_open(self, container: Entity) -> bool:
+        # the tree displays the instance even to accounts that may not see it; other containers are only opened if visible
         return container.kind != "instance" or container.address in visible_addresses(
             {container.address: container}, self.request.user, self.generation)
 
-    def _of_entity(self, entity: Entity) -> Branch:
+    def _entity_branch(self, entity: Entity) -> Branch:
         load_url = self._url(str(entity)) if child_kinds(entity.kind) else ""
         return Branch(entity.name, entity.kind, str(entity), entity_url(entity), load_url=load_url, state=entity.state)
 
-    def _url(self, address: str, of: str = "", **beyond: str) -> str:
-        asked = {"in": address, "of": of, "kind": self.narrowing.kind, "state": self.narrowing.state, **beyond}
-        return url_with_query("explorer-inside", asked)
+    def _url(self, address: str, of: str = "", **cursors: str) -> str:
+        parameters = {"in": address, "of": of, "kind": self.tree_filter.kind, "state": self.tree_filter.state, **cursors}
+        return url_with_query("explorer-inside", parameters)
 
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
-        return totals_inside(self.request, container, self.generation)
+        return visible_child_counts(self.request, container, self.generation)
 
     def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
-        total = self.narrowing.count(totals, kind)
-        is_counted = self.narrowing.is_whole or not self.narrowing.leads_on(kind) or not self.request.user.can_see_all
+        total = self.tree_filter.count(totals, kind)
+        is_counted = (self.tree_filter.matches_everything or not self.tree_filter.may_contain_matches(kind)
+                      or not self.request.user.can_see_all)
         return total if is_counted or not total else self._rows(container, kind).count()
 
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:
-        rows = self.narrowing.rows(children_of(container), kind, sees_all=self.request.user.can_see_all)
+        rows = self.tree_filter.rows(children_of(container), kind, sees_all=self.request.user.can_see_all)
         if self.request.user.can_see_all:
             return rows
-        seen = list_visibility_inside(self.request, container, self.generation)
+        visibility = list_visibility_inside(self.request, container, self.generation)
         total = sum(total for (of, _), total in self._totals(container).items() if of == kind)
-        return rows.filter(seen.soonest(total))
+        return rows.filter(visibility.soonest(total))
 
 
-def _first(rows: QuerySet[Entity], most: int) -> tuple[list[Entity], bool]:
-    """So many, and whether there are more."""
-    found = list(rows[: most + 1])
-    return found[:most], len(found) > most
+def _first(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bool]:
+    """Return at most `max_rows` rows, and whether there are more."""
+    rows_found = list(rows[: max_rows + 1])
+    return rows_found[:max_rows], len(rows_found) > max_rows

@@ -161,8 +161,8 @@ def test_deactivating_shows_its_impact_before_it_happens(browse):
     text = forecast_text(client, f"{url}?change=activity&active=no")
     for words in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
                   "1 session ends.", "1 API token is refused while the account is inactive.",
-                  "6 entities are left with fewer than two administrators",
-                  ": 6 with nobody.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
+                  "6 entities would have fewer than two administrators",
+                  ": 6 with none.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
         assert words in text
     sent = fields(text)
     assert sent == {"change": "activity", "active": "no", "reason": ""}

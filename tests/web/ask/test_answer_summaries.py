@@ -42,9 +42,9 @@ def test_the_same_question_is_answered_in_every_generation_with_its_source(brows
 
 def test_an_ordinary_account_is_told_at_once_what_it_may_do_itself(browse):
     ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
-    assert {glance.name for glance in ask["operation_answers"] if glance.allowed} >= {"read",
-                                                                                      "list"} and ask["permitted"] < len(ask["operation_answers"])
-    assert all("user:ned" not in glance.sentence for glance in ask["operation_answers"])
+    answers = ask["operation_answers"]
+    assert {summary.name for summary in answers if summary.allowed} >= {"read", "list"} and ask["permitted"] < len(answers)
+    assert all("user:ned" not in summary.sentence for summary in answers)
 
 
 def test_no_line_names_what_the_account_does_not_see(browse):
@@ -56,8 +56,9 @@ def test_no_line_names_what_the_account_does_not_see(browse):
 
 def test_a_line_leads_to_the_whole_answer(browse):
     client = browse("aud")
-    (glance,) = [one for one in client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["operation_answers"] if one.name == "delete"]
-    assert client.get(glance.url).context["ask"]["answer"].decision.question.operation == "delete"
+    answers = client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["operation_answers"]
+    (summary,) = [answer for answer in answers if answer.name == "delete"]
+    assert client.get(summary.url).context["ask"]["answer"].decision.question.operation == "delete"
 
 
 def test_a_subject_that_cannot_be_is_explained_once(browse):
@@ -71,7 +72,7 @@ def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, brows
     ask, text = response.context["ask"], response.content.decode()
     assert (ask["unknown_principal"].name, ask["unknown_principal"].suggestions) == ("nobody", [])
     assert (ask["operation_answers"], ask["generation_summaries"], ask["answer"], ask["fault"]) == ([], [], None, "")
-    assert text.count("is called <code>nobody</code>") == 1 and "Denied" not in text
+    assert text.count("named <code>nobody</code>") == 1 and "Denied" not in text
 
 
 def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):

@@ -23,7 +23,7 @@ def faults(response) -> str:
 def test_everybody_may_ask(name, browse):
     response = browse(name).get("/ask")
     assert response.status_code == 200 and not faults(response)
-    assert ("May this person or group" in response.content.decode()) == (name in ("ada", "aud"))
+    assert ("May this user or group" in response.content.decode()) == (name in ("ada", "aud"))
 
 
 def test_a_question_is_answered_where_it_is_asked(browse):
@@ -84,7 +84,7 @@ def test_the_address_of_an_answer_is_whole(browse, settings):
         "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales")
     short = client.get("/entities/namespace:sales?subject=dee&operation=delete")
     assert short.context["ask"]["open_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
-    assert "Open this answer" in short.content.decode()
+    assert "Open on the Ask page" in short.content.decode()
     assert client.get(short.context["ask"]["open_url"]).context["ask"]["answer"].decision.sentence == (
         ask["answer"].decision.sentence)
 
@@ -127,9 +127,9 @@ def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(br
 
 def test_an_operation_of_another_kind_is_refused_with_those_that_there_are(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
-    assert faults(response).startswith("`start` is no operation of datasets; there is create, update")
+    assert faults(response).startswith("Datasets have no operation `start`. Try create, update")
     text = response.content.decode()
-    assert "<code>start</code> is no operation" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
+    assert "have no operation <code>start</code>" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
 
 
 def test_a_part_of_an_address_is_enough_to_choose_from(browse):
@@ -230,7 +230,7 @@ def test_an_answer_in_place_is_said_aloud(url, browse, htmx):
     client = browse("ada")
     each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
     ask = each.context["ask"]
-    assert ask["announcement"] == f"{ask['permitted']} of {len(ask['each'])} operations are allowed."
+    assert ask["announcement"] == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
     assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in each.content.decode()
     one = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
     assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in one.content.decode()

@@ -19,21 +19,21 @@ DELETE = "/lifecycle/delete/namespace:sales"
 ])
 def test_a_deletion_that_would_do_something_else_than_was_foretold_is_not_done(meanwhile, browse):
     client = browse("ada")
-    foretold = client.get(DELETE).context["foretold"]
+    form_version = client.get(DELETE).context["form_version"]
     meanwhile()
     lines = JournalLine.objects.count()
-    response = client.post(DELETE, {"reason": "sold", "foretold": foretold})
-    assert response.status_code == 409 and "nothing was done" in response.content.decode()
+    response = client.post(DELETE, {"reason": "sold", "form_version": form_version})
+    assert response.status_code == 409 and "Nothing was changed" in response.content.decode()
     assert response.context["reason"] == "sold" and JournalLine.objects.count() == lines
-    assert client.post(DELETE, {"reason": "sold", "foretold": response.context["foretold"]}).status_code == 303
+    assert client.post(DELETE, {"reason": "sold", "form_version": response.context["form_version"]}).status_code == 303
 
 
 def test_what_changed_elsewhere_does_not_hold_a_deletion_up(browse):
     client = browse("ada")
-    foretold = client.get(DELETE).context["foretold"]
-    assert f'name="foretold" value="{foretold}"' in client.get(DELETE).content.decode()
+    form_version = client.get(DELETE).context["form_version"]
+    assert f'name="form_version" value="{form_version}"' in client.get(DELETE).content.decode()
     change_grants(author=SETUP, grant=[("group:operators", at("instance:cdap"), "READ")])
-    assert client.post(DELETE, {"foretold": foretold}).status_code == 303
+    assert client.post(DELETE, {"form_version": form_version}).status_code == 303
 
 
 def test_what_was_deleted_meanwhile_is_said_once(browse):

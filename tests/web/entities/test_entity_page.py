@@ -59,11 +59,11 @@ def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
     ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
     page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
-    choosing, text = page.context["children"]["choosing"], page.content.decode()
-    assert choosing.chosen == {first, last} and choosing.kept == [("subject", "user:dee")]
+    selection, text = page.context["children"]["selection"], page.content.decode()
+    assert selection.selected == {first, last} and selection.kept == [("subject", "user:dee")]
     shown = addresses(page)
-    assert choosing.elsewhere == [address for address in (first, last) if address not in shown] and choosing.next == shown[-1]
-    for address in choosing.elsewhere:
+    assert selection.elsewhere == [address for address in (first, last) if address not in shown] and selection.next == shown[-1]
+    for address in selection.elsewhere:
         assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
     assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
     chosen = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
@@ -73,13 +73,13 @@ def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
 def test_a_chosen_entity_that_no_filter_shows_stays_chosen(browse):
     page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "nothing-is-called-so"})
     text = page.content.decode()
-    assert "Nothing matches" in text and "1 of them chosen elsewhere in the list" in text and "Plan for the chosen" in text
+    assert "Nothing matches" in text and "1 selected on other pages" in text and "data-selected" in text
 
 
 @pytest.mark.parametrize("who", ["aud", "dee"])
 def test_who_changes_nothing_chooses_nothing(who, browse):
     page = browse(who).get(SALES, {"address": "dataset:sales.orders"})
-    assert "choosing" not in page.context["children"] and "children-form" in page.content.decode()
+    assert "selection" not in page.context["children"] and "children-form" in page.content.decode()
     assert 'name="address"' not in page.content.decode()
 
 
@@ -111,13 +111,13 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     planned = browse("ada").get("/entities/dataset:sales.forecast").context["holders"]["rows"][0]["cells"][0]
     deleted = browse("ada").get("/entities/dataset:sales.legacy").context["holders"]["rows"][0]["cells"][1]
     assert (planned.how, deleted.how) == ("planned", "leftover")
-    assert "waits for a planned entity" in planned.title and "outlived a deleted entity" in deleted.title
+    assert "applies once the entity exists" in planned.title and "left over from a deleted entity" in deleted.title
 
 
 def test_a_deleted_entity_warns_of_the_grants_that_outlived_it(browse):
     hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
-    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant outlived it. If it is recreated, it applies "
-                         "again at once.")
+    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant remains as ghost "
+                         "grant and would apply again if it is recreated.")
 
 
 def test_what_hardly_anybody_administers_says_so(browse):
@@ -127,7 +127,7 @@ def test_what_hardly_anybody_administers_says_so(browse):
     assert "No active user administers this dataset" in client.get(url).content.decode()
     for name, said in (("ned", True), ("dee", False)):
         client.post("/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"})
-        assert ("A single active user administers this dataset" in client.get(url).content.decode()) is said
+        assert ("Only one active user administers this dataset" in client.get(url).content.decode()) is said
     assert "administers this" not in browse("dee").get(url).content.decode()
 
 
@@ -162,7 +162,7 @@ def test_an_answer_says_yes_or_no_with_its_reason(asked, allowed, browse):
 def test_an_answer_shows_its_source_and_what_is_missing(browse):
     text = browse("ada").get(f"{ORDERS}?subject=user:dee&operation=write").content.decode()
     assert "002, Datasets, Write" in text
-    assert "The fewest grants that would allow it" in text
+    assert "Fewest grants that would allow it" in text
     assert "/grant/dataset:sales.orders?principal=user:dee&amp;privilege=WRITE" in text
 
 
@@ -237,7 +237,7 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
 def test_the_delete_page_foretells_and_deletes_nothing(browse):
     before = everything()
     text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
-    assert "6 entities will be deleted" in text and "1 planned entity stays planned" in text and "grants stay" in text
+    assert "6 entities will be deleted" in text and "1 planned entity remains planned" in text and "grants remain" in text
     assert everything() == before
 
 
@@ -256,16 +256,16 @@ def test_registering_goes_from_a_kind_and_a_name_over_the_forecast_to_the_entity
     client = browse("ada")
     response = client.post("/register", {"parent": "namespace:sales", "kind": "dataset", "name": "forecast"})
     assert response.headers["Location"] == "/lifecycle/register/dataset:sales.forecast"
-    assert "1 grant that is already on it will apply" in client.get(response.headers["Location"]).content.decode()
+    assert "1 existing grant will apply" in client.get(response.headers["Location"]).content.decode()
     response = client.post(response.headers["Location"], {"description": "Next year"}, follow=True)
     assert (response.context["entity"].state, response.context["entity"].description) == ("live", "Next year")
 
 
 @pytest.mark.parametrize(("sent", "fault"), [
-    ({"kind": "program", "name": "x"}, "does not lie in namespace:sales"),
+    ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
     ({"kind": "dataset", "name": ""}, "the dataset is empty"),
     ({"kind": "dataset", "name": "a b"}, "holds a character"),
-    ({"kind": "", "name": "x"}, "does not lie in namespace:sales"),
+    ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
 ])
 def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
     response = browse("ada").post("/register", {"parent": "namespace:sales", **sent})

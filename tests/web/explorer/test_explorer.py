@@ -30,8 +30,8 @@ def inside(client, url) -> list[str]:
 @pytest.fixture
 def few_at_once(monkeypatch):
     """Windows of three, one of them before the entity that the tree is opened at."""
-    monkeypatch.setattr(branches, "MOST_ROWS", 3)
-    monkeypatch.setattr(branches, "BEFORE_IT", 1)
+    monkeypatch.setattr(branches, "MAX_ROWS", 3)
+    monkeypatch.setattr(branches, "ROWS_BEFORE", 1)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_an_ordinary_account_finds_only_what_it_sees(browse):
         (0, "cdap"), (1, "namespaces"), (2, "sales"), (3, "datasets"), (4, "legacy"), (4, "orders")]
     assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
     assert inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
-    assert "The tree shows what you see" in browse("out").get("/explorer").content.decode()
+    assert "No visible entities" in browse("out").get("/explorer").content.decode()
 
 
 def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few_at_once, streams):

@@ -131,7 +131,7 @@ def test_pages_quote_reports_of_the_active_generation_only(report, browse, cast)
     assert browse("aud").get("/").context["namespaces"]["run"] is None
     page = browse("aud").get("/entities/namespace:hr")
     assert page.context["readiness"]["latest"] is None
-    assert "Nobody has checked yet who can delete it in generation final." in page_html(page)
+    assert "Not analysed yet in generation final." in page_html(page)
 
 
 def test_the_namespace_list_and_the_namespace_page_quote_the_newest_report(report, browse):
