@@ -66,8 +66,8 @@ def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
     for address in selection.elsewhere:
         assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
     assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
-    chosen = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
-    assert [row["text"] for row in chosen.context["chosen"]] == [first, last]
+    plan_form = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
+    assert [row["text"] for row in plan_form.context["selected_rows"]] == [first, last]
 
 
 def test_a_chosen_entity_that_no_filter_shows_stays_chosen(browse):
@@ -201,7 +201,7 @@ def test_the_immediate_readiness_counts_what_is_held_and_names_what_is_missing(b
     assert "generation `final` asks for ADMIN" in answer["sentence"]
     answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
     assert answer["ready"] is False and answer["missing_total"] == 6
-    assert "There is no user `nobody`" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
+    assert "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
 
 
 def test_the_part_alone_is_sent_to_htmx_and_the_page_to_everybody_else(browse, htmx):
