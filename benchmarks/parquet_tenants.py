@@ -59,3 +59,22 @@ def tenant_parquet(folder: Path, size: Size, *, seed: int = 7) -> None:
         database.execute(f"COPY ({query}) TO '{folder / name}' (FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES '64MB', "
                          "OVERWRITE_OR_IGNORE)")
     database.close()
+
+
+def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
+    """Copy a tenant to `folder`, with a group of all users that holds READ on one in eight live entities outside containers."""
+    group = size.groups + 1
+    added = {
+        "entities": None,
+        "users": None,
+        "groups": f"SELECT {group}::BIGINT, 'everyone'",
+        "memberships": f"SELECT id, {group}::BIGINT FROM '{tenant}/users/*.parquet'",
+        "grants": f"""
+            SELECT 'group', {group}::BIGINT, id, 'READ', '' FROM '{tenant}/entities/*.parquet'
+            WHERE kind NOT IN ('instance', 'namespace', 'application') AND state = 'live' AND hash(id) % 1000 < 126""",
+    }
+    with duckdb.connect() as database:
+        for name, query in added.items():
+            (folder / name).mkdir(parents=True)
+            rows = f"FROM '{tenant}/{name}/*.parquet'" + (f" UNION ALL {query}" if query else "")
+            database.execute(f"COPY ({rows}) TO '{folder / name}/0.parquet' (FORMAT parquet, COMPRESSION zstd)")

@@ -1,4 +1,4 @@
-"""What an analysis module is given to build one of its tables."""
+"""The argument of every function that builds a table of an analysis."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,10 @@ from analytics.spark.schemas import Tables
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """earlier: the analysis's tables that were written before this one, by name, read back from where they were written."""
+    """The tenant and the options of the run.
+
+    earlier: the tables of the same analysis that were written before, by name, as they are read back from storage.
+    """
 
     tables: Tables
     generation: str

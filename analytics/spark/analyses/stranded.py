@@ -7,7 +7,7 @@ entity has fewer than two administrators exactly if the first user over all its 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.principals import first_and_last_users, users_named
+from analytics.spark.principals import first_and_last_users, user_names
 from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
@@ -17,7 +17,7 @@ def rows(recipe: Recipe) -> DataFrame:
     """Return tables.STRANDED: one row per live entity with no active administrator, or with one."""
     return (
         _live_with_admins(recipe.tables).where(_is_stranded())
-        .join(users_named(recipe.tables), on=F.col("first_user") == F.col("user_id"), how="left")
+        .join(user_names(recipe.tables), on=F.col("first_user") == F.col("user_id"), how="left")
         .select("entity", F.col("user").isNotNull().cast("long").alias("admins"), F.coalesce("user", F.lit("")).alias("admin"))
     )
 

@@ -90,14 +90,14 @@ def count_units(batches: Iterator[pa.RecordBatch], rules: CompiledRules, directo
                 by_family: bool) -> Iterator[Counts]:
     """The counts of every unit of a partition. by_family: by run; otherwise over all families of a unit."""
     for unit, rows in read_units(batches, directory):
-        holdings = _Holdings(unit, find_entries(unit, rows, rules, directory), directory)
+        holdings = Holdings(unit, find_entries(unit, rows, rules, directory), directory)
         groups = list(group_rules(unit, rules))
         for group in groups:
             yield from _Counter(unit, holdings, group, by_family).count_principals()
         yield from _count_overlaps(unit, holdings, groups, directory, by_family)
 
 
-class _Holdings:
+class Holdings:
     """Who holds which facts at which positions of a unit.
 
     has_overlap: by position, whether users may hold something there through two groups, or in a whole family: such positions are
@@ -155,7 +155,7 @@ class _Holdings:
 class _Counter:
     """Counts one group of rules by holder and cell; a cell is a run, or where counts are not by family all runs of a kind."""
 
-    def __init__(self, unit: Unit, holdings: _Holdings, group: RuleGroup, by_family: bool):
+    def __init__(self, unit: Unit, holdings: Holdings, group: RuleGroup, by_family: bool):
         self._unit, self._holdings, self._group = unit, holdings, group
         kinds = unit.run_kind[group.runs]
         begins = np.ones(len(kinds), bool) if by_family else np.diff(kinds, prepend=NONE) != 0
@@ -230,7 +230,7 @@ class _Counter:
         return counts
 
 
-def _count_overlaps(unit: Unit, holdings: _Holdings, groups: list[RuleGroup], directory: Directory,
+def _count_overlaps(unit: Unit, holdings: Holdings, groups: list[RuleGroup], directory: Directory,
                     by_family: bool) -> Iterator[Counts]:
     """The counts of users at the positions where they may hold something through two groups."""
     if not holdings.has_overlap.any():

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analytics.spark.engine.count import Holder, _Holdings, count_units
+from analytics.spark.engine.count import Holder, Holdings, count_units
 from analytics.spark.engine.facts import find_entries
 from analytics.spark.engine.layout import WORD_BITS, split_into_units
 from analytics.spark.engine.members import EVERYONE
@@ -130,7 +130,7 @@ def test_the_positions_are_those_of_the_document(unit, names):
 def test_the_entries_and_overlaps_are_those_of_the_document(unit, directory, names):
     unit, rows = unit
     entries = find_entries(unit, rows, RULES, directory)
-    has_overlap = _Holdings(unit, entries, directory).has_overlap
+    has_overlap = Holdings(unit, entries, directory).has_overlap
     entity_at = dict(zip(unit.position.tolist(), unit.entity.tolist(), strict=True))
     assert sorted(
         (RULES.facts[fact].form, principal_name(principal, directory, names), name_of(entity_at[position], names[0]),

@@ -121,7 +121,7 @@ def test_an_application_larger_than_a_block_is_split(split_tenant, partitions):
 def test_a_grant_on_a_split_application_counts_for_all_of_its_programs(split_tenant, partitions):
     partitions(3)
     names = ("entities", "users", "groups", "memberships", "grants")
-    small = Tables(**{name: getattr(split_tenant, name).coalesce(1) for name in names}, is_little=True)
+    small = Tables(**{name: getattr(split_tenant, name).coalesce(1) for name in names}, is_small=True)
     for rule_set in (impact_rules("existing", "final"), impact_rules("core", "proposed")):
         split, whole = (sorted(evaluate_rules(tables, rule_set, ChangeCounts(IMPACT, by_namespace=False)).frame.collect())
                         for tables in (split_tenant, small))
