@@ -17,6 +17,7 @@ from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 from entities.address import MAX_KEY_LENGTH, Address
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants.querysets import ConsoleUserManager, UserGrantManager
 
 
 class Role(models.TextChoices):
@@ -41,8 +42,15 @@ class User(AbstractUser):
     # somebody else set the password: until its owner chose another, the account opens nothing (grants.principals.services)
     must_change_password = models.BooleanField(default=False, db_default=False)
 
+    objects = ConsoleUserManager()
+
     def __str__(self):
         return f"user:{self.username}"
+
+    @property
+    def is_active_principal(self) -> bool:
+        """Whether the user is a known subject in a decision."""
+        return self.is_active and self.is_principal
 
     @property
     def can_administer(self) -> bool:
@@ -80,6 +88,8 @@ class GrantDetails(models.Model):
 class UserGrant(GrantDetails, UserObjectPermissionBase):
     user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
+
+    objects = UserGrantManager()
 
     class Meta(UserObjectPermissionBase.Meta):
         abstract = False

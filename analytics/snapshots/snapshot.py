@@ -38,6 +38,7 @@ from analytics.storage import (
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
+from grants.querysets import effective_memberships
 
 ROWS_PER_GROUP = 100_000
 BLOCK_BYTES = 8_000_000
@@ -131,12 +132,10 @@ def _write_snapshot(filesystem: FileSystem, path: str, check: Callable[[], None]
 
 def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     """Yield each table with the querysets of its rows, values in the order of its columns."""
-    active = User.objects.filter(is_active=True, is_principal=True)
-    members = User.groups.through.objects.filter(user__is_active=True, user__is_principal=True)
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
-    yield USERS, (active.values_list("id", "username"),)
+    yield USERS, (User.objects.active_principals().values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
-    yield MEMBERSHIPS, (members.values_list("user_id", "group_id"),)
+    yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id"),)
     privilege = Case(*(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
                      output_field=CharField())
     yield GRANTS, tuple(

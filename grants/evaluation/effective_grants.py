@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 
 from entities.text import is_storable
 from grants.models import GroupGrant, User, UserGrant
+from grants.querysets import active_principal_sql
 
 MAX_LISTED_GROUPS = 500
 FEW_IDS = 20
@@ -16,7 +17,7 @@ _OF_MEMBERSHIPS = "group__user"
 # written out, as every search begins with it: Django takes three times as long to word it as a database to answer it
 _USER_WITH_GROUPS = f"""
 SELECT u.id, m.group_id FROM {User._meta.db_table} u LEFT JOIN {User.groups.through._meta.db_table} m ON m.user_id = u.id
-WHERE u.username = %s AND u.is_active AND u.is_principal"""
+WHERE u.username = %s AND {active_principal_sql("u")}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...]
     """None for a user whose grants count for nothing. No query."""
     if isinstance(principal, Group):
         return tuple(_table_of_groups([principal.pk]))
-    return grant_tables_of_user(principal) if principal.is_active and principal.is_principal else None
+    return grant_tables_of_user(principal) if principal.is_active_principal else None
 
 
 def grant_tables_of_user(user: User) -> tuple[GrantTable, ...]:

@@ -13,6 +13,7 @@ from functools import cache
 
 from entities.models import Entity, State
 from grants.models import GroupGrant, User, UserGrant
+from grants.querysets import active_principal_sql
 
 _ENTITY, _USER, _MEMBER = Entity._meta.db_table, User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
@@ -81,7 +82,7 @@ class _Subject:
 _GROUP_NAME = "'group:' || (SELECT t.name FROM auth_group t WHERE t.id = g.group_id)"
 _IN_GROUP = f"(SELECT 1 FROM {_MEMBER} m WHERE m.user_id = a.subject_id AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
 _SUBJECTS = {
-    "user": _Subject(_USER, "s.username = r.name AND s.is_active AND s.is_principal", (
+    "user": _Subject(_USER, f"s.username = r.name AND {active_principal_sql('s')}", (
         _Way(_USER_GRANT, "g.user_id = a.subject_id", "'user:' || a.name"),
         _Way(_GROUP_GRANT, _IN_GROUP, _GROUP_NAME, f"{_MEMBER} m WHERE m.user_id = a.subject_id"),
     )),

@@ -54,7 +54,7 @@ def permitted_principals(requires: Expression, question: Question) -> tuple[Quer
     met = _condition(requires, _search(requires, question))
     if question.subject_type == "group":
         return Group.objects.filter(met), "name"
-    return User.objects.filter(met, is_active=True, is_principal=True), "username"
+    return User.objects.filter(met).active_principals(), "username"
 
 
 def _search(requires: Expression, question: Question) -> _Search:

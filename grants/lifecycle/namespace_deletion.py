@@ -23,10 +23,9 @@ from grants.lifecycle.forecast import resolve_generation
 from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
 from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
+from grants.querysets import effective_grant_condition
 
 MAX_GHOSTS = 12
-# whose grants count in a decision
-_ANSWERED = {"user": Q(user__is_active=True, user__is_principal=True), "group": Q(group__isnull=False)}
 
 
 class DeletionVerdict(StrEnum):
@@ -251,12 +250,12 @@ def _heirs(gone: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
 def _by_privilege(kind: str, gone: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
     """(principals, grants) of one type of principal."""
     rows = _grants_on(kind, gone).values_list("permission_id").annotate(
-        principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=_ANSWERED[kind]), grants=Count("pk"))
+        principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)), grants=Count("pk"))
     return dict.fromkeys(Privilege, (0, 0)) | {privilege_of(permission): tuple(counts) for permission, *counts in rows}
 
 
 def _principals(kind: str, gone: QuerySet[Entity]) -> int:
-    return _grants_on(kind, gone).filter(_ANSWERED[kind]).values(GRANT_TABLES[kind][1]).distinct().count()
+    return _grants_on(kind, gone).filter(effective_grant_condition(kind)).values(GRANT_TABLES[kind][1]).distinct().count()
 
 
 def _first_grants(gone: QuerySet[Entity]) -> tuple[ChangeItem, ...]:

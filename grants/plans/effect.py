@@ -21,6 +21,7 @@ from entities.selectors import entities_at
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.bulk_rows import chunks
 from grants.models import GroupGrant, Plan, PlanItem, PlanVerb, User, UserGrant, permission_ids, privilege_of
+from grants.querysets import active_principal_sql
 
 Tally = dict[tuple[str, Privilege], int]
 
@@ -169,13 +170,15 @@ _ITEM, _ENTITY = PlanItem._meta.db_table, Entity._meta.db_table
 _USER, _MEMBER = User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 
+_IS_ACTIVE_PRINCIPAL = active_principal_sql("u")
+
 # the queries count at most two administrators: an entity is stranded where fewer than two remain, and fewer than before
 _BEFORE = f"""
 SELECT u.id FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id
-WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
+WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_ACTIVE_PRINCIPAL}
 UNION
 SELECT u.id FROM {_GROUP_GRANT} g JOIN {_MEMBER} m ON m.group_id = g.group_id JOIN {_USER} u ON u.id = m.user_id
-WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal"""
+WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_ACTIVE_PRINCIPAL}"""
 
 
 def _item_condition(principal_type: str, name: str, verb: str) -> str:
@@ -186,18 +189,18 @@ def _item_condition(principal_type: str, name: str, verb: str) -> str:
 
 _AFTER = f"""
 SELECT u.id FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id
-WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
+WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_ACTIVE_PRINCIPAL}
 AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_item_condition("user", "u.username", "revoke")})
 UNION
 SELECT u.id FROM {_GROUP_GRANT} g JOIN auth_group o ON o.id = g.group_id JOIN {_MEMBER} m ON m.group_id = g.group_id
 JOIN {_USER} u ON u.id = m.user_id
-WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND u.is_active AND u.is_principal
+WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_ACTIVE_PRINCIPAL}
 AND NOT EXISTS (SELECT 1 FROM {_ITEM} i WHERE {_item_condition("group", "o.name", "revoke")})
 UNION
 SELECT u.id FROM {_ITEM} i JOIN {_USER} u ON {_item_condition("user", "u.username", "grant")} WHERE u.is_active
 UNION
 SELECT u.id FROM {_ITEM} i JOIN auth_group o ON {_item_condition("group", "o.name", "grant")}
-JOIN {_MEMBER} m ON m.group_id = o.id JOIN {_USER} u ON u.id = m.user_id WHERE u.is_active AND u.is_principal"""
+JOIN {_MEMBER} m ON m.group_id = o.id JOIN {_USER} u ON u.id = m.user_id WHERE {_IS_ACTIVE_PRINCIPAL}"""
 
 _STRANDED = f"""
 WITH t AS (

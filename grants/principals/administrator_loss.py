@@ -14,6 +14,7 @@ from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.principals.principal_lists import capped_count_subquery
+from grants.querysets import effective_memberships
 
 MAX_ADMIN_GRANTS_READ = 2_000
 MAX_STRANDED_ROWS = 50
@@ -87,7 +88,7 @@ def capped_admin_count(entity: Entity) -> int:
 
 
 def _if_counted(user: User) -> set[int]:
-    return {user.pk} if user.is_active and user.is_principal else set()
+    return {user.pk} if user.is_active_principal else set()
 
 
 def _fewer(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
@@ -122,14 +123,10 @@ def _groups_gone(gone: User | Group) -> list[int]:
     """The groups through which fewer administer then: of a user, those in which fewer than two active users remain; the group
     itself, unless nobody active is in it."""
     if isinstance(gone, Group):
-        return [gone.pk] if _active_memberships().filter(group=gone).exists() else []
-    others = _active_memberships().filter(group=OuterRef("pk")).exclude(user=gone.pk)
+        return [gone.pk] if effective_memberships().filter(group=gone).exists() else []
+    others = effective_memberships().filter(group=OuterRef("pk")).exclude(user=gone.pk)
     mine = Group.objects.filter(pk__in=gone.groups.order_by().values("pk")).annotate(others=capped_count_subquery(others, 1))
     return list(mine.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))
-
-
-def _active_memberships() -> QuerySet:
-    return User.groups.through.objects.filter(user__is_active=True, user__is_principal=True)
 
 
 def _admins_remaining(gone: _Gone, ids: set[int]) -> dict[int, set[int]]:
@@ -137,7 +134,7 @@ def _admins_remaining(gone: _Gone, ids: set[int]) -> dict[int, set[int]]:
     and otherwise some. So of each holder two are enough, however many there are."""
     found: dict[int, set[int]] = {pk: set() for pk in ids}
     on_them = {"content_object__pk__among": ids, "permission_id": permission_ids()[Privilege.ADMIN]}
-    own = UserGrant.objects.filter(user__is_active=True, user__is_principal=True, **on_them).order_by()
+    own = UserGrant.objects.filter(**on_them).effective().order_by()
     through = GroupGrant.objects.filter(**on_them).order_by()
     if gone.held is not None:
         through = through.exclude(group=gone.held)
@@ -154,7 +151,7 @@ def _admins_remaining(gone: _Gone, ids: set[int]) -> dict[int, set[int]]:
 
 def _two_members(gone: _Gone, groups: set[int]) -> dict[int, set[int]]:
     """Of each group the keys of up to two active users in it, who stay."""
-    members = _active_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
+    members = effective_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
     if gone.member is not None:
         members = members.exclude(user=gone.member, **({"group": gone.of} if gone.of is not None else {}))
     rows = Group.objects.filter(pk__among=groups).order_by().annotate(first_member=Subquery(members[:1]))

@@ -18,6 +18,7 @@ from django.db.models.functions import Collate, Concat
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.models import GroupGrant, User, UserGrant, privilege_of
+from grants.querysets import memberships_of_principals
 
 ROWS_AT_ONCE = 5_000
 _PLACE = {privilege: place for place, privilege in enumerate(Privilege)}
@@ -70,7 +71,7 @@ def _entities() -> Iterator[dict]:
 
 
 def _users() -> Iterator[dict]:
-    rows = User.objects.filter(is_principal=True).order_by(_bytes_of(F("username")))
+    rows = User.objects.principals().order_by(_bytes_of(F("username")))
     for name, active, email in _streamed(rows, "username", "is_active", "email"):
         line = {"type": "user", "name": name, "active": active}
         yield {**line, "email": email} if email else line
@@ -78,7 +79,7 @@ def _users() -> Iterator[dict]:
 
 def _groups() -> Iterator[dict]:
     members = _streamed(
-        User.groups.through.objects.filter(user__is_principal=True)
+        memberships_of_principals()
         .order_by(_bytes_of(F("group__name")), _bytes_of(F("user__username"))),
         "group__name", "user__username",
     )
@@ -97,7 +98,7 @@ def _group_grants() -> Iterator[dict]:
 
 
 def _user_grants() -> Iterator[dict]:
-    return _grants(UserGrant.objects.filter(user__is_principal=True), "user", "user__username")
+    return _grants(UserGrant.objects.of_principals(), "user", "user__username")
 
 
 def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:

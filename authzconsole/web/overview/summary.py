@@ -33,7 +33,7 @@ def size_of_tenant() -> RowEstimate:
 def _figures(entities: RowEstimate) -> Iterator[tuple[int, str]]:
     """Yield (figure, unit)."""
     grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
-    people, groups = estimated_rows(User.objects.filter(is_principal=True)), estimated_rows(Group.objects.all())
+    people, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
     for size, singular, plural in ((entities, "address", "addresses"), (people, "person", "people"),
                             (groups, "group", "groups"), (grants, "grant", "grants")):
         yield size.figure, f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}"

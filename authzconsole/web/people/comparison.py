@@ -83,6 +83,6 @@ def _user_groups(user: User) -> dict:
 
 def _affected_members(group: Group) -> dict:
     """Return the active members, who would lose the grants of the group unless they also have them otherwise."""
-    members = group.user_set.filter(is_active=True, is_principal=True)
+    members = group.user_set.active_principals()
     return {"grants": capped_count(group.grants), "total_members": capped_count(members),
             "members": [principal_link(user) for user in members.order_by("username")[:MAX_NAMED]]}

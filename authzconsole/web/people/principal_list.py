@@ -46,7 +46,7 @@ def principal_list(request: HttpRequest) -> HttpResponse:
 
 def _users(find: str, activity: str):
     """Return the users that are principals. Accounts that only sign in to the console are on the page of accounts."""
-    rows = User.objects.filter(username__icontains=find, is_principal=True)
+    rows = User.objects.principals().filter(username__icontains=find)
     return users_with_counts(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
 
 

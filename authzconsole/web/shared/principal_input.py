@@ -77,7 +77,7 @@ def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal
 
 
 def _similar_principals(name: str) -> list[str]:
-    users = _candidates(User.objects.filter(is_principal=True), "username", name)
+    users = _candidates(User.objects.principals(), "username", name)
     groups = _candidates(Group.objects.all(), "name", name)
     scored = [(_similarity(name, candidate), f"{type_}:{candidate}")
               for type_, names in (("user", users), ("group", groups)) for candidate in names]

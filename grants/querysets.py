@@ -1,0 +1,74 @@
+"""Named conditions on users, memberships and grants: which of them count in a decision.
+
+A principal is a user with `is_principal`, or a group. An active principal is a principal that is not deactivated; groups are
+always active. Only active principals are known subjects, and only their grants are effective.
+"""
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import UserManager
+from django.db.models import Q, QuerySet
+from guardian.managers import UserObjectPermissionManager
+
+
+def active_principal_condition(path: str = "") -> Q:
+    """Return the condition that the user at `path` is an active principal; `path` leads to the user and ends in `__`."""
+    return Q(**{f"{path}is_active": True, f"{path}is_principal": True})
+
+
+def effective_grant_condition(principal_type: str) -> Q:
+    """Return the condition that a grant of a `user` or a `group` counts in a decision."""
+    return active_principal_condition("user__") if principal_type == "user" else Q(group__isnull=False)
+
+
+def active_principal_sql(alias: str) -> str:
+    """Return the same condition for the user table with this alias in a written statement."""
+    return f"{alias}.is_active AND {alias}.is_principal"
+
+
+class UserQuerySet(QuerySet):
+    """Users by whether they are known subjects."""
+
+    def principals(self):
+        """Return the users that are principals, active or not."""
+        return self.filter(is_principal=True)
+
+    def active_principals(self):
+        """Return the users that are known subjects in a decision."""
+        return self.filter(active_principal_condition())
+
+
+class ConsoleUserManager(UserManager.from_queryset(UserQuerySet)):
+    """The manager of Django's own users with the methods of UserQuerySet."""
+
+    use_in_migrations = False
+
+
+class UserGrantQuerySet(QuerySet):
+    """Direct grants by whether they count. Grants of groups always count."""
+
+    def of_principals(self):
+        """Return the direct grants of users that are principals, active or not."""
+        return self.filter(user__is_principal=True)
+
+    def effective(self):
+        """Return the direct grants that count in a decision: those of active principals."""
+        return self.filter(effective_grant_condition("user"))
+
+
+class UserGrantManager(UserObjectPermissionManager.from_queryset(UserGrantQuerySet)):
+    """The manager of guardian's grants with the methods of UserGrantQuerySet."""
+
+
+def memberships() -> QuerySet:
+    """Return all memberships: rows with `user_id` and `group_id`."""
+    return get_user_model().groups.through.objects.all()
+
+
+def memberships_of_principals() -> QuerySet:
+    """Return the memberships of users that are principals, active or not."""
+    return memberships().filter(user__is_principal=True)
+
+
+def effective_memberships() -> QuerySet:
+    """Return the memberships through which grants of a group are effective: those of active principals."""
+    return memberships().filter(active_principal_condition("user__"))

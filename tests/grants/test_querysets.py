@@ -1,0 +1,48 @@
+"""Which users and grants count is defined once, in `grants.querysets`, and becomes the SQL of a spelled-out filter."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db.models import Q
+
+from grants.models import GroupGrant, User, UserGrant
+from grants.querysets import effective_grant_condition, effective_memberships, memberships, memberships_of_principals
+
+ROOT = Path(__file__).parents[2]
+MEMBERSHIP = User.groups.through.objects
+ACTIVE = {"is_active": True, "is_principal": True}
+USER_ACTIVE = {"user__is_active": True, "user__is_principal": True}
+
+
+@pytest.mark.parametrize("named, spelled_out", [
+    (User.objects.principals(), User.objects.filter(is_principal=True)),
+    (User.objects.active_principals(), User.objects.filter(**ACTIVE)),
+    (User.objects.filter(pk=1).active_principals(), User.objects.filter(Q(pk=1), **ACTIVE)),
+    (Group(pk=1).user_set.active_principals(), Group(pk=1).user_set.filter(**ACTIVE)),
+    (UserGrant.objects.of_principals(), UserGrant.objects.filter(user__is_principal=True)),
+    (UserGrant.objects.filter(permission_id=1).effective(), UserGrant.objects.filter(permission_id=1, **USER_ACTIVE)),
+    (GroupGrant.objects.filter(effective_grant_condition("group")), GroupGrant.objects.filter(group__isnull=False)),
+    (memberships(), MEMBERSHIP.all()),
+    (memberships_of_principals(), MEMBERSHIP.filter(user__is_principal=True)),
+    (effective_memberships(), MEMBERSHIP.filter(**USER_ACTIVE)),
+])
+def test_a_named_queryset_has_the_sql_of_the_spelled_out_filter(named, spelled_out):
+    assert str(named.query) == str(spelled_out.query)
+
+
+@pytest.mark.django_db
+def test_only_active_principals_are_known_subjects():
+    for name, is_active, is_principal in (("ada", True, True), ("ina", False, True), ("root", True, False)):
+        user = User.objects.create(username=name, is_active=is_active, is_principal=is_principal)
+        assert user.is_active_principal is (name == "ada")
+    assert [user.username for user in User.objects.active_principals()] == ["ada"]
+    assert {user.username for user in User.objects.principals()} == {"ada", "ina"}
+
+
+def test_no_other_module_spells_the_condition_out():
+    condition = re.compile(r"filter\([^)]*is_principal=True|__is_principal|\b\w+\.is_principal AND|AND \w+\.is_principal")
+    sources = [path for package in ("grants", "analytics", "authzconsole") for path in (ROOT / package).rglob("*.py")
+               if "migrations" not in path.parts and path.name != "querysets.py"]
+    assert [str(path) for path in sources if condition.search(path.read_text())] == []
