@@ -1,4 +1,4 @@
-"""Analyses: which there are, and runs of them from start to report."""
+"""The REST resources `analyses` and `runs`: list analyses, start and cancel runs, read reports."""
 
 import tempfile
 from pathlib import Path
@@ -30,7 +30,7 @@ from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
 RUN_PATH = in_path("number", "The number of the run.", int)
-TABLE_PATH = in_path("table", "A table of the analysis, such as `rows`; the list of analyses names them.")
+TABLE_PATH = in_path("table", "A table of the analysis, such as `rows`; see the list of analyses.")
 
 
 class ColumnSerializer(serializers.Serializer):
@@ -40,7 +40,8 @@ class ColumnSerializer(serializers.Serializer):
 
 class TableSerializer(serializers.Serializer):
     name = serializers.CharField()
-    key = serializers.ListField(child=serializers.CharField(), help_text="The columns that tell rows apart and sort them.")
+    key = serializers.ListField(child=serializers.CharField(),
+                                help_text="The columns that identify a row. The rows are sorted by them.")
     columns = ColumnSerializer(many=True)
 
 
@@ -48,7 +49,7 @@ class AnalysisSerializer(serializers.Serializer):
     name = serializers.CharField()
     title = serializers.CharField()
     question = serializers.CharField()
-    options = serializers.ListField(child=serializers.CharField(), help_text="What a run of it may be started with.")
+    options = serializers.ListField(child=serializers.CharField(), help_text="The options of a run.")
     tables = TableSerializer(many=True)
 
 
@@ -61,32 +62,32 @@ class RunSerializer(serializers.Serializer):
     analysis = serializers.CharField()
     options = serializers.DictField(child=serializers.CharField(allow_blank=True))
     state = serializers.ChoiceField(RunState.values)
-    stage = serializers.CharField(help_text=f"Of a running run: {', '.join(RunStage.values)}; empty otherwise.")
+    stage = serializers.CharField(help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty.")
     cancel_requested = serializers.BooleanField(
-        help_text="Whether somebody asked to cancel it; a running run is cancelled within seconds of that.")
+        help_text="Whether its cancellation was requested. A running run stops within seconds.")
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
-    scheduled = serializers.BooleanField(help_text="Whether its schedule requested it, and nobody else.")
+    scheduled = serializers.BooleanField(help_text="Whether its schedule started it.")
     requested_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
-    revision = serializers.IntegerField(allow_null=True, help_text="The revision of the journal that it looked at.")
-    waiting_reason = serializers.CharField(help_text="Why a waiting run does not run yet; empty in a list.")
+    revision = serializers.IntegerField(allow_null=True, help_text="The revision of the snapshot.")
+    waiting_reason = serializers.CharField(help_text="Why a waiting run has not started; empty in lists.")
     silent_seconds = serializers.IntegerField(
-        allow_null=True, help_text=f"Of a running run: for how long its worker has said nothing. One that works says something "
-                                   f"every second; after {SILENT_AFTER_SECONDS} s something is wrong with it.")
-    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="Since when its report is not kept any longer.")
+        allow_null=True, help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
+                                   f"second; after {SILENT_AFTER_SECONDS} s, it probably has a problem.")
+    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="When its report was removed.")
     error = serializers.CharField()
     summary = serializers.DictField(
-        help_text="The figures at the head of the report. `changes`: with which earlier run of the same analysis with the same "
-                  "options it was compared, and how many rows were added, removed and changed; the table `changes` has them.")
+        help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
+                  "options, and how many rows were added, removed and changed since then; see the table `changes`.")
 
 
 class ResultsSerializer(serializers.Serializer):
-    items = serializers.ListField(child=serializers.DictField(), help_text="Rows by the names of their columns.")
+    items = serializers.ListField(child=serializers.DictField(), help_text="Rows as objects with one member per column.")
     next = serializers.CharField(allow_null=True)
-    total = serializers.IntegerField(help_text="How many rows the filter lets through.")
+    total = serializers.IntegerField(help_text="The number of rows that match the filter.")
 
 
 class RunsQuery(PageQuery):
@@ -96,19 +97,19 @@ class RunsQuery(PageQuery):
 
 class StartSerializer(Shape):
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
     to_generation = Choice(choices=list(GENERATIONS), required=False)
-    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
+    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
 
 
 class ResultsQuery(PageQuery):
-    namespace = Text(required=False, max_length=200, help_text="Only rows of this namespace, where the table has that column.")
-    user = NameText(required=False, help_text="Only rows of this user, where the table has that column.")
-    change = Choice(choices=list(CHANGES), required=False, help_text="Only rows that changed so; of the table `changes`.")
+    namespace = Text(required=False, max_length=200, help_text="Only rows of this namespace, for tables with this column.")
+    user = NameText(required=False, help_text="Only rows of this user, for tables with this column.")
+    change = Choice(choices=list(CHANGES), required=False, help_text="Only rows with this change, for the table `changes`.")
 
 
 class CsvRenderer(BaseRenderer):
-    """For the choice of an answer and the document; the view makes the file itself."""
+    """Declares the media type for content negotiation and the OpenAPI document. The view writes the file itself."""
 
     media_type, format = "text/csv", "csv"
 
@@ -135,7 +136,7 @@ ROWS = {"items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 
 
 
 class Analyses(Endpoint):
-    @described("analyses_list", TAG, "List the analyses", "With the options that each takes and the tables that it writes.",
+    @described("analyses_list", TAG, "List the analyses", "With their options and tables.",
                answers={200: AnalysesSerializer}, example={"items": [ANALYSIS]})
     def get(self, request: Request) -> Response:
         return Response({"items": [_analysis_as_json(analysis) for analysis in ANALYSES.values()]})
@@ -144,7 +145,7 @@ class Analyses(Endpoint):
 class Runs(Endpoint):
     queries = {"GET": RunsQuery}
 
-    @described("runs_list", TAG, "List runs", "Newest first. For administrators and auditors.", query=RunsQuery,
+    @described("runs_list", TAG, "List runs", "Sorted by number, newest first. For administrators and auditors.", query=RunsQuery,
                answers={200: page_shape(RunSerializer)}, example={"items": [RUN | {"waiting_reason": ""}], "next": None})
     def get(self, request: Request) -> Response:
         check_overseer(request)
@@ -153,55 +154,54 @@ class Runs(Endpoint):
         rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
         return Response(page_of([Part(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)))
 
-    @described("runs_start", TAG, "Start an analysis", "The run waits for a worker; Location says where to follow it.",
+    @described("runs_start", TAG, "Start an analysis", "The run waits for a worker. Location is the URL of the run.",
                sends=StartSerializer, sent={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
                answers={202: RunSerializer}, example=RUN, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
         sent = self.body(StartSerializer)
         run = request_run(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
-        response = created_response(_followed_as_json(run), run_location(run.pk))
+        response = created_response(_run_details_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
 
 
 class OneRun(Endpoint):
     @described("runs_retrieve", TAG, "Follow a run",
-               "Its state, and of a finished one the figures. For administrators and auditors.",
+               "The state of the run and, when it is done, its figures. For administrators and auditors.",
                answers={200: RunSerializer}, example=RUN, errors=[404], parameters=[RUN_PATH])
     def get(self, request: Request, number: int) -> Response:
         check_overseer(request)
-        return Response(_followed_as_json(_run(number)))
+        return Response(_run_details_as_json(_run_or_404(number)))
 
 
 class Cancellation(Endpoint):
     @described("runs_cancel", TAG, "Cancel a run",
-               "One that waits ends at once, one that runs within seconds, and says `cancel_requested` until then; one that is "
-               "over stays as it is. No body.",
+               "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished "
+               "run is not changed. The request has no body.",
                answers={200: RunSerializer}, example=RUN | {"state": "cancelled", "cancel_requested": True},
                errors=[404, 413, 415], parameters=[RUN_PATH])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
-        run = _run(number)
+        run = _run_or_404(number)
         self.check_empty_body()
         cancel_run(run=run)
-        return Response(_followed_as_json(_run(number)))
+        return Response(_run_details_as_json(_run_or_404(number)))
 
 
 class Results(Endpoint):
     queries = {"GET": ResultsQuery}
 
     @described("runs_results", TAG, "Read a report's table",
-               "Page by page, in the order of its key. `changes` tells what the rows were before and are now. 409 while the run "
-               "is not done, and where its report was made without that table; 410 once it is not kept any longer. For "
-               "administrators and auditors.",
+               "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done "
+               "or if the report has no such table, and 410 if the report was removed. For administrators and auditors.",
                query=ResultsQuery, answers={200: ResultsSerializer}, example=ROWS, errors=[404, 409, 410],
                parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> Response:
-        run, found = _finished(request, number, table)
+        run, found = _finished_run(request, number, table)
         query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
         first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
-        page = result_page(run, found.name, where=ResultFilter(equal=_equal(found, query)), first_row=first,
+        page = result_page(run, found.name, where=ResultFilter(equal=_column_filter(found, query)), first_row=first,
                            most_rows=query["limit"])
         end = first + len(page.rows)
         following = cursor_for(end, identity) if end < page.total_rows else None
@@ -209,16 +209,16 @@ class Results(Endpoint):
 
 
 class _ResultsFile(Endpoint):
-    """A table as one file. It is written to the end before the first byte is sent, so that a fault is told as one."""
+    """A table as one file. The file is complete before the first byte is sent, so that an error gets an error status."""
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
-        run, found = _finished(request, number, table)
+        run, found = _finished_run(request, number, table)
         readable_table(run, found.name)
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{found.name}.{renderer.format}"
             export_table(found, run.result_folder, path)
-            # the folder goes, the open file stays readable until it is sent
+            # the open file stays readable after its folder is deleted
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 
 
@@ -226,8 +226,8 @@ class ResultsCsv(_ResultsFile):
     renderer_classes = [CsvRenderer]
 
     @described("runs_results_csv", TAG, "Download a report's table as CSV",
-               "All rows, in the order of its key, each value exactly as it is. The pages' own download puts an apostrophe "
-               "before what a spreadsheet would compute.",
+               "All rows, sorted by the key, with unchanged values. (The download on the pages puts an apostrophe before values "
+               "that a spreadsheet would treat as a formula.)",
                answers={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
@@ -236,7 +236,7 @@ class ResultsCsv(_ResultsFile):
 class ResultsParquet(_ResultsFile):
     renderer_classes = [ParquetRenderer]
 
-    @described("runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, in the order of its key.",
+    @described("runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, sorted by the key.",
                answers={(200, "application/vnd.apache.parquet"): FILE}, errors=[404, 409, 410],
                parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
@@ -247,37 +247,38 @@ class ResultsJsonLines(_ResultsFile):
     renderer_classes = [JsonLinesRenderer]
 
     @described("runs_results_jsonl", TAG, "Download a report's table as JSON Lines",
-               "All rows, one object a line, in the order of its key.", answers={(200, "application/x-ndjson"): FILE},
+               "All rows, one object per line, sorted by the key.", answers={(200, "application/x-ndjson"): FILE},
                errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
 
-def _run(number: int) -> AnalysisRun:
+def _run_or_404(number: int) -> AnalysisRun:
     run = AnalysisRun.objects.select_related("requested_by").filter(pk=number).first() if number <= LARGEST_NUMBER else None
     if run is None:
         raise Http404
     return run
 
 
-def _finished(request: Request, number: int, table: str) -> tuple[AnalysisRun, Table]:
-    """Raises Http404 where there is no such run or table, Problem where it has no report."""
+def _finished_run(request: Request, number: int, table: str) -> tuple[AnalysisRun, Table]:
+    """Return the run and the table. Raise Http404 if they do not exist, Problem if the run has no report."""
     check_overseer(request)
-    run = _run(number)
+    run = _run_or_404(number)
     try:
         found = analysis_named(run.analysis).table(table)
     except AnalysisError as error:
         raise Problem(404, str(error)) from None
     if run.state != RunState.DONE:
-        raise Problem(409, f"run {run.pk} is {run.state}: it has no report")
+        raise Problem(409, f"run {run.pk} is {run.state}, so it has no report")
     return run, found
 
 
-def _equal(table: Table, query: dict) -> dict:
+def _column_filter(table: Table, query: dict) -> dict:
     equal = {name: query[name] for name in ("namespace", "user", "change") if name in query}
-    if strange := [name for name in equal if name not in table.column_names]:
-        raise Problem(400, f"the table `{table.name}` has no column `{strange[0]}`; it has {', '.join(table.column_names)}",
-                      errors=[{"field": name, "message": "no such column"} for name in strange])
+    if unknown := [name for name in equal if name not in table.column_names]:
+        columns = ", ".join(table.column_names)
+        raise Problem(400, f"the table `{table.name}` has no column `{unknown[0]}`; its columns are {columns}",
+                      errors=[{"field": name, "message": "no such column"} for name in unknown])
     return equal
 
 
@@ -306,5 +307,5 @@ def _run_as_json(run: AnalysisRun) -> dict:
             "error": run.error, "summary": run.summary}
 
 
-def _followed_as_json(run: AnalysisRun) -> dict:
+def _run_details_as_json(run: AnalysisRun) -> dict:
     return _run_as_json(run) | {"waiting_reason": run_waiting_reason(run)}

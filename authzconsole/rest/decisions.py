@@ -1,4 +1,4 @@
-"""Decisions with their explanation: what the AuthZEN endpoints answer, always with `explain`."""
+"""The REST resource `decisions`: the answers of the AuthZEN endpoints, always with an explanation."""
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -31,7 +31,7 @@ class ResourceSerializer(serializers.Serializer):
 
 
 class ContextSerializer(serializers.Serializer):
-    generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="The active one unless given.")
+    generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="By default the active generation.")
     artifact = serializers.CharField(required=False)
     artifact_is_new = serializers.BooleanField(required=False)
     dataset_type = serializers.CharField(required=False)
@@ -50,7 +50,7 @@ class OptionsSerializer(serializers.Serializer):
 
 
 class DecisionsSerializer(EvaluationSerializer):
-    """One question; or several under `evaluations`, for which the members beside it are the defaults."""
+    """One question, or several in `evaluations`; the other members are then defaults for all of them."""
 
     evaluations = EvaluationSerializer(many=True, required=False)
     options = OptionsSerializer(required=False)
@@ -61,9 +61,9 @@ class ReasonsSerializer(serializers.Serializer):
     sentence = serializers.CharField(required=False)
     state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)
     attempts = serializers.ListField(child=serializers.DictField(), required=False, help_text="The tree of requirements.")
-    source = serializers.DictField(required=False, help_text="Seed, table and row of the rule.")
+    source = serializers.DictField(required=False, help_text="Document, table and row of the rule.")
     missing = serializers.ListField(child=serializers.DictField(), required=False,
-                                    help_text="The fewest grants that would turn a denial into a permit.")
+                                    help_text="The smallest set of grants that would turn a denial into a permission.")
     reason = serializers.CharField(required=False)
     error = serializers.DictField(required=False)
 
@@ -74,7 +74,7 @@ class DecisionSerializer(serializers.Serializer):
 
 
 class DecisionAnswerSerializer(serializers.Serializer):
-    """Of one question `decision` and `context`; of several `evaluations`, in their order."""
+    """`decision` and `context` for one question; `evaluations`, in the same order, for several."""
 
     decision = serializers.BooleanField(required=False)
     context = ReasonsSerializer(required=False)
@@ -94,25 +94,25 @@ ANSWER = {"decision": False, "context": {
 class Decisions(Endpoint):
     scopes = {"POST": TokenScope.DECIDE}
 
-    @described("decisions_ask", TAG, "Ask for a decision and its reasons",
-               f"The requests of the AuthZEN Authorization API, one question or up to {MAX_EVALUATIONS:,}; each answer is "
-               "explained. A token with the scope `decide` asks about anybody, an ordinary account about itself. Members that "
-               "are not known here are ignored, as that standard asks.",
+    @described("decisions_ask", TAG, "Ask for an explained decision",
+               f"Takes the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
+               "with the scope `decide` can ask about any subject, an account with the role `ordinary` only about itself. "
+               "Unknown members are ignored, as AuthZEN requires.",
                sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
         caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
-        return Response(evaluate_request(caller, _explained(self.raw_body())))
+        return Response(evaluate_request(caller, _with_explain(self.raw_body())))
 
 
-def _explained(body: dict) -> dict:
-    """The body, asking for reasons; what is malformed stays for the question to refuse."""
-    body = _asking(body, body.get("context", {}))
+def _with_explain(body: dict) -> dict:
+    """Return the body with `explain` set in every context. Malformed members are left for the question to refuse."""
+    body = _set_explain(body, body.get("context", {}))
     if isinstance(items := body.get("evaluations"), list):
-        own = [_asking(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]
+        own = [_set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]
         body = body | {"evaluations": own}
     return body
 
 
-def _asking(item: dict, context: object) -> dict:
+def _set_explain(item: dict, context: object) -> dict:
     return item | {"context": context | {"explain": True}} if isinstance(context, dict) else item

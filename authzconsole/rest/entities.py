@@ -1,6 +1,9 @@
-"""Entities: browse, search, read, register, describe, delete, recreate."""
+"""The REST resource `entities`: browse, search, read, register, describe, delete and recreate entities."""
+
+from collections.abc import Callable
 
 from django.db import transaction
+from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -34,15 +37,15 @@ from grants.lifecycle.services import delete_entity, describe_entity, recreate_e
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
-PATH = in_path("address", "An address such as `dataset:sales.orders`. All of the path from here on is the address; encode what "
-                          "a path cannot hold, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
+PATH = in_path("address", "An address such as `dataset:sales.orders`. It is the whole rest of the path; percent-encode reserved "
+                          "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
 
 
 class EntitySerializer(serializers.Serializer):
     address = serializers.CharField()
     kind = serializers.CharField()
-    name = serializers.CharField(help_text="The last part, which the parent does not say already.")
-    parent = serializers.CharField(allow_null=True, help_text="The address that contains it; null for the instance.")
+    name = serializers.CharField(help_text="The last part of the address, without the parent.")
+    parent = serializers.CharField(allow_null=True, help_text="The address of the parent; null for the instance.")
     state = serializers.ChoiceField(State.values)
     description = serializers.CharField()
     created_at = serializers.DateTimeField()
@@ -55,44 +58,44 @@ class HolderSerializer(serializers.Serializer):
 
 
 class ForecastSerializer(serializers.Serializer):
-    """What would happen, counted before it happens."""
+    """The effect of a change, counted before it is made."""
 
     generation = serializers.CharField()
-    entities = serializers.DictField(child=serializers.IntegerField(), help_text="How many change, by kind.")
+    entities = serializers.DictField(child=serializers.IntegerField(), help_text="The number of entities that change, by kind.")
     planned_inside = serializers.IntegerField(help_text="Planned entities inside, which stay planned.")
     grants_removed = serializers.IntegerField()
     grants_kept = serializers.IntegerField()
-    applying = HolderSerializer(many=True, help_text="Who holds what on the address already, which counts from then on.")
+    applying = HolderSerializer(many=True, help_text="Existing grants on the address that start to count.")
     creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
 
 
 class LifecycleSerializer(serializers.Serializer):
-    """What was done; of a dry run, what would be."""
+    """What the request did, or for a dry run would do."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(help_text="The newest revision of the journal.")
     entity = EntitySerializer(allow_null=True)
-    forecast = ForecastSerializer(allow_null=True, help_text="Of a dry run that would change something; null otherwise.")
+    forecast = ForecastSerializer(allow_null=True, help_text="Only for a dry run that would change something.")
 
 
 class EntitiesQuery(PageQuery):
     q = Text(required=False, max_length=200,
-             help_text="Any part of an address's key in any case; or `kind:` and the beginning of a key.")
-    address = AddressText(required=False, help_text="Exactly this one.")
-    parent = AddressText(required=False, help_text="What lies directly in it.")
-    within = AddressText(required=False, help_text="It, and what lies in it at any depth.")
-    kind = KindText(required=False, help_text="Entities of this kind, such as `dataset`.")
+             help_text="A part of the key, ignoring case; or `kind:` and the start of a key.")
+    address = AddressText(required=False, help_text="Only this address.")
+    parent = AddressText(required=False, help_text="Only the children of this entity.")
+    within = AddressText(required=False, help_text="Only this entity and everything inside it.")
+    kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
     state = Choice(choices=State.values, required=False)
 
 
 class RegisterSerializer(Shape):
     address = AddressText()
     description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
-    creator = NameText(required=False, help_text="The user who receives what the active generation gives to creators.")
+    creator = NameText(required=False, help_text="The user who gets the privileges that the active generation grants to creators.")
     reason = reason_field()
-    dry_run = Boolean(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+    dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 class DescribeSerializer(Shape):
@@ -102,7 +105,7 @@ class DescribeSerializer(Shape):
 
 class DeleteQuery(Shape):
     reason = reason_field()
-    dry_run = QueryBoolean(required=False, default=False, help_text="Find out what it would do, and write nothing.")
+    dry_run = QueryBoolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 ORDERS = {"address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales", "state": "live",
@@ -115,69 +118,70 @@ class Entities(Endpoint):
     queries = {"GET": EntitiesQuery}
 
     @described("entities_list", TAG, "Browse and search entities",
-               "By kind and then by key, page by page. An ordinary account finds what `list` or `get` shows to it.",
+               "Sorted by kind and key. Accounts with the role `ordinary` find the entities that `list` or `get` shows to them.",
                query=EntitiesQuery, answers={200: page_shape(EntitySerializer)}, example={"items": [ORDERS], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
-        return Response(page_of([Part(_found(request, query), ("kind", "key"))], entity_as_json, query=query,
+        return Response(page_of([Part(_matching(request, query), ("kind", "key"))], entity_as_json, query=query,
                                 identity=list_identity("entities", query)))
 
     @described("entities_register", TAG, "Register an entity",
-               "Makes an address live that is new or planned. One that is live already stays as it is (200). What contains it "
-               "must be live, and it must not have been deleted: then it is recreated instead.",
+               "Makes a new or planned address live. An entity that is already live is not changed (200). The parent must be "
+               "live. A deleted entity has to be recreated instead.",
                sends=RegisterSerializer, sent={"address": "dataset:sales.orders.by_day", "description": "Every order, by day",
                                           "creator": "sofia.lindqvist", "reason": "new feed"},
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        return _made_live(self, request, "register", register_entity)
+        return _make_live(self, request, "register", register_entity)
 
 
 class Recreations(Endpoint):
     @described("entities_recreate", TAG, "Recreate a deleted entity",
-               "Makes a deleted address live again; the grants that stayed on it apply again.",
+               "Makes a deleted address live again. Its leftover grants count again.",
                sends=RegisterSerializer, sent={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
                answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        return _made_live(self, request, "recreate", recreate_entity)
+        return _make_live(self, request, "recreate", recreate_entity)
 
 
 class OneEntity(Endpoint):
     queries = {"DELETE": DeleteQuery}
 
-    @described("entities_retrieve", TAG, "Read an entity", "Answers 404 alike for what is not registered and what is not shown.",
+    @described("entities_retrieve", TAG, "Read an entity", "Returns 404 for entities that are not registered or not visible.",
                answers={200: EntitySerializer}, example=ORDERS, errors=[404], parameters=[PATH, ETAG])
     def get(self, request: Request, address: str) -> Response:
         return _entity_response(visible_entity(request, address_or_404(address)))
 
-    @described("entities_describe", TAG, "Describe an entity", "Changes its description.",
-               sends=DescribeSerializer, sent={"description": "Every order, by day", "reason": "said more exactly"},
+    @described("entities_describe", TAG, "Describe an entity", "Changes the description.",
+               sends=DescribeSerializer, sent={"description": "Every order, by day", "reason": "more precise"},
                answers={200: EntitySerializer}, example=ORDERS, errors=[404, 412, 428], parameters=[PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, address: str) -> Response:
-        place = self._administered(request, address)
+        place = self._administrable_address(request, address)
         sent = self.body(DescribeSerializer)
         with transaction.atomic():
-            _matched(request, place, is_required=True)
+            _check_match(request, place, is_required=True)
             describe_entity(author=author_of(request, sent["reason"]), address=place, description=sent["description"])
         return _entity_response(entity_at(place))
 
     @described("entities_delete", TAG, "Delete an entity",
-               "Deletes it and every live entity in it. Whether the grants on them go too is for the active generation to say.",
+               "Deletes the entity and every live entity inside it. The active generation decides whether their grants are "
+               "removed too.",
                query=DeleteQuery, answers={200: LifecycleSerializer}, errors=[404, 409, 412],
                parameters=[PATH, IF_MATCH_OPTIONAL],
                example=DONE | {"sentence": "dataset:sales.orders was deleted", "entity": ORDERS | {"state": "deleted"}})
     def delete(self, request: Request, address: str) -> Response:
-        place = self._administered(request, address)
+        place = self._administrable_address(request, address)
         with transaction.atomic():
-            _matched(request, place, is_required=False)
+            _check_match(request, place, is_required=False)
             if self.query["dry_run"]:
-                return Response(_foretold(place, "delete"))
+                return Response(_forecast_response(place, "delete"))
             outcome = delete_entity(author=author_of(request, self.query["reason"]), address=place)
         return Response(_outcome_as_json(outcome, entity_at(place)))
 
     @staticmethod
-    def _administered(request: Request, address: str) -> Address:
+    def _administrable_address(request: Request, address: str) -> Address:
         place = address_or_404(address)
         visible_entity(request, place)
         check_administrator(request)
@@ -196,7 +200,7 @@ def as_json_time(time) -> str | None:
     return None if time is None else time.isoformat().replace("+00:00", "Z")
 
 
-def _found(request: Request, query: dict):
+def _matching(request: Request, query: dict) -> QuerySet[Entity]:
     rows = visible_entities(request)
     if "q" in query:
         rows = rows & matching_entities(query["q"]).order_by()
@@ -210,42 +214,44 @@ def _found(request: Request, query: dict):
     return rows.filter(**{name: query[name] for name in ("kind", "state") if name in query})
 
 
-def _made_live(endpoint: Endpoint, request: Request, verb: str, make) -> Response:
+def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callable[..., Outcome]) -> Response:
+    """Register or recreate an entity; `service` is the function that does it."""
     check_administrator(request)
     sent = endpoint.body(RegisterSerializer)
     place, creator = sent["address"], f"user:{sent['creator']}" if "creator" in sent else None
-    # inside one transaction, so that a dry run meets every refusal of the deed and then leaves nothing
+    # a dry run makes the change and rolls it back, so that it is refused for the same reasons
     with transaction.atomic():
         forecast = lifecycle_forecast(place, verb) if sent["dry_run"] else None
         before = current_revision()
-        outcome = make(author=author_of(request, sent["reason"]), address=place, description=sent["description"], creator=creator)
+        outcome = service(author=author_of(request, sent["reason"]), address=place, description=sent["description"],
+                          creator=creator)
         entity = entity_at(place)
         if sent["dry_run"]:
             transaction.set_rollback(True)
     if sent["dry_run"]:
-        sentence = _would_be_live(forecast, creator) if outcome.has_changed else outcome.sentence
+        sentence = _dry_run_sentence(forecast, creator) if outcome.has_changed else outcome.sentence
         outcome = Outcome(outcome.has_changed, sentence, before)
         return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
     return created_response(content, entity_location(place)) if outcome.has_changed else Response(content)
 
 
-def _would_be_live(forecast: LifecycleForecast, creator: str | None) -> str:
+def _dry_run_sentence(forecast: LifecycleForecast, creator: str | None) -> str:
     verb = {"register": "registered", "recreate": "recreated"}[forecast.verb]
     parts = [f"{forecast.address} would be {verb}"]
     if count := forecast.grants_applying:
-        parts.append(f"{count:,} {'grant' if count == 1 else 'grants'} on it from before would apply")
+        parts.append(f"{count:,} {'grant' if count == 1 else 'grants'} on it would start to count")
     if creator and forecast.creator_receives:
-        parts.append(f"{creator} would receive {', '.join(forecast.creator_receives)} on it as its creator")
-    return "; ".join([*parts, "nothing was written"])
+        parts.append(f"{creator} would get {', '.join(forecast.creator_receives)} on it as its creator")
+    return "; ".join([*parts, "nothing was changed"])
 
 
-def _foretold(place: Address, verb: str) -> dict:
+def _forecast_response(place: Address, verb: str) -> dict:
     forecast = lifecycle_forecast(place, verb)
     if forecast.refusal:
         raise Problem(409, forecast.refusal)
     entities = "entity" if forecast.entities_total == 1 else "entities"
-    sentence = f"{place} would be deleted, {forecast.entities_total:,} {entities} in all; nothing was written"
+    sentence = f"{place} would be deleted, {forecast.entities_total:,} {entities} in total; nothing was changed"
     return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
 
 
@@ -270,7 +276,7 @@ def _entity_response(entity: Entity) -> Response:
     return Response(entity_as_json(entity), headers={"ETag": _entity_etag(entity)})
 
 
-def _matched(request: Request, place: Address, *, is_required: bool) -> None:
-    """Under the journal's lock, so that nothing changes between the comparison and the change."""
+def _check_match(request: Request, place: Address, *, is_required: bool) -> None:
+    """Compare the ETag under the lock of the journal, so that nothing changes between the comparison and the change."""
     lock_journal()
     check_match(request, _entity_etag(entity_at(place)), is_required=is_required)

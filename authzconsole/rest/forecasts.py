@@ -1,4 +1,4 @@
-"""What would happen: the deletion of a namespace by one person, foretold type by type."""
+"""The REST resource `forecasts`: what would happen if a user deleted a namespace now."""
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -26,18 +26,18 @@ TAG = "Forecasts"
 
 
 class StepSerializer(serializers.Serializer):
-    """The live entities of one type, or of the few that go together, in the order in which the platform deletes."""
+    """One step of the deletion: the live entities of one or a few kinds, in the order in which the platform deletes them."""
 
     kinds = serializers.DictField(child=serializers.IntegerField(), help_text="Live entities by kind.")
     live = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="Of them, how many the person may not delete.")
+    missing = serializers.IntegerField(help_text="The number that the user may not delete.")
     gone = serializers.IntegerField()
     remains = serializers.IntegerField()
     outcome = serializers.ChoiceField([str(outcome) for outcome in StepOutcome])
 
 
 class HeirsSerializer(serializers.Serializer):
-    """Who holds a privilege on what would be gone, and has access at once where an address is recreated."""
+    """Holders of leftover grants, who would have access at once if an address were recreated."""
 
     privilege = serializers.ChoiceField(PRIVILEGES)
     users = serializers.IntegerField()
@@ -51,27 +51,27 @@ class DeletionForecastSerializer(serializers.Serializer):
     generation = serializers.ChoiceField(list(GENERATIONS))
     verdict = serializers.ChoiceField([str(verdict) for verdict in DeletionVerdict])
     sentence = serializers.CharField()
-    source = SourceSerializer(help_text="Where it was read how such a deletion goes.")
-    live = serializers.IntegerField(help_text="Live entities, the namespace itself among them.")
+    source = SourceSerializer(help_text="The source of the deletion rules.")
+    live = serializers.IntegerField(help_text="Live entities, including the namespace itself.")
     gone = serializers.IntegerField()
     remains = serializers.IntegerField()
     namespace_goes = serializers.BooleanField()
     steps = StepSerializer(many=True)
-    grants_removed = serializers.IntegerField(help_text="Grants that go with what is deleted.")
-    grants_kept = serializers.IntegerField(help_text="Grants that stay on what is deleted: ghosts.")
+    grants_removed = serializers.IntegerField(help_text="Grants that are removed with their entities.")
+    grants_kept = serializers.IntegerField(help_text="Grants that remain on deleted entities as leftover grants.")
     heirs = HeirsSerializer(many=True)
     heirs_users = serializers.IntegerField()
     heirs_groups = serializers.IntegerField()
-    ghosts = GrantedSerializer(many=True, help_text="The first of the grants kept, by address.")
-    missing = serializers.IntegerField(help_text="Live entities that the person may not delete.")
-    items = serializers.ListField(child=serializers.CharField(), help_text="Those entities, a page of them.")
+    ghosts = GrantedSerializer(many=True, help_text="The first remaining grants, by address.")
+    missing = serializers.IntegerField(help_text="Live entities that the user may not delete.")
+    items = serializers.ListField(child=serializers.CharField(), help_text="One page of these entities.")
     next = serializers.CharField(allow_null=True)
 
 
 class DeletionQuery(PageQuery):
-    namespace = AddressText(help_text="A live namespace.")
-    user = NameText(help_text="Who deletes it.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    namespace = AddressText(help_text="The address of a live namespace.")
+    user = NameText(help_text="The user who would delete it.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
 
 
 EXAMPLE = {
@@ -90,15 +90,16 @@ EXAMPLE = {
 class DeletionForecasts(Endpoint):
     queries = {"GET": DeletionQuery}
 
-    @described("forecasts_deletion", TAG, "Foretell the deletion of a namespace",
-               "If this user deleted it now: what goes and what remains, type by type, and what the grants on it become. Nothing "
-               "is deleted. 409 where that is no live namespace. For administrators and auditors.",
+    @described("forecasts_deletion", TAG, "Forecast the deletion of a namespace",
+               "What would be deleted and what would remain, step by step, if this user deleted the namespace now, and what "
+               "happens to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For administrators and "
+               "auditors.",
                query=DeletionQuery, answers={200: DeletionForecastSerializer}, example=EXAMPLE, errors=[409])
     def get(self, request: Request) -> Response:
         check_overseer(request)
         query = self.query
-        named = query.get("generation")
-        generation = GENERATIONS[named] if named else active_generation()
+        name = query.get("generation")
+        generation = GENERATIONS[name] if name else active_generation()
         forecast = deletion_forecast(query["namespace"], query["user"], generation)
         undeletable = undeletable_entities(query["namespace"], query["user"], generation)
         page = page_of([Part(undeletable, ("kind", "key"))], str, query=query, identity=list_identity("forecast", query))

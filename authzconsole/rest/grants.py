@@ -1,10 +1,11 @@
-"""Grants: who holds what, and one change set that is made whole or not at all."""
+"""The REST resource `grants`: list grants, and apply change sets."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from django.db import transaction
+from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -38,7 +39,7 @@ from grants.principal_names import parse_principal
 T = TypeVar("T")
 
 TAG = "Grants"
-MOST_ITEMS = 1_000
+MAX_ITEMS = 1_000
 LISTS = ("grant", "revoke")
 PRIVILEGES = list(map(str, Privilege))
 
@@ -48,9 +49,9 @@ class GrantSerializer(serializers.Serializer):
 
     principal = serializers.CharField(help_text="`user:NAME` or `group:NAME`.")
     entity = serializers.CharField()
-    state = serializers.CharField(help_text="Of the entity: planned, live or deleted.")
+    state = serializers.CharField(help_text="The state of the entity: planned, live or deleted.")
     privilege = serializers.ChoiceField(PRIVILEGES)
-    granted_by = serializers.CharField(allow_null=True, help_text="The account's name; null where a command granted it.")
+    granted_by = serializers.CharField(allow_null=True, help_text="The name of the account; null if a command granted it.")
     granted_at = serializers.DateTimeField()
     reason = serializers.CharField()
 
@@ -62,10 +63,10 @@ class GrantedSerializer(serializers.Serializer):
 
 
 class GrantsQuery(PageQuery):
-    principal = PrincipalText(required=False, help_text="What `user:NAME` or `group:NAME` holds.")
-    through_groups = QueryBoolean(required=False, default=False, help_text="With a user: what its groups hold, too.")
-    entity = AddressText(required=False, help_text="What is held on exactly this address.")
-    within = AddressText(required=False, help_text="What is held on this namespace or application, or on anything inside it.")
+    principal = PrincipalText(required=False, help_text="Only grants of `user:NAME` or `group:NAME`.")
+    through_groups = QueryBoolean(required=False, default=False, help_text="For a user: also the grants of the user's groups.")
+    entity = AddressText(required=False, help_text="Only grants on exactly this address.")
+    within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
 
 
 class ChangeItemSerializer(Shape):
@@ -75,39 +76,39 @@ class ChangeItemSerializer(Shape):
 
 
 class ChangeSetSerializer(Shape):
-    """All of it or nothing."""
+    """Grants and revocations that are applied together or not at all."""
 
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     reason = reason_field()
-    base_revision = Integer(required=False, help_text="Refuse (409) where the journal is no longer at this revision.")
-    dry_run = Boolean(required=False, default=False, help_text="Find out what it would change, and write nothing.")
+    base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
+    dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 class Envelope(ChangeSetSerializer):
-    """The change set with its items unread: each is read by itself, so that every fault is found."""
+    """The change set with unvalidated items. Each item is validated separately, so that every error is reported."""
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)
 
 
 class ChangeSerializer(serializers.Serializer):
-    """What was changed; of a dry run, what would be."""
+    """What the change set changed, or for a dry run would change."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
-    revision = serializers.IntegerField(help_text="The newest revision of the journal: the `base_revision` of a next change.")
+    revision = serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
     granted = GrantedSerializer(many=True)
     revoked = GrantedSerializer(many=True)
-    unchanged = serializers.ListField(child=serializers.CharField(), help_text="A sentence for each that was so already.")
-    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that a grant registered as planned.")
+    unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
+    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that were registered as planned for a grant.")
     principals = serializers.ListField(child=serializers.CharField(),
                                        help_text="Accounts of the console that became principals.")
     notices = serializers.ListField(
         child=serializers.CharField(),
-        help_text="A sentence for each address that was registered before and is not live, and for each user who is inactive: "
-                  "why what is granted there counts for nothing now. It is granted all the same.")
+        help_text="One sentence for each existing address that is not live, and for each inactive user, that says why a new grant "
+                  "has no effect yet.")
 
 
 READ = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ"}
@@ -119,30 +120,30 @@ CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 2, 1 unchange
            "granted": [READ, READ | {"privilege": "WRITE"}],
            "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
            "planned": [], "principals": [], "notices": []}
-REVISION = {"revision": serializers.IntegerField(help_text="Of the journal: the `base_revision` of a change made from this.")}
+REVISION = {"revision": serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` of a change.")}
 
 
 class Grants(Endpoint):
     queries = {"GET": GrantsQuery}
 
     @described("grants_list", TAG, "List grants",
-               "Of a principal, on an entity, both, or all; users' before groups'. An ordinary account reads its own and "
-               "those of its groups; others' are refused (403), whoever they are.",
+               "Grants of a principal, on an entity, both, or all; grants of users come first. Accounts with the role `ordinary` "
+               "can only read their own grants and those of their groups (otherwise 403).",
                query=GrantsQuery, answers={200: page_shape(GrantSerializer, **REVISION)},
                example={"items": [LISTED], "next": None, "revision": 812})
     def get(self, request: Request) -> Response:
         query = self.query
-        # read first: what is changed meanwhile makes it stale, as it should be
+        # read before the grants, so that a change in between makes the revision stale
         revision = current_revision()
-        parts = [Part(rows.filter(**_on(query)).select_related("content_object", "granted_by", who),
-                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _held(request, query)]
+        parts = [Part(rows.filter(**_entity_filter(query)).select_related("content_object", "granted_by", who),
+                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _readable_grants(request, query)]
         page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
         return Response(page | {"revision": revision})
 
     @described("grants_change", TAG, "Grant and revoke",
-               f"One change set of up to {MOST_ITEMS:,} items in both lists together. It is made whole or not at all, and "
-               "making it again changes nothing. Every fault is named with its list and index. An address that is not registered "
-               "is planned by a grant on it, and named in the answer. `privileges` is never left out: that does not mean all.",
+               f"A change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all, and "
+               "applying it again changes nothing. Every error names its list and index. A grant on an address that is not "
+               "registered plans the address; the response lists it. `privileges` is required; leaving it out does not mean all.",
                sends=ChangeSetSerializer, sent=SENT, answers={200: ChangeSerializer}, example=CHANGED, errors=[409])
     def post(self, request: Request) -> Response:
         check_administrator(request)
@@ -159,117 +160,123 @@ class Grants(Endpoint):
 
 @dataclass
 class ChangeSet:
-    """triples: by list, each with the index of the item that it comes from. errors: of the items that cannot be read."""
+    """The validated items of a change set.
 
-    triples: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
+    changes: by list, each change with the index of the item that it comes from. errors: of the invalid items.
+    """
+
+    changes: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
     def read(cls, sent: dict) -> "ChangeSet":
-        """Raises Problem where there are no items, or too many."""
+        """Validate the items. Raise Problem if there are none, or too many."""
         count = sum(len(sent[name]) for name in LISTS)
         if not count:
-            raise Problem(400, "nothing is to be changed: put items into `grant` or `revoke`")
-        if count > MOST_ITEMS:
-            raise Problem(400, f"the change set holds {count:,} items; {MOST_ITEMS:,} are allowed in one")
+            raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
+        if count > MAX_ITEMS:
+            raise Problem(400, f"the change set holds {count:,} items; the limit is {MAX_ITEMS:,}")
         items, seen = cls(), {}
         for name in LISTS:
             for index, raw in enumerate(sent[name]):
                 items._add(name, index, raw, seen)
         return items
 
-    def fault(self, name: str, index: int, message: str) -> None:
+    def add_error(self, name: str, index: int, message: str) -> None:
         error = {"list": name, "index": index, "message": message}
         if error not in self.errors[-len(Privilege):]:
             self.errors.append(error)
 
-    def given(self, name: str) -> list[ChangeItem]:
-        return [item for _, item in self.triples[name]]
+    def changes_of(self, name: str) -> list[ChangeItem]:
+        return [item for _, item in self.changes[name]]
 
-    def made(self, change: Callable[..., T], **options) -> T:
-        """What `change(grant=, revoke=)` makes of them. Raises Problem with every fault of every item, those that only the
-        database knows among them: after it was made, so that the caller's transaction takes it back."""
+    def apply_with(self, service: Callable[..., T], **options) -> T:
+        """Call `service(grant=, revoke=)` and return its result.
+
+        Raise Problem with every error of every item, including those that only the database can find. It is raised after the
+        changes were made, so the caller must run this in a transaction.
+        """
         try:
-            outcome = change(**options, **{name: self.given(name) for name in LISTS})
+            outcome = service(**options, **{name: self.changes_of(name) for name in LISTS})
         except ChangeRefused as refused:
             for index, name, message in refused.errors:
-                self.fault(name, self.triples[name][index][0], message)
+                self.add_error(name, self.changes[name][index][0], message)
         except GrantError:
-            # what can be read may be nothing, or already so, because the rest cannot
-            self._check()
+            # the valid items alone can be nothing to change; the errors of the others are more helpful
+            self._check_errors()
             raise
-        self._check()
+        self._check_errors()
         return outcome
 
-    def _check(self) -> None:
+    def _check_errors(self) -> None:
         if self.errors:
             errors = sorted(self.errors, key=lambda error: (error["list"], error["index"]))
             first = errors[0]
-            raise Problem(400, f"{len(errors):,} of the items cannot be done, so nothing was changed; the first is "
+            raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed; the first is "
                                f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
 
     def _add(self, name: str, index: int, raw: object, seen: dict) -> None:
         if not isinstance(raw, dict):
-            self.fault(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
+            self.add_error(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
             return
         try:
             read = read_strictly(ChangeItemSerializer, raw)
         except serializers.ValidationError as refused:
-            self.fault(name, index, "; ".join(_words(refused)))
+            self.add_error(name, index, "; ".join(_error_sentences(refused)))
             return
         for privilege in read["privileges"]:
             item = ChangeItem(read["principal"], read["entity"], Privilege[privilege])
             if item in seen:
-                self.fault(name, index, f"{item} repeats {seen[item]}: keep one of the two")
+                self.add_error(name, index, f"{item} repeats {seen[item]}: keep one of the two")
             else:
                 seen[item] = f"{name}[{index}]"
-                self.triples[name].append((index, item))
+                self.changes[name].append((index, item))
 
 
-def _words(refused: serializers.ValidationError) -> Iterator[str]:
+def _error_sentences(refused: serializers.ValidationError) -> Iterator[str]:
     for error in field_errors(refused.detail):
         yield f"`{error['field']}`: {error['message']}" if error["field"] else error["message"]
 
 
-def _held(request: Request, query: dict) -> Iterator[tuple[str, object]]:
-    """The tables to look into, users' first: ("user" or "group", rows). Raises Problem where others' are requested."""
+def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, QuerySet]]:
+    """Yield ("user" or "group", grants) that the caller can read, users first. Raise Problem (403) for other principals."""
     if "principal" in query:
-        yield from _held_by(request, *parse_principal(query["principal"]), query["through_groups"])
+        yield from _grants_of(request, *parse_principal(query["principal"]), query["through_groups"])
         return
     own = not request.user.can_see_all
     yield "user", UserGrant.objects.filter(**{"user": request.user} if own else {})
     yield "group", GroupGrant.objects.filter(**{"group__user": request.user} if own else {})
 
 
-def _held_by(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, object]]:
-    own = request.user.can_see_all or (kind == "user" and name == request.user.username) or (
+def _grants_of(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, QuerySet]]:
+    can_read = request.user.can_see_all or (kind == "user" and name == request.user.username) or (
         kind == "group" and request.user.groups.filter(name=name).exists())
-    if not own:
-        raise Problem(403, "your account may read its own grants and those of its groups only")
+    if not can_read:
+        raise Problem(403, "your account can only read its own grants and those of its groups")
     if kind == "group":
         yield "group", GroupGrant.objects.filter(group__name=name)
         return
     yield "user", UserGrant.objects.filter(user__username=name)
     if through_groups:
-        # as rows of numbers: joined, a group would stand once for each of its members
+        # a subquery, because a join would repeat each group for each of its members
         groups = User.groups.through.objects.filter(user__username=name).values("group_id")
         yield "group", GroupGrant.objects.filter(group_id__in=groups)
 
 
-def _on(query: dict) -> dict:
+def _entity_filter(query: dict) -> dict:
     where = {}
     if "entity" in query:
-        where = _at("content_object", query["entity"])
+        where = _address_filter("content_object", query["entity"])
     if "within" in query:
         container = query["within"]
         if container.kind not in ("namespace", "application"):
             raise Problem(400, "`within` must be the address of a namespace or an application",
                           errors=[{"field": "within", "message": "this must be the address of a namespace or an application"}])
-        where |= _at(container.kind, container)
+        where |= _address_filter(container.kind, container)
     return where
 
 
-def _at(relation: str, address: Address) -> dict:
+def _address_filter(relation: str, address: Address) -> dict:
     return {f"{relation}__kind": address.kind, f"{relation}__key": address.key}
 
 

@@ -1,4 +1,4 @@
-"""The journal: every change, who made it, when and why; and the proof that no line was altered."""
+"""The REST resource `journal`: read the journal and verify its hash chain."""
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -28,7 +28,7 @@ class LineSerializer(serializers.Serializer):
     detail = serializers.CharField()
     reason = serializers.CharField()
     request_id = serializers.CharField()
-    hash = serializers.CharField(help_text="SHA-256 over the hash of the line before and the other members of this one.")
+    hash = serializers.CharField(help_text="SHA-256 of the hash of the previous line and the other members of this line.")
 
 
 class BreakSerializer(serializers.Serializer):
@@ -45,12 +45,12 @@ class ProofSerializer(serializers.Serializer):
 class JournalQuery(PageQuery):
     principal = PrincipalText(required=False)
     entity = AddressText(required=False)
-    actor = Text(required=False, max_length=150, help_text="The name of the account, or of the command, that made the change.")
+    actor = Text(required=False, max_length=150, help_text="The account or command that made the change.")
     action = Choice(choices=ACTIONS, required=False, help_text="Only lines of this action.")
-    since = Time(required=False, help_text="At this time or later.")
-    until = Time(required=False, help_text="Before this time.")
-    from_revision = QueryInteger(required=False, help_text="This revision or a later one.")
-    to_revision = QueryInteger(required=False, help_text="This revision or an earlier one.")
+    since = Time(required=False, help_text="Only lines at or after this time.")
+    until = Time(required=False, help_text="Only lines before this time.")
+    from_revision = QueryInteger(required=False, help_text="Only lines from this revision.")
+    to_revision = QueryInteger(required=False, help_text="Only lines up to this revision.")
 
 
 LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:sofia.lindqvist",
@@ -76,8 +76,8 @@ class Journal(Endpoint):
 
 
 class Proof(Endpoint):
-    @described("journal_prove", TAG, "Prove the journal",
-               "Follows the chain of hashes from the first line to the last, which takes about a second for 100,000 lines. "
+    @described("journal_prove", TAG, "Verify the journal",
+               "Verifies the hash chain from the first line to the last. This takes about a second per 100,000 lines. "
                "For administrators and auditors.",
                answers={200: ProofSerializer}, example={"holds": True, "revision": 812, "first_break": None})
     def get(self, request: Request) -> Response:

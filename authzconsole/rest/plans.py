@@ -1,4 +1,4 @@
-"""Plans: made from a change set, from somebody's grants or from a gap; looked at, applied as a whole, discarded, undone."""
+"""The REST resource `plans`: create, read, apply, discard, undo and renew plans."""
 
 from django.db import transaction
 from django.http import Http404
@@ -28,7 +28,7 @@ from authzconsole.rest.framework.fields import (
 )
 from authzconsole.rest.framework.locations import plan_location
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.grants import LISTS, MOST_ITEMS, PRIVILEGES, ChangeItemSerializer, ChangeSet
+from authzconsole.rest.grants import LISTS, MAX_ITEMS, PRIVILEGES, ChangeItemSerializer, ChangeSet
 from authzconsole.rest.openapi.operations import LOCATION, described, in_path
 from grants.models import Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
@@ -50,43 +50,43 @@ ORIGINS = tuple(origin.value for origin in PlanOrigin)
 
 
 class PlanEffectSerializer(serializers.Serializer):
-    """What the plan changes; of an applied one, what it changed."""
+    """What the plan changes, or changed if it was applied."""
 
-    grants = serializers.IntegerField(help_text="Grants that are made.")
-    revokes = serializers.IntegerField(help_text="Grants that are taken back.")
-    already = serializers.IntegerField(help_text="Items that change nothing, as it is so already.")
-    principals = serializers.IntegerField(help_text="Users and groups that gain or lose something themselves.")
+    grants = serializers.IntegerField(help_text="Grants that the plan adds.")
+    revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
+    already = serializers.IntegerField(help_text="Items that change nothing.")
+    principals = serializers.IntegerField(help_text="Users and groups whose direct grants change.")
     planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
-    stranded_none = serializers.IntegerField(help_text="Live entities that no active user administers afterwards.")
-    stranded_one = serializers.IntegerField(help_text="Live entities that one active user administers afterwards, not more.")
+    stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
+    stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")
 
 
 class PlanSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     title = serializers.CharField()
-    origin = serializers.CharField(help_text=f"What it was made from: one of {', '.join(ORIGINS)}.")
-    recipe = serializers.DictField(help_text="With what it was made, by which it can be made anew.")
+    origin = serializers.CharField(help_text=f"The source of the plan: one of {', '.join(ORIGINS)}.")
+    recipe = serializers.DictField(help_text="The parameters of the source, with which the plan can be renewed.")
     state = serializers.ChoiceField(PlanState.values)
-    base_revision = serializers.IntegerField(help_text="The revision of the journal that it was made for.")
+    base_revision = serializers.IntegerField(help_text="The revision that the plan is based on.")
     made_by = serializers.CharField()
     made_at = serializers.DateTimeField()
-    decided_by = serializers.CharField(help_text="Who applied or discarded it; empty before.")
+    decided_by = serializers.CharField(help_text="The account that applied or discarded it; otherwise empty.")
     decided_at = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField()
-    revision = serializers.IntegerField(allow_null=True, help_text="Of an applied plan: the newest revision after it.")
+    revision = serializers.IntegerField(allow_null=True, help_text="The revision after the plan was applied.")
     effect = PlanEffectSerializer()
-    inverse_of = serializers.IntegerField(allow_null=True, help_text="The plan that it undoes.")
-    renewal_of = serializers.IntegerField(allow_null=True, help_text="The plan in whose place it was made.")
+    inverse_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan undoes.")
+    renewal_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan replaces.")
 
 
 class StrandedSerializer(serializers.Serializer):
     entity = serializers.CharField()
-    admins = serializers.IntegerField(help_text="How many active users administer it afterwards: 0 or 1.")
+    admins = serializers.IntegerField(help_text="The number of active administrators afterwards: 0 or 1.")
 
 
 class PlanDetailSerializer(PlanSerializer):
-    stale = serializers.CharField(help_text="What it depends on that was changed since, so that it is refused; else empty.")
-    stranded = StrandedSerializer(many=True, help_text=f"The first {MOST_STRANDED} that it strands.")
+    stale = serializers.CharField(help_text="The change that makes the plan stale, so that it cannot be applied; otherwise empty.")
+    stranded = StrandedSerializer(many=True, help_text=f"The first {MOST_STRANDED} entities that the plan strands.")
 
 
 class PlanItemSerializer(serializers.Serializer):
@@ -95,7 +95,7 @@ class PlanItemSerializer(serializers.Serializer):
     principal = serializers.CharField()
     entity = serializers.CharField()
     privilege = serializers.ChoiceField(PRIVILEGES)
-    already = serializers.BooleanField(help_text="It changes nothing, as it is so already.")
+    already = serializers.BooleanField(help_text="Whether the item changes nothing.")
 
 
 class TallySerializer(serializers.Serializer):
@@ -106,7 +106,7 @@ class TallySerializer(serializers.Serializer):
 
 class PlanPrincipalSerializer(serializers.Serializer):
     principal = serializers.CharField()
-    members = serializers.IntegerField(allow_null=True, help_text="Of a group: how many users are in it.")
+    members = serializers.IntegerField(allow_null=True, help_text="The number of members, for a group.")
     gains = TallySerializer(many=True)
     losses = TallySerializer(many=True)
 
@@ -117,14 +117,14 @@ class PlansQuery(PageQuery):
 
 
 class MakePlanSerializer(Shape):
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
-    revoke = ChangeItemSerializer(many=True, required=False, max_length=MOST_ITEMS)  # type: ignore[call-arg]
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
-    base_revision = Integer(required=False, help_text="The revision at which the items were chosen; the newest unless given.")
+    base_revision = Integer(required=False, help_text="The revision that the items are based on; by default the newest.")
 
 
 class MakePlanEnvelope(MakePlanSerializer):
-    """With its items unread: each is read by itself, so that every fault is found."""
+    """The same with unvalidated items. Each item is validated separately, so that every error is reported."""
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)
@@ -133,18 +133,18 @@ class MakePlanEnvelope(MakePlanSerializer):
 class CopySerializer(Shape):
     source = PrincipalText()
     target = PrincipalText()
-    within = AddressText(required=False, help_text="Only what is held on this namespace or application, or inside it.")
+    within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
 
 
 class CloseGapSerializer(Shape):
     namespace = AddressText()
-    user = NameText(help_text="Who shall be able to delete it.")
-    principal = PrincipalText(required=False, help_text="Who receives the grants: the user, unless a group of the user.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="The active one unless given.")
+    user = NameText(help_text="The user who should be able to delete it.")
+    principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group of the user.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
 
 
 class NamespaceText(AddressText):
-    """The address of a namespace; what comes out is its name."""
+    """The address of a namespace; the validated value is its name."""
 
     def run_validation(self, data=serializers.empty):
         address = super().run_validation(data)
@@ -155,13 +155,13 @@ class NamespaceText(AddressText):
 
 class KeepSerializer(Shape):
     run = Integer(help_text="The number of a finished run of policy-impact.")
-    user = NameText(required=False, help_text="Only what this user would lose.")
-    group = NameText(required=False, help_text="Only what the members of this group would lose.")
-    namespace = NamespaceText(required=False, help_text="Only what would be lost in it: its address.")
+    user = NameText(required=False, help_text="Only permissions that this user would lose.")
+    group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
+    namespace = NamespaceText(required=False, help_text="Only permissions inside this namespace; its address.")
 
 
 class ApplySerializer(Shape):
-    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="Why; it stands in the journal with every change.")
+    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="The reason; it is written to the journal with every change.")
 
 
 class DiscardSerializer(Shape):
@@ -196,8 +196,8 @@ class Plans(Endpoint):
         rows = Plan.objects.filter(**{name: query[name] for name in ("state", "origin") if name in query})
         return Response(page_of([Part(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)))
 
-    @described("plans_create", TAG, "Make a plan of a change set",
-               f"Up to {MOST_ITEMS:,} items in both lists together. Nothing is granted or revoked until it is applied.",
+    @described("plans_create", TAG, "Create a plan from a change set",
+               f"Up to {MAX_ITEMS:,} items in both lists together. Nothing changes until the plan is applied.",
                sends=MakePlanSerializer, sent=CHANGES, answers={201: PlanSerializer}, example=PLAN, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
@@ -205,37 +205,37 @@ class Plans(Endpoint):
         sent = self.body(MakePlanEnvelope)
         items = ChangeSet.read({name: sent[name] for name in LISTS})
         with transaction.atomic():
-            plan = items.made(create_plan_from_changes, author=author_of(request), title=sent["title"],
+            plan = items.apply_with(create_plan_from_changes, author=author_of(request), title=sent["title"],
                               base_revision=sent.get("base_revision"))
-        return plan_made(plan)
+        return created_plan_response(plan)
 
 
 class CopiedPlans(Endpoint):
-    @described("plans_copy", TAG, "Make a plan that copies grants",
-               "What the source itself holds and the target itself does not. 409 where there is nothing to copy.",
+    @described("plans_copy", TAG, "Create a plan that copies grants",
+               "Copies the direct grants of the source that the target does not have. Returns 409 if there is nothing to copy.",
                sends=CopySerializer, sent={"source": "user:mei.chen", "target": "group:contractors", "within": "namespace:sales"},
                answers={201: PlanSerializer}, example=PLAN | {"origin": "copy"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
         sent = self.body(CopySerializer)
-        return plan_made(create_plan_from_copy(author=author_of(request), **{"within": None} | sent))
+        return created_plan_response(create_plan_from_copy(author=author_of(request), **{"within": None} | sent))
 
 
 class ReadinessPlans(Endpoint):
-    @described("plans_close_gap", TAG, "Make a plan that lets somebody delete a namespace",
-               "The smallest set of grants after which the user may delete it. 409 where nothing is missing.",
+    @described("plans_close_gap", TAG, "Create a plan that lets a user delete a namespace",
+               "The smallest set of missing grants. Returns 409 if nothing is missing.",
                sends=CloseGapSerializer, sent=RECIPE, answers={201: PlanSerializer}, example=PLAN, errors=[409],
                parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        return plan_made(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
+        return created_plan_response(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
 
 
 class ImpactPlans(Endpoint):
-    @described("plans_keep", TAG, "Make a plan that keeps what people have",
-               "From a finished run of policy-impact: the smallest re-grant after which no user loses an operation on a live "
-               "entity by going from one generation to the other. All grants are to the users who would lose something. 409 "
-               "where data changed since the run, or nothing is lost, or it is more than a plan holds.",
+    @described("plans_keep", TAG, "Create a plan that keeps permissions across generations",
+               "Uses a finished run of policy-impact. The plan has the smallest set of grants after which no user loses an "
+               "operation on a live entity when the other generation becomes active. All grants go to the users who would lose "
+               "permissions. Returns 409 if data changed since the run, if nothing is lost, or if the plan would be too large.",
                sends=KeepSerializer, sent={"run": 7, "namespace": "namespace:sales"}, answers={201: PlanSerializer},
                example=PLAN | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
@@ -245,7 +245,7 @@ class ImpactPlans(Endpoint):
         if run is None:
             raise Http404
         try:
-            return plan_made(create_regrant_plan(author=author_of(request), run=run, **sent))
+            return created_plan_response(create_regrant_plan(author=author_of(request), run=run, **sent))
         except (AnalysisError, StorageError) as error:
             has_no_report = run.state != RunState.DONE or run.analysis != AnalysisName.POLICY_IMPACT
             raise Problem(409 if has_no_report else 410, str(error)) from None
@@ -253,11 +253,11 @@ class ImpactPlans(Endpoint):
 
 class OnePlan(Endpoint):
     @described("plans_retrieve", TAG, "Read a plan",
-               f"What it changes, what it strands, and whether it can still be applied. {OVERSEERS}",
+               f"Its effect, the entities that it strands, and whether it can still be applied. {OVERSEERS}",
                answers={200: PlanDetailSerializer}, example=PLAN | {"stale": "", "stranded": []}, errors=[404],
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        plan = _seen(request, number)
+        plan = _plan_or_404(request, number)
         line = stale_line(plan) if plan.is_proposed else None
         stranded = stranded_entities(plan, most_rows=MOST_STRANDED)
         return Response(_plan_as_json(plan) | {
@@ -268,23 +268,23 @@ class OnePlan(Endpoint):
 class PlanItems(Endpoint):
     queries = {"GET": PageQuery}
 
-    @described("plans_items", TAG, "List a plan's items", f"In their order. {OVERSEERS}", query=PageQuery,
+    @described("plans_items", TAG, "List the items of a plan", f"Sorted by position. {OVERSEERS}", query=PageQuery,
                answers={200: page_shape(PlanItemSerializer)}, example={"items": [ITEM], "next": None}, errors=[404],
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        rows = _seen(request, number).items.all()
+        rows = _plan_or_404(request, number).items.all()
         return Response(page_of([Part(rows, ("position",))], _item_as_json, query=self.query, identity=["plan-items", number]))
 
 
 class PlanPrincipals(Endpoint):
     queries = {"GET": PageQuery}
 
-    @described("plans_principals", TAG, "List who gains and who loses by a plan",
-               f"Users before groups, by name; what each gains and loses itself, counted by kind. {OVERSEERS}", query=PageQuery,
+    @described("plans_principals", TAG, "List the principals that a plan affects",
+               f"Users first, then groups, sorted by name, each with the number of grants gained and lost by kind. {OVERSEERS}", query=PageQuery,
                answers={200: page_shape(PlanPrincipalSerializer)}, example={"items": [PRINCIPAL], "next": None}, errors=[404],
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        effects = PrincipalEffects(_seen(request, number))
+        effects = PrincipalEffects(_plan_or_404(request, number))
         query, identity = self.query, ["plan-principals", number]
         first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
         end = first + query["limit"]
@@ -295,54 +295,56 @@ class PlanPrincipals(Endpoint):
 
 class PlanApplication(Endpoint):
     @described("plans_apply", TAG, "Apply a plan",
-               "All of it in one transaction, with the reason. 409 (stale-base) where something that it depends on was changed "
-               "since it was made: make it anew then. 409 where it was applied or discarded already.",
+               "Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the plan depends on "
+               "has changed: renew the plan then. Returns 409 if the plan was already applied or discarded.",
                sends=ApplySerializer, sent={"reason": "she takes over the namespace"}, answers={200: PlanSerializer},
                example=APPLIED, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
-        plan = _seen(request, number)
+        plan = _plan_or_404(request, number)
         reason = self.body(ApplySerializer)["reason"]
         return Response(_plan_as_json(apply_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanDiscard(Endpoint):
-    @described("plans_discard", TAG, "Discard a plan", "It stays in the list and can be made anew.", sends=DiscardSerializer,
+    @described("plans_discard", TAG, "Discard a plan", "The plan stays in the list and can be renewed.", sends=DiscardSerializer,
                sent={"reason": "not needed any more"}, answers={200: PlanSerializer}, example=PLAN | {"state": "discarded"},
                errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
-        plan = _seen(request, number)
+        plan = _plan_or_404(request, number)
         reason = self.body(DiscardSerializer)["reason"]
         return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanInverse(Endpoint):
-    @described("plans_invert", TAG, "Make the plan that undoes an applied plan",
-               "It takes back what that one really changed, once it is applied itself; 409 where that is so already. No body.",
+    @described("plans_invert", TAG, "Create a plan that undoes an applied plan",
+               "When it is applied, the new plan reverses what the old one changed. Returns 409 if nothing is left to undo. The "
+               "request has no body.",
                answers={201: PlanSerializer}, example=PLAN | {"origin": "inverse", "inverse_of": 11},
                errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
-        plan = _seen(request, number)
+        plan = _plan_or_404(request, number)
         self.check_empty_body()
-        return plan_made(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
+        return created_plan_response(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
 
 
 class PlanRenewal(Endpoint):
-    @described("plans_renew", TAG, "Make a plan anew",
-               "From the same recipe, against what is so now; the old one is discarded where it was a proposal. No body.",
+    @described("plans_renew", TAG, "Renew a plan",
+               "Creates a plan from the same recipe and the current data. The old plan is discarded if it was not applied. The "
+               "request has no body.",
                answers={201: PlanSerializer}, example=PLAN | {"renewal_of": 11}, errors=[404, 409, 413, 415],
                parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
-        plan = _seen(request, number)
+        plan = _plan_or_404(request, number)
         self.check_empty_body()
-        return plan_made(renew_plan(author=author_of(request), plan_id=plan.pk))
+        return created_plan_response(renew_plan(author=author_of(request), plan_id=plan.pk))
 
 
-def _seen(request: Request, number: int) -> Plan:
-    """Raises Problem for ordinary accounts, Http404 where there is none."""
+def _plan_or_404(request: Request, number: int) -> Plan:
+    """Return the plan. Raise Problem (403) for accounts with the role `ordinary`, Http404 if there is no such plan."""
     check_overseer(request)
     plan = Plan.objects.filter(pk=number).first() if number <= LARGEST_NUMBER else None
     if plan is None:
@@ -350,7 +352,7 @@ def _seen(request: Request, number: int) -> Plan:
     return plan
 
 
-def plan_made(plan: Plan) -> Response:
+def created_plan_response(plan: Plan) -> Response:
     return created_response(_plan_as_json(plan), plan_location(plan.pk))
 
 

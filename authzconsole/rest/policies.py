@@ -1,4 +1,6 @@
-"""The law as data: the generations, their rows with requirement and source, and which of them is active."""
+"""The REST resource `policies`: generations, their policies with requirement and source, and the active generation."""
+
+from collections.abc import Iterator
 
 from django.db import transaction
 from rest_framework import serializers
@@ -32,24 +34,24 @@ class SourceSerializer(serializers.Serializer):
 
 
 class RequirementSerializer(serializers.Serializer):
-    """A node of the tree: `has` asks for any one of `privileges` at `scope`; `given` asks for its part only where the question
-    names the `parameter`."""
+    """A node of a requirement. `has` requires any one of `privileges` at `scope`; `given` requires its part only if the
+    question has the `parameter`."""
 
     node = serializers.ChoiceField(NODES)
     privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))), required=False)
     scope = serializers.CharField(required=False)
     kind = serializers.CharField(required=False, allow_null=True)
     parameter = serializers.CharField(required=False)
-    parts = serializers.ListField(child=serializers.DictField(), required=False, help_text="Nodes of the same shape.")
+    parts = serializers.ListField(child=serializers.DictField(), required=False, help_text="Child nodes, with the same members.")
 
 
 class PolicySerializer(serializers.Serializer):
     kind = serializers.CharField()
     operation = serializers.CharField()
-    requires = RequirementSerializer(allow_null=True, help_text="Null where the generation has no rule: then it is denied.")
-    words = serializers.CharField(help_text="The requirement in words; empty where there is no rule.")
+    requires = RequirementSerializer(allow_null=True, help_text="Null if the generation has no rule; the operation is then denied.")
+    words = serializers.CharField(help_text="The requirement in words; empty if there is no rule.")
     source = SourceSerializer()
-    advice = serializers.CharField(help_text="What to ask instead, where a missing rule has an answer elsewhere.")
+    advice = serializers.CharField(help_text="For a missing rule: which other operation to ask about.")
 
 
 class GenerationSerializer(serializers.Serializer):
@@ -75,8 +77,8 @@ class ActiveSerializer(serializers.Serializer):
 
 
 class CatalogueQuery(Shape):
-    kind = KindText(required=False, help_text="Only the rows of this kind of entity.")
-    operation = Choice(choices=OPERATIONS, required=False, help_text="Only the rows of this operation.")
+    kind = KindText(required=False, help_text="Only policies of this kind of entity.")
+    operation = Choice(choices=OPERATIONS, required=False, help_text="Only policies of this operation.")
 
 
 class ActivateSerializer(Shape):
@@ -92,7 +94,7 @@ ROW = {"kind": "dataset", "operation": "read", "requires": {"node": "has", "priv
 
 
 class Generations(Endpoint):
-    @described("policies_list", TAG, "List the generations of rules", "Oldest first, without their rows.",
+    @described("policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
                answers={200: GenerationsSerializer}, example={"items": [FINAL]})
     def get(self, request: Request) -> Response:
         active = active_generation()
@@ -103,8 +105,7 @@ class Catalogue(Endpoint):
     queries = {"GET": CatalogueQuery}
 
     @described("policies_retrieve", TAG, "Read a generation",
-               "Its rows: for each operation of each kind what it requires, as a tree and in words, and the document and row "
-               "where that was read.",
+               "Its policies: the requirement of each operation on each kind, as a tree and in words, with its source.",
                query=CatalogueQuery, errors=[404],
                answers={200: CatalogueSerializer}, example=FINAL | {"policies": [ROW]},
                parameters=[in_path("generation", f"One of {', '.join(GENERATIONS)}.")])
@@ -113,18 +114,18 @@ class Catalogue(Endpoint):
             rules = generation_by_name(generation)
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
-        rows = [_policy_as_json(policy) for policy in _rows(rules, **self.query)]
+        rows = [_policy_as_json(policy) for policy in _matching_policies(rules, **self.query)]
         return Response(_generation_as_json(rules, active_generation()) | {"policies": rows})
 
 
 class ActiveGeneration(Endpoint):
-    @described("policies_active_retrieve", TAG, "Read which generation is active",
-               "By it the console decides whatever names no generation.", answers={200: ActiveSerializer},
+    @described("policies_active_retrieve", TAG, "Read the active generation",
+               "Decisions use the active generation unless a request names another.", answers={200: ActiveSerializer},
                example={"name": "final"}, parameters=[ETAG])
     def get(self, request: Request) -> Response:
         return _active_response()
 
-    @described("policies_active_change", TAG, "Choose the active generation", "It changes what everybody may do, at once.",
+    @described("policies_active_change", TAG, "Activate a generation", "Changes the permissions of all users at once.",
                sends=ActivateSerializer, sent={"name": "proposed", "reason": "trial in spring"}, answers={200: ActiveSerializer},
                example={"name": "proposed"}, errors=[412, 428], parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
@@ -142,11 +143,12 @@ def _active_response() -> Response:
     return Response({"name": name}, headers={"ETag": etag_of(name)})
 
 
-def _rows(generation: Generation, *, kind: str | None = None, operation: str | None = None):
-    for of_kind in KINDS.values():
-        for name in of_kind.operations:
-            policy = generation.policy(of_kind.name, name)
-            if policy is not None and kind in (None, of_kind.name) and operation in (None, name):
+def _matching_policies(generation: Generation, *, kind: str | None = None,
+                       operation: str | None = None) -> Iterator[Policy]:
+    for kind_row in KINDS.values():
+        for name in kind_row.operations:
+            policy = generation.policy(kind_row.name, name)
+            if policy is not None and kind in (None, kind_row.name) and operation in (None, name):
                 yield policy
 
 

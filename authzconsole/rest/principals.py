@@ -1,4 +1,6 @@
-"""Users, groups, and who is in which."""
+"""The REST resources `users`, `groups` and `members`."""
+
+from collections.abc import Callable
 
 from django.contrib.auth.models import Group
 from django.db import transaction
@@ -16,6 +18,7 @@ from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, described, in_path
 from entities.text import storage_fault
+from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
@@ -31,16 +34,16 @@ from grants.principals.services import (
 )
 
 TAG = "Users and groups"
-USER_PATH = in_path("name", "The user's name; all of the path from here on. Encode what a path cannot hold.")
-GROUP_PATH = in_path("name", "The group's name; all of the path from here on. Encode what a path cannot hold.")
+USER_PATH = in_path("name", "The name of the user. It is the whole rest of the path; percent-encode reserved characters.")
+GROUP_PATH = in_path("name", "The name of the group. It is the whole rest of the path; percent-encode reserved characters.")
 
 
 class UserSerializer(serializers.Serializer):
     name = serializers.CharField()
     active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
     email = serializers.CharField()
-    role = serializers.ChoiceField(Role.values, help_text="What the account may do in this console; nothing in a decision.")
-    is_principal = serializers.BooleanField(help_text="False of an account of the console only: unknown in every decision.")
+    role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
+    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal; it is an unknown subject in every decision.")
 
 
 class GroupSerializer(serializers.Serializer):
@@ -59,20 +62,20 @@ class OutcomeSerializer(serializers.Serializer):
 
 
 class UsersQuery(PageQuery):
-    q = Text(required=False, max_length=200, help_text="Any part of the name, in any case.")
-    name = NameText(required=False, help_text="Exactly this name.")
+    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(required=False, help_text="Only this name.")
     active = QueryBoolean(required=False)
     role = Choice(choices=Role.values, required=False)
 
 
 class GroupsQuery(PageQuery):
-    q = Text(required=False, max_length=200, help_text="Any part of the name, in any case.")
-    name = NameText(required=False, help_text="Exactly this name.")
+    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(required=False, help_text="Only this name.")
 
 
 class MembersQuery(PageQuery):
-    group = NameText(required=False, help_text="The members of this group.")
-    user = NameText(required=False, help_text="The groups of this user.")
+    group = NameText(required=False, help_text="Only members of this group.")
+    user = NameText(required=False, help_text="Only groups of this user.")
 
 
 class MemberQuery(Shape):
@@ -90,7 +93,7 @@ class NewUserSerializer(Shape):
 
 
 class UserChangeSerializer(Shape):
-    """What is left out stays as it is."""
+    """Members that are left out are not changed."""
 
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
     active = Boolean(required=False)
@@ -118,7 +121,7 @@ ADDED = {"changed": True, "sentence": "user:sofia.lindqvist is in group:marketin
 class Users(Endpoint):
     queries = {"GET": UsersQuery}
 
-    @described("users_list", TAG, "List users", "By name. An ordinary account finds itself only.", query=UsersQuery,
+    @described("users_list", TAG, "List users", "Sorted by name. Accounts with the role `ordinary` find only themselves.", query=UsersQuery,
                answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
@@ -128,7 +131,7 @@ class Users(Endpoint):
         rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
         return Response(page_of([Part(rows, ("username",))], user_as_json, query=query, identity=list_identity("users", query)))
 
-    @described("users_create", TAG, "Add a user", "The user cannot sign in until somebody sets a password.",
+    @described("users_create", TAG, "Add a user", "The user cannot sign in until an administrator sets a password.",
                sends=NewUserSerializer, sent={"name": "alice", "email": "alice@example.com"}, answers={201: UserSerializer},
                example=ALICE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
@@ -139,46 +142,46 @@ class Users(Endpoint):
             if User.objects.filter(username=sent["name"]).exists():
                 raise Problem(409, f"user:{sent['name']} exists already: change it with PATCH {user_location(sent['name'])}")
             add_user(author=author_of(request, sent.pop("reason")), **sent)
-            user = _user(sent["name"])
+            user = _user_or_404(sent["name"])
         return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
 
 
 class OneUser(Endpoint):
-    @described("users_retrieve", TAG, "Read a user", "An ordinary account reads itself only.", answers={200: UserSerializer},
+    @described("users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.", answers={200: UserSerializer},
                example=SOFIA, errors=[404], parameters=[USER_PATH, ETAG])
     def get(self, request: Request, name: str) -> Response:
-        return _user_response(_seen_user(request, name))
+        return _user_response(_visible_user(request, name))
 
     @described("users_change", TAG, "Change a user",
-               "Activity, role and email, each where it is sent. The console keeps at least one active administrator.",
+               "Changes activity, role and email, whichever is sent. The last active administrator cannot be removed.",
                sends=UserChangeSerializer, sent={"active": False, "reason": "left the company"}, answers={200: UserSerializer},
                example=SOFIA | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, name: str) -> Response:
-        _seen_user(request, name)
+        _visible_user(request, name)
         check_administrator(request)
         sent = self.body(UserChangeSerializer)
         author = author_of(request, sent.pop("reason"))
         if not sent:
-            raise Problem(400, "nothing is to be changed: send `active`, `role` or `email`")
+            raise Problem(400, "nothing to change: send `active`, `role` or `email`")
         with transaction.atomic():
             lock_journal()
-            check_match(request, _user_etag(_user(name)))
-            _change(author, name, sent)
-        return _user_response(_user(name))
+            check_match(request, _user_etag(_user_or_404(name)))
+            _change_user(author, name, sent)
+        return _user_response(_user_or_404(name))
 
 
 class Groups(Endpoint):
     queries = {"GET": GroupsQuery}
 
-    @described("groups_list", TAG, "List groups", "By name. An ordinary account finds its own.", query=GroupsQuery,
+    @described("groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.", query=GroupsQuery,
                answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "marketing-analytics"}], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
         where = {"name__icontains": query.get("q"), "name": query.get("name")}
-        rows = _seen_groups(request).filter(**{name: value for name, value in where.items() if value is not None})
+        rows = _visible_groups(request).filter(**{name: value for name, value in where.items() if value is not None})
         return Response(page_of([Part(rows, ("name",))], _group_as_json, query=query, identity=list_identity("groups", query)))
 
-    @described("groups_create", TAG, "Add a group", "It is empty at first.", sends=NewGroupSerializer, sent={"name": "analysts"},
+    @described("groups_create", TAG, "Add a group", "Adds an empty group.", sends=NewGroupSerializer, sent={"name": "analysts"},
                answers={201: GroupSerializer}, example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
@@ -190,10 +193,10 @@ class Groups(Endpoint):
 
 
 class OneGroup(Endpoint):
-    @described("groups_retrieve", TAG, "Read a group", "An ordinary account reads its own groups only.",
+    @described("groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
                answers={200: GroupSerializer}, example={"name": "marketing-analytics"}, errors=[404], parameters=[GROUP_PATH])
     def get(self, request: Request, name: str) -> Response:
-        group = None if storage_fault(name) else _seen_groups(request).filter(name=name).first()
+        group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
         if group is None:
             raise Http404
         return Response(_group_as_json(group))
@@ -202,7 +205,7 @@ class OneGroup(Endpoint):
 class Members(Endpoint):
     queries = {"GET": MembersQuery, "DELETE": MemberQuery}
 
-    @described("members_list", TAG, "List memberships", "Of a group, of a user, or all. An ordinary account finds its own.",
+    @described("members_list", TAG, "List memberships", "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
                query=MembersQuery, answers={200: page_shape(MemberSerializer)},
                example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
@@ -214,19 +217,19 @@ class Members(Endpoint):
         return Response(page_of([Part(rows, ("group_id", "user_id"))], _member_as_json, query=query,
                                 identity=list_identity("members", query)))
 
-    @described("members_add", TAG, "Add a member", "One who is in the group already stays so.", sends=NewMemberSerializer,
+    @described("members_add", TAG, "Add a member", "Adding an existing member changes nothing.", sends=NewMemberSerializer,
                sent={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
                answers={200: OutcomeSerializer}, example=ADDED)
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        return _membership(request, add_member, self.body(NewMemberSerializer))
+        return _change_membership(request, add_member, self.body(NewMemberSerializer))
 
-    @described("members_remove", TAG, "Remove a member", "One who is not in the group stays out of it.", query=MemberQuery,
+    @described("members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.", query=MemberQuery,
                answers={200: OutcomeSerializer},
                example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
         check_administrator(request)
-        return _membership(request, remove_member, self.query)
+        return _change_membership(request, remove_member, self.query)
 
 
 def user_as_json(user: User) -> dict:
@@ -242,15 +245,15 @@ def _member_as_json(row) -> dict:
     return {"group": row.group.name, "user": row.user.username}
 
 
-def _membership(request: Request, change, sent: dict) -> Response:
+def _change_membership(request: Request, service: Callable[..., Outcome], sent: dict) -> Response:
     try:
-        outcome = change(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
+        outcome = service(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
     except PrincipalError as error:
         raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
     return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})
 
 
-def _change(author: Author, name: str, sent: dict) -> None:
+def _change_user(author: Author, name: str, sent: dict) -> None:
     if "role" in sent:
         set_user_role(author=author, name=name, role=sent["role"])
     if "active" in sent:
@@ -259,20 +262,20 @@ def _change(author: Author, name: str, sent: dict) -> None:
         set_user_email(author=author, name=name, email=sent["email"])
 
 
-def _seen_user(request: Request, name: str) -> User:
+def _visible_user(request: Request, name: str) -> User:
     if not (request.user.can_see_all or name == request.user.username):
         raise Http404
-    return _user(name)
+    return _user_or_404(name)
 
 
-def _user(name: str) -> User:
+def _user_or_404(name: str) -> User:
     user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
         raise Http404
     return user
 
 
-def _seen_groups(request: Request):
+def _visible_groups(request: Request):
     return Group.objects.all() if request.user.can_see_all else Group.objects.filter(user=request.user)
 
 

@@ -1,4 +1,4 @@
-"""Which analyses run every night, when and with what."""
+"""The REST resource `schedules`: which analyses run every night, when, and with which options."""
 
 import re
 from datetime import time
@@ -26,9 +26,9 @@ TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
 class ScheduleSerializer(serializers.Serializer):
     analysis = serializers.ChoiceField(list(ANALYSES))
     on = serializers.BooleanField()
-    at = serializers.RegexField(TIME_FORMAT, help_text="The time of the day in UTC, to the minute.")
-    options = serializers.DictField(child=serializers.CharField(), help_text="What it runs with; without a generation the one "
-                                                                             "that is active that night.")
+    at = serializers.RegexField(TIME_FORMAT, help_text="The time of day in UTC, HH:MM.")
+    options = serializers.DictField(child=serializers.CharField(), help_text="The options of the run. Without a generation, "
+                                                                             "the active one of that night.")
 
 
 class SchedulesSerializer(serializers.Serializer):
@@ -43,7 +43,7 @@ class MinuteText(ErrorMessages, serializers.RegexField):
     def to_internal_value(self, data):
         if not isinstance(data, str):
             raise serializers.ValidationError("this must be a string")
-        # the validator's `$` lets a line break pass
+        # `$` also matches before a final line break
         if not re.fullmatch(TIME_FORMAT, data) or data.endswith("\n"):
             self.fail("invalid")
         return data
@@ -51,10 +51,10 @@ class MinuteText(ErrorMessages, serializers.RegexField):
 
 class SwitchSerializer(Shape):
     on = Boolean(help_text="Whether it runs every night.")
-    at = MinuteText(required=False, help_text="The time of the day in UTC; as it was unless given.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="Each night the active one unless given.")
+    at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night.")
     to_generation = Choice(choices=list(GENERATIONS), required=False)
-    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; all of them unless given.")
+    namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
     reason = reason_field()
 
 
@@ -62,8 +62,8 @@ EXAMPLE = {"analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "0
 
 
 class Schedules(Endpoint):
-    @described("schedules_list", TAG, "List the nightly runs",
-               "Each analysis, whether it runs every night and when. Off until switched on. For administrators and auditors.",
+    @described("schedules_list", TAG, "List schedules",
+               "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
                answers={200: SchedulesSerializer}, example={"items": [EXAMPLE]})
     def get(self, request: Request) -> Response:
         check_overseer(request)
@@ -71,14 +71,14 @@ class Schedules(Endpoint):
 
 
 class OneSchedule(Endpoint):
-    @described("schedules_retrieve", TAG, "Read when an analysis runs by itself", "For administrators and auditors.",
+    @described("schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
                answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404], parameters=[ANALYSIS_PATH, ETAG])
     def get(self, request: Request, analysis: str) -> Response:
         check_overseer(request)
         return _response(_schedule(analysis))
 
-    @described("schedules_change", TAG, "Switch a nightly run on or off",
-               "The options are replaced by those that are sent. A run that the schedule started says `scheduled`.",
+    @described("schedules_change", TAG, "Change a schedule",
+               "The options are replaced by those that are sent. Runs that a schedule starts have `scheduled` set.",
                sends=SwitchSerializer, sent={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
                answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404, 412],
                parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])

@@ -1,4 +1,4 @@
-"""No path ends in a slash. An address, or a name that may hold slashes, is always the end of its path."""
+"""The URLs of the REST API. No path ends in a slash. Addresses and names, which can contain slashes, end their paths."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
@@ -32,13 +32,13 @@ from authzconsole.rest.principals import Groups, Members, OneGroup, OneUser, Use
 from authzconsole.rest.schedules import OneSchedule, Schedules
 
 urlpatterns = [
-    # its one path with a slash at the end: without it, Django leads here
+    # the only path with a trailing slash; Django redirects to it
     path("", root, name="rest-root"),
     path("openapi.json", openapi, name="rest-openapi"),
     path("docs", swagger, name="rest-swagger"),
     path("redoc", redoc, name="rest-redoc"),
     path("entities", Entities.as_view(), name="rest-entities"),
-    # no address: those have a colon
+    # not an address, because addresses contain a colon
     path("entities/recreate", Recreations.as_view(), name="rest-recreations"),
     path("entities/<path:address>", OneEntity.as_view(), name="rest-entity"),
     path("users", Users.as_view(), name="rest-users"),
@@ -78,6 +78,6 @@ urlpatterns = [
     path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
     path("journal", Journal.as_view(), name="rest-journal"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
-    # or Django would answer with a page, and to nobody with the way to sign in
+    # without this, Django would answer with an HTML page or a redirect to the sign-in page
     re_path(r"", csrf_exempt(login_not_required(unknown_path))),
 ]

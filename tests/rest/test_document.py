@@ -12,7 +12,7 @@ from django.urls import get_resolver
 
 from authzconsole.common.tokens import create_token
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
-from authzconsole.rest.grants import MOST_ITEMS
+from authzconsole.rest.grants import MAX_ITEMS
 from grants.policies.catalogue import GENERATIONS
 from grants.principals.services import add_user
 from tests.rest.conftest import Rest
@@ -138,7 +138,7 @@ def test_every_answer_bears_the_id_of_its_request(document):
 def test_lists_with_a_limit_say_it(document):
     for name in ("ChangeSet", "MakePlan"):
         properties = document["components"]["schemas"][name]["properties"]
-        assert properties["grant"]["maxItems"] == properties["revoke"]["maxItems"] == MOST_ITEMS
+        assert properties["grant"]["maxItems"] == properties["revoke"]["maxItems"] == MAX_ITEMS
 
 
 def test_closed_lists_of_parameters_are_named(document):

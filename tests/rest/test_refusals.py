@@ -62,7 +62,7 @@ def test_a_body_over_the_limit_names_the_limit(ada):
 def test_a_change_set_of_the_most_items_fits_into_a_body(ada):
     longest = {"principal": "user:" + "ä" * 20, "entity": "dataset:sales." + "x" * 200,
                "privileges": ["READ", "WRITE", "EXECUTE", "ADMIN"]}
-    assert len(json.dumps({"grant": [longest] * grants.MOST_ITEMS})) < MAX_BODY_BYTES
+    assert len(json.dumps({"grant": [longest] * grants.MAX_ITEMS})) < MAX_BODY_BYTES
 
 
 def test_a_fault_of_the_console_is_told_as_one_and_named_in_the_log(ada, monkeypatch, caplog):
