@@ -1,4 +1,4 @@
-"""Every setting comes from the environment; what is unset gets a default that works on one machine."""
+"""The settings of the console. Each comes from the environment and has a default that works on a single machine."""
 
 import contextlib
 import json
@@ -17,50 +17,50 @@ from authzconsole.logs import logging_configuration
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 
-# everything that the console writes on this machine
+# the folder for everything that the console writes on this machine
 STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
 STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _kept_secret() -> str:
-    """The key of this checkout, made at the first start and readable by its owner only."""
+def _stored_secret_key() -> str:
+    """Return the key of this checkout. It is generated at the first start and only readable by its owner."""
     path = STATE_DIR / "secret_key"
     if not path.exists():
         aside = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
         with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(50))
-        # whole or not at all, and whoever links first gives the key to everybody
+        # atomic: the first process that links its file decides the key for all
         with contextlib.suppress(FileExistsError):
             os.link(aside, path)
         aside.unlink()
     kept = path.read_text()
     if not kept:
-        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start makes a new key (everybody signs in again)")
+        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key (all users have to sign in again)")
     return kept
 
 
 def _spark_conf() -> dict[str, str]:
-    """Further Spark settings by name, from a JSON object; a flag or a number is written as Spark reads it."""
+    """Return further Spark settings by name, read from a JSON object; booleans and numbers are written as Spark expects them."""
     said = env.str("SPARK_CONF", default="") or "{}"
     example = """SPARK_CONF='{"spark.executor.memory": "4g"}'"""
     try:
         conf = json.loads(said)
     except ValueError as error:
-        raise ImproperlyConfigured(f"SPARK_CONF is no JSON ({error}); it is written {example}") from None
+        raise ImproperlyConfigured(f"SPARK_CONF is not valid JSON ({error}); write it as {example}") from None
     if not isinstance(conf, dict):
-        raise ImproperlyConfigured(f"SPARK_CONF must be one JSON object, written {example}")
+        raise ImproperlyConfigured(f"SPARK_CONF must be one JSON object, such as {example}")
     own = {"spark.master": "SPARK_MASTER", "spark.driver.memory": "SPARK_DRIVER_MEMORY", "spark.pyspark.python": "PYSPARK_PYTHON"}
     for name, value in conf.items():
         if name in own:
-            raise ImproperlyConfigured(f"SPARK_CONF: {name} has a variable of its own, {own[name]}: set that")
+            raise ImproperlyConfigured(f"SPARK_CONF: {name} has its own environment variable: set {own[name]}")
         if not name.startswith("spark.") or not isinstance(value, str | int | float):
-            # by its name alone: its value may be a secret
-            raise ImproperlyConfigured(f"SPARK_CONF: each name must begin with `spark.` and each value be text, a number or "
-                                       f"a flag, and `{name}` is not so; it is written {example}")
+            # the message omits the value, which can be a secret
+            raise ImproperlyConfigured(f"SPARK_CONF: each name must start with `spark.` and each value must be a string, a "
+                                       f"number or a boolean, but `{name}` is not; write it as {example}")
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in conf.items()}
 
 
-SECRET_KEY = env.str("SECRET_KEY", default="") or _kept_secret()
+SECRET_KEY = env.str("SECRET_KEY", default="") or _stored_secret_key()
 DEBUG = env.bool("DEBUG", default=False)
 PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
@@ -88,7 +88,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # first, so that what the others refuse carries the id too
+    # first, so that refusals of the other middleware have the id too
     "authzconsole.common.request_id.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -131,7 +131,7 @@ DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{STATE_DI
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 30,
-        # a transaction that will write takes the lock at its start: an upgrade in the middle fails at once instead of waiting
+        # writing transactions take the lock at their start; upgrading a read lock later fails at once instead of waiting
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-65536; "
                         "PRAGMA temp_store=MEMORY;",
@@ -139,9 +139,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-    # PostgreSQL plans the statement behind a decision once and not at every question: five times as many answers a second
+    # plan the statement behind a decision once instead of for every question: five times as many decisions per second
     DATABASES["default"].setdefault("OPTIONS", {}).update(server_side_binding=True, prepare_threshold=5)
-    # its statements take milliseconds, compiling them to machine code takes hundreds
+    # statements take milliseconds; just-in-time compilation takes hundreds
     DATABASES["default"]["OPTIONS"].setdefault("options", "-c jit=off")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -156,13 +156,13 @@ LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"
 
-# guardian stores grants; decisions are the engine's, so its backend (which lets superusers do everything) stays out
+# Guardian only stores grants. Its backend permits everything to superusers, so decisions do not use it.
 SILENCED_SYSTEM_CHECKS = ["guardian.W001"]
 ANONYMOUS_USER_NAME = None
 GUARDIAN_MONKEY_PATCH_USER = False
 GUARDIAN_AUTO_PREFETCH = False
 
-# a deployment's own kinds of entity, see entities/kinds_file.py
+# further kinds of entities of this deployment; see entities/kinds_file.py
 KINDS_FILE = env.str("KINDS_FILE", default="")
 INSTANCE_NAME = env.str("INSTANCE_NAME", default="cdap")
 DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
@@ -171,12 +171,12 @@ REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
 if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
     raise ImproperlyConfigured("REDIS_URL must be written redis://HOST:PORT/NUMBER (rediss:// for TLS)")
 CACHES = {
-    # of each process for itself
+    # per process
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
-    # of each process, too: grants/evaluation/count_cache.py
+    # per process; see grants/evaluation/count_cache.py
     "counts": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "counts", "TIMEOUT": 3_600,
                "OPTIONS": {"MAX_ENTRIES": 1_000}},
-    # of all processes; a list, because in text a `,` of a password would begin another address
+    # shared by all processes; a list, because in a string a `,` in the password would separate two URLs
     "shared": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [REDIS_URL], "KEY_PREFIX": "authzconsole",
         "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0)},
@@ -194,7 +194,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout"
 
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
-    # a sweep that waited behind a long run is worth nothing: the next one sees the same
+    # a sweep that had to wait is useless, because the next one finds the same
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
@@ -204,19 +204,19 @@ SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")
 SPARK_CONF = _spark_conf()
 SNAPSHOT_URI = env.str("SNAPSHOT_URI", default=str(STATE_DIR / "snapshots"))
 SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
-# of each analysis with each choice of options; the newest report stays in any case, and 0 days are no limit
+# per analysis and options; the newest report is always kept, and 0 days means no limit
 RESULTS_KEPT = env.int("RESULTS_KEPT", default=10)
 RESULTS_KEPT_DAYS = env.int("RESULTS_KEPT_DAYS", default=90)
-# a run that takes longer is ended; so is, within a shorter time, one for which Spark does not start
+# a run that takes longer is stopped; the limit for starting Spark is shorter
 RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
 SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)
 for name, seconds in (("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS), ("SPARK_START_SECONDS", SPARK_START_SECONDS)):
     if seconds < 1:
-        raise ImproperlyConfigured(f"{name} is {seconds}, and must be at least 1: with less no run ever came to its end")
-# a running run that has been silent for so long was killed; it is taken up again, but not for ever
+        raise ImproperlyConfigured(f"{name} is {seconds}, but must be at least 1")
+# a run without a heartbeat for this long has lost its worker; it is repeated a limited number of times
 RUN_LOST_AFTER_SECONDS = env.int("RUN_LOST_AFTER_SECONDS", default=60)
 RUN_ATTEMPTS_MOST = env.int("RUN_ATTEMPTS_MOST", default=3)
-# the pairs behind a report are users times entities at worst; a larger detail is left to the command
+# the detail table can have as many rows as users times entities; only the command writes larger ones
 RUN_DETAIL_ROWS_MOST = env.int("RUN_DETAIL_ROWS_MOST", default=5_000_000)
 
 STATIC_URL = "static/"
@@ -260,24 +260,24 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_handler",
-    # so many proxies in front, of which each adds to X-Forwarded-For; what stands before that anybody may have written
+    # the number of trusted proxies; earlier entries of X-Forwarded-For can be forged
     "NUM_PROXIES": env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://"))),
-    # `?format=` would be a second way to say what Accept says
+    # the Accept header selects the format; `?format=` would be a second way
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "TITLE": "Authorization console",
-    "DESCRIPTION": "Who may do what on the platform, why, and by which document. Send `Authorization: Bearer TOKEN`; an "
-                   "administrator makes a token with `manage.py create_token USER --scope read --scope administer --scope "
-                   "decide`. A session whose password somebody else set is refused (403) until its owner chose another; tokens "
-                   "work on. Times are UTC; lists come in pages, and `next` of one is the `cursor` of the following one; every "
-                   "refusal of /api/v1 is an application/problem+json, and every refusal of /access/v1 one JSON string, as its "
-                   "standard asks.",
+    "DESCRIPTION": "Manages who may do what on the platform, and explains every decision. Authenticate with `Authorization: "
+                   "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
+                   "administer --scope decide`. A session whose password was set by an administrator is refused (403) until "
+                   "the user changes it; tokens keep working. Times are UTC. Lists are paged: send `next` of a page as the "
+                   "`cursor` of the following one. Errors of /api/v1 are application/problem+json; errors of /access/v1 are "
+                   "one JSON string, as AuthZEN requires.",
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.with_exactness",
+        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.with_strictness",
         "authzconsole.rest.openapi.document.with_authzen",
     ],
     "COMPONENT_SPLIT_PATCH": False,

@@ -93,7 +93,7 @@ class EntitiesQuery(PageQuery):
 class RegisterSerializer(Shape):
     address = AddressText()
     description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
-    creator = NameText(required=False, help_text="The user who gets the privileges that the active generation grants to creators.")
+    creator = NameText(required=False, help_text="The user who gets the privileges of a creator in the active generation.")
     reason = reason_field()
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 

@@ -98,7 +98,8 @@ class ChangeSerializer(serializers.Serializer):
     dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
-    revision = serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
+    revision = serializers.IntegerField(
+        help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
     granted = GrantedSerializer(many=True)
     revoked = GrantedSerializer(many=True)
     unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")

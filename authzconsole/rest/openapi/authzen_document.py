@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of the AuthZEN Authorization API 1.0, whose endpoints are no views of the framework."""
+"""The AuthZEN part of the OpenAPI document. It is written by hand, because these endpoints are plain Django views."""
 
 from authzconsole.api.evaluation import STOP_DECISIONS
 from authzconsole.api.metadata import PATHS
@@ -12,39 +12,39 @@ FOUND = {"results": [RESOURCE], "page": {"next_token": "", "count": 1}}
 
 _OPERATIONS = {
     "access_evaluation_endpoint": (
-        "authzen_evaluation", "Access Evaluation", "May this subject do this, there? With `context.explain`, and why.",
+        "authzen_evaluation", "Access Evaluation", "Is this subject permitted to perform this action on this resource? With `context.explain`, the answer says why.",
         "AuthzenEvaluation", QUESTION, "AuthzenDecision", {"decision": True}),
     "access_evaluations_endpoint": (
-        "authzen_evaluations", "Access Evaluations", "Several questions at once; the members beside them are the defaults.",
+        "authzen_evaluations", "Access Evaluations", "Several questions in one request; the other members are defaults for all of them.",
         "AuthzenEvaluations", {"subject": SUBJECT, "action": ACTION, "evaluations": [{"resource": RESOURCE}]},
         "AuthzenDecisions", {"evaluations": [{"decision": True}]}),
     "search_subject_endpoint": (
-        "authzen_search_subject", "Subject Search", "Who may do this, there? For tokens, administrators and auditors.",
+        "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? For tokens, administrators and auditors.",
         "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", FOUND | {"results": [SUBJECT]}),
     "search_resource_endpoint": (
-        "authzen_search_resource", "Resource Search", "On what may this subject do this?",
+        "authzen_search_resource", "Resource Search", "On which resources is this subject permitted to perform this action?",
         "AuthzenSearch", QUESTION | {"resource": {"type": "dataset"}}, "AuthzenFound", FOUND),
     "search_action_endpoint": (
-        "authzen_search_action", "Action Search", "What may this subject do, there?",
+        "authzen_search_action", "Action Search", "Which actions is this subject permitted to perform on this resource?",
         "AuthzenSearch", {"subject": SUBJECT, "resource": RESOURCE}, "AuthzenFound", FOUND | {"results": [ACTION]}),
 }
-# why, and an example of the sentence
+# by status: the reason, and an example of the message
 _REFUSALS = {
-    "400": ("The request is malformed; the sentence names the member.", "`subject` is missing"),
-    "401": ("Nobody is signed in, or the token is no good.", "the token has expired"),
-    "403": ("The token lacks the scope `decide`, or the account may ask about itself only.",
+    "400": ("The request is malformed. The message names the member.", "`subject` is missing"),
+    "401": ("There is no session and no valid token.", "the token has expired"),
+    "403": ("The token lacks the scope `decide`, or the account can only ask about itself.",
             "the token lacks the scope `decide`"),
-    "405": ("Another method than the one that the header Allow names.", "this endpoint answers POST only"),
-    "413": ("The body is longer than the limit, which the sentence names.",
+    "405": ("The method is not listed in the Allow header.", "this endpoint only accepts POST"),
+    "413": ("The body is longer than the limit.",
             "the body is longer than 1,000,000 bytes, which is the limit"),
-    "429": ("Too many unknown tokens came from this address; the header Retry-After says for how long to send none.",
-            "too many unknown tokens came from your address: send no other for 4 minutes"),
-    "503": ("Another change holds the database; the header Retry-After says when to ask again.",
-            f"another change holds the database; ask again in {RETRY_AFTER_SECONDS} seconds"),
+    "429": ("Too many unknown tokens came from this address. Retry-After says how long to wait.",
+            "too many unknown tokens came from your address: wait 4 minutes before you send another one"),
+    "503": ("The database is locked by another change. Retry-After says when to repeat the request.",
+            f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds"),
 }
 _HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}
-STATE = "Of the resource, where the caller may see it and it is not live."
-ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "As it was sent, or one made here."}}
+STATE = "The state of the resource, if it is not live and the caller can see it."
+ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "The id of the request, as sent or generated."}}
 
 
 def authzen_paths() -> dict:
@@ -60,12 +60,12 @@ def authzen_components() -> dict:
     decision = {"type": "object", "properties": {"decision": {"type": "boolean"}, "context": _reasons()},
                 "required": ["decision"]}
     page = {"type": "object", "properties": {
-        "token": text | {"description": "`next_token` of the page before; without it, or empty, the first page."},
-        "limit": {"type": "integer", "minimum": 0, "description": "How many results a page holds; 0 only counts them."}}}
+        "token": text | {"description": "`next_token` of the previous page; absent or empty for the first page."},
+        "limit": {"type": "integer", "minimum": 0, "description": "The number of results per page; 0 only returns the total."}}}
     answered = {"type": "object", "required": ["next_token"], "properties": {
-        "next_token": text | {"description": "Empty where no page follows."},
-        "count": {"type": "integer", "description": "Of the results of this page."},
-        "total": {"type": "integer", "description": "Of the results of all pages, where it is known."}}}
+        "next_token": text | {"description": "Empty on the last page."},
+        "count": {"type": "integer", "description": "The number of results on this page."},
+        "total": {"type": "integer", "description": "The number of results on all pages, if known."}}}
     options = {"type": "object", "properties": {"evaluations_semantic": {"type": "string", "enum": list(STOP_DECISIONS)}}}
     item = {"type": "object", "properties": members}
     return {
@@ -87,36 +87,36 @@ def _operation(name: str, summary: str, description: str, sent: str, request: di
         "operationId": name, "tags": [TAG], "summary": summary, "description": description,
         "security": [{"token": []}, {"session": []}],
         "requestBody": {"required": True, "content": {"application/json": _content(sent, request)}},
-        "responses": {"200": {"description": "The answer.", "headers": ID_HEADER,
+        "responses": {"200": {"description": "Success.", "headers": ID_HEADER,
                               "content": {"application/json": _content(answer, example)}},
                       **{status: _refusal(status) for status in _REFUSALS}},
     }
 
 
 def _context() -> dict:
-    """Members that an operation does not use, and others, change nothing."""
+    """Unknown members, and members that the operation does not use, have no effect."""
     address = {"type": "string", "description": "An address."}
     return {"type": "object", "additionalProperties": {}, "properties": {
-        "generation": {"type": "string", "enum": list(GENERATIONS), "description": "The active one unless given."},
-        "explain": {"type": "boolean", "default": False, "description": "Whether the answer says why."},
-        "artifact": address | {"description": "Of `deploy`: the address of the artifact that it is deployed from."},
-        "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether that artifact is added with it."},
-        "dataset_type": address | {"description": "Of a dataset's `create`: the address of its custom type."},
-        "owner": address | {"description": "Of what is created or deployed: the `kerberosprincipal:` address of its owner."}}}
+        "generation": {"type": "string", "enum": list(GENERATIONS), "description": "By default the active generation."},
+        "explain": {"type": "boolean", "default": False, "description": "Whether the answer is explained."},
+        "artifact": address | {"description": "For `deploy`: the address of the artifact."},
+        "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether the artifact is added by the same request."},
+        "dataset_type": address | {"description": "For `create` of a dataset: the address of its custom type."},
+        "owner": address | {"description": "For `create` and `deploy`: the `kerberosprincipal:` address of the owner."}}}
 
 
 def _reasons() -> dict:
-    """There with `explain`; without it only where there was nothing to weigh."""
+    """The explanation. Without `explain`, it is present only if the question could not be evaluated."""
     text, nodes = {"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
     gap = {"type": "object", "properties": {"entity": text, "privilege": text}, "required": ["entity", "privilege"]}
     return {"type": "object", "additionalProperties": {}, "properties": {
         "generation": text, "sentence": text,
         "state": text | {"enum": ["planned", "deleted", "not registered"], "description": STATE},
         "attempts": nodes | {"description": "The tree of requirements."},
-        "source": {"type": "object", "additionalProperties": text, "description": "Seed, table and row of the rule."},
+        "source": {"type": "object", "additionalProperties": text, "description": "Document, table and row of the rule."},
         "missing": {"type": "array", "items": gap,
-                    "description": "The fewest grants that would turn a denial into a permit."},
-        "reason": text | {"description": "Why there was nothing to weigh."},
+                    "description": "The smallest set of grants that would turn a denial into a permission."},
+        "reason": text | {"description": "Why the question could not be evaluated."},
         "error": {"type": "object", "properties": {"status": {"type": "integer"}, "message": text}}}}
 
 
@@ -125,7 +125,7 @@ def _content(schema: str, example: dict) -> dict:
 
 
 def _refusal(status: str, sentence: str = "") -> dict:
-    """The standard wants one string."""
+    """Return the description of an error response, whose body is one JSON string as AuthZEN requires."""
     words, example = _REFUSALS[status]
     further = {_HEADERS[status]: {"schema": {"type": "string"}}} if status in _HEADERS else {}
     return {"description": words, "headers": ID_HEADER | further, "content": {"application/json": {
@@ -138,7 +138,7 @@ def _metadata() -> dict:
     example = {"policy_decision_point": "http://127.0.0.1:8000"} | {
         name: f"http://127.0.0.1:8000/{path}" for name, path in PATHS.items()}
     return {"operationId": "authzen_configuration", "tags": [TAG], "summary": "Metadata", "security": [{}],
-            "description": "Where the endpoints are. Open to everybody.",
-            "responses": {"405": _refusal("405", "this endpoint answers GET and HEAD only"),
-                          "200": {"description": "The answer.", "headers": ID_HEADER, "content": {"application/json": {
+            "description": "The URLs of the endpoints. Public.",
+            "responses": {"405": _refusal("405", "this endpoint only accepts GET and HEAD"),
+                          "200": {"description": "Success.", "headers": ID_HEADER, "content": {"application/json": {
                               "schema": shape, "examples": {"Example": {"value": example}}}}}}}

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made once in each process, from the endpoints and what they say of themselves."""
+"""The OpenAPI document. It is generated from the endpoints once per process."""
 
 import json
 from collections.abc import Iterator
@@ -22,43 +22,46 @@ class Schemes(OpenApiAuthenticationExtension):
     def get_security_definition(self, auto_schema):
         return [
             {"type": "http", "scheme": "bearer",
-             "description": "An API token: its scope `read` reads, `administer` changes, `decide` asks for decisions."},
+             "description": "An API token. The scope `read` permits reading, `administer` changes, and `decide` questions."},
             {"type": "apiKey", "in": "cookie", "name": "sessionid",
-             "description": "A session of the console's pages; what changes something needs the header X-CSRFToken, too."},
+             "description": "A session of the console's pages. Changes also need the header X-CSRFToken."},
         ]
 
 
 def with_authzen(result: dict, generator, request, public) -> dict:
-    """A hook of drf-spectacular: the endpoints of the AuthZEN Authorization API are plain views, so it does not find them."""
+    """Add the AuthZEN endpoints (a hook of drf-spectacular, which does not find plain Django views)."""
     result["paths"] |= authzen_paths()
     result["components"]["schemas"] |= authzen_components()
     return result
 
 
-def with_exactness(result: dict, generator, request, public) -> dict:
-    """A hook of drf-spectacular: what it cannot know. A body is never left out, a strict one takes no further members, its
-    lists no more than they hold, either of the two ways to say who calls is enough, and every answer bears the request's id."""
-    for shape in _strict(Shape):
+def with_strictness(result: dict, generator, request, public) -> dict:
+    """Add what drf-spectacular cannot know (a hook).
+
+    Bodies are required, strict shapes accept no further members, lists have a maximum length, either authentication method is
+    enough, and every response has the id of the request.
+    """
+    for shape in _subclasses(Shape):
         if schema := result["components"]["schemas"].get(shape.__name__.removesuffix("Serializer")):
             schema["additionalProperties"] = False
-            for name, most in _longest_lists(shape):
-                schema["properties"][name]["maxItems"] = most
+            for name, max_items in _limited_lists(shape):
+                schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
         operation["security"] = [{"token": []}, {"session": []}]
         if "requestBody" in operation:
             operation["requestBody"]["required"] = True
-        for answer in operation["responses"].values():
-            answer["headers"] = answer.get("headers", {}) | ID_HEADER
+        for response in operation["responses"].values():
+            response["headers"] = response.get("headers", {}) | ID_HEADER
     return result
 
 
-def _strict(shape: type) -> Iterator[type]:
+def _subclasses(shape: type) -> Iterator[type]:
     for inner in shape.__subclasses__():
         yield inner
-        yield from _strict(inner)
+        yield from _subclasses(inner)
 
 
-def _longest_lists(shape: type[Shape]) -> Iterator[tuple[str, int]]:
+def _limited_lists(shape: type[Shape]) -> Iterator[tuple[str, int]]:
     for name, field in shape().fields.items():
         if isinstance(field, serializers.ListSerializer) and field.max_length is not None:
             yield name, field.max_length
@@ -77,5 +80,5 @@ def _document_bytes() -> bytes:
 @login_not_required
 @require_safe
 def openapi(request: HttpRequest) -> HttpResponse:
-    """Open to everybody: it tells of the API and nothing of what is in this console."""
+    """Return the document. It is public: it describes the API, but no data of this console."""
     return HttpResponse(_document_bytes(), content_type="application/json")

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of an operation: its name, an example, and every answer that it can give."""
+"""Describe REST operations for the OpenAPI document: name, examples, and all possible responses."""
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from authzconsole.rest.framework.problems import CONTENT_TYPE, TYPES
 
 
 class ProblemErrorSerializer(serializers.Serializer):
-    """One thing that is wrong: at a `field`, or in the item `index` of the `list`."""
+    """One error, in a `field` or in the item `index` of a `list`."""
 
     message = serializers.CharField()
     field = serializers.CharField(required=False)
@@ -20,51 +20,52 @@ class ProblemErrorSerializer(serializers.Serializer):
 
 
 class ProblemSerializer(serializers.Serializer):
-    """A refusal, as RFC 9457 has it. `instance` is the id of the request, which stands in the console's log."""
+    """A refused request (RFC 9457). `instance` is the id of the request, which is also in the log of the console."""
 
     type = serializers.CharField(help_text=f"urn:authzconsole:problem: and one of {', '.join(TYPES.values())}, stale-base.")
     title = serializers.CharField()
     status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="One sentence: what, where, and what to do.")
+    detail = serializers.CharField(help_text="One sentence that says what is wrong, where, and what to do.")
     instance = serializers.CharField()
     errors = ProblemErrorSerializer(many=True)
-    base_revision = serializers.IntegerField(required=False, help_text="Of a stale base: the revision that was sent.")
-    revision = serializers.IntegerField(required=False, help_text="Of a stale base: the newest revision.")
+    base_revision = serializers.IntegerField(required=False, help_text="For a stale base: the revision that was sent.")
+    revision = serializers.IntegerField(required=False, help_text="For a stale base: the newest revision.")
 
 
-WHY = {
-    400: "Something in the request is wrong; `errors` says what, one by one.",
-    401: "Nobody is signed in, or the token is wrong, expired or revoked.",
-    403: "The token lacks the scope, or the account the role.",
-    404: "There is no such thing, or none that the caller may see; the two look the same.",
-    405: "Another method than those of this path, which the header Allow names.",
-    406: "The Accept header allows none of the answers there are.",
-    409: "It does not fit what is there.",
-    410: "It was there once.",
-    412: "It was changed since it was read: the ETag in If-Match is no longer its own.",
-    413: "The body is longer than the limit, which the detail names.",
+# by status: why a request is refused, and an example of the detail
+REASONS = {
+    400: "The request is invalid; `errors` lists every error.",
+    401: "There is no session, or the token is unknown, expired or revoked.",
+    403: "The token lacks the scope, or the account lacks the role.",
+    404: "The resource does not exist or is not visible to the caller; the two look the same.",
+    405: "The method is not listed in the Allow header.",
+    406: "The path has no format that the Accept header allows.",
+    409: "The request conflicts with the current state.",
+    410: "The resource existed and was removed.",
+    412: "The resource changed since it was read: the ETag in If-Match does not match.",
+    413: "The body is longer than the limit.",
     415: "The Content-Type is not application/json.",
     428: "If-Match is missing.",
-    429: "Too many unknown tokens came from this address; Retry-After says for how long to send none. Good tokens do not wait.",
-    503: "Something that the console depends on does not answer.",
+    429: "Too many unknown tokens came from this address; Retry-After says how long to wait. Valid tokens are not delayed.",
+    503: "A service that the console depends on does not answer.",
 }
 DETAILS = {
     400: "limit: this must be an integer", 401: "the token has expired", 403: "the token lacks the scope `administer`",
-    404: "there is no such thing, or none that you may see", 405: "this path answers GET and POST only",
+    404: "this resource does not exist, or you cannot see it", 405: "this path only accepts GET and POST",
     406: "Could not satisfy the request Accept header.",
     409: "dataset:sales.orders was deleted already", 410: "the report's files are gone; run the analysis again",
-    412: "it was changed since you read it: read it again, and repeat the change with its new ETag",
+    412: "the resource has changed since you read it: read it again and repeat the change with the new ETag",
     413: "the body is longer than 1,000,000 bytes, which is the limit", 415: "the Content-Type must be application/json",
-    428: "send If-Match with the ETag of what you read, so that nobody's change in between is lost",
-    429: "too many unknown tokens came from your address: send no other for 4 minutes",
+    428: "send If-Match with the ETag that you read, so that no change made since then is lost",
+    429: "too many unknown tokens came from your address: wait 4 minutes before you send another one",
     503: "the folder of snapshots and results cannot be used",
 }
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
-                            description="The ETag of what was read; `*` for any. Needed: 428 without it.")
+                            description="The ETag that was read, or `*`. Required (otherwise 428).")
 IF_MATCH_OPTIONAL = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
-                                     description="The ETag of what was read: 412 where it was changed since.")
-ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="To send back in If-Match.")
-LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[201, 202], description="Where it is.")
+                                     description="The ETag that was read. Returns 412 if the resource has changed.")
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="Send it back in If-Match.")
+LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[201, 202], description="The URL of the resource.")
 
 
 def in_path(name: str, description: str, type_: type = str) -> OpenApiParameter:
@@ -74,9 +75,13 @@ def in_path(name: str, description: str, type_: type = str) -> OpenApiParameter:
 def described(name: str, tag: str, summary: str, description: str, *, answers: dict, example: object = None,
               query: type[serializers.Serializer] | None = None, sends=None, sent: object = None,
               errors: Iterable[int] = (), parameters: Iterable[OpenApiParameter] = ()) -> Callable:
-    """answers: shape by status. example: of the first of them. sends, sent: the body's shape, and an example of it."""
-    examples = [OpenApiExample("An answer", example, response_only=True, status_codes=[str(min(answers))])] if example else []
-    examples += [OpenApiExample("A request", sent, request_only=True)] if sent is not None else []
+    """Describe an operation.
+
+    answers: the shape of the response, by status. example: a response with the first status. sends: the shape of the body.
+    sent: an example of the body.
+    """
+    examples = [OpenApiExample("Response", example, response_only=True, status_codes=[str(min(answers))])] if example else []
+    examples += [OpenApiExample("Request", sent, request_only=True)] if sent is not None else []
     refused = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if sends else ())})
     return extend_schema(
         operation_id=name, tags=[tag], summary=summary, description=description, request=sends,
@@ -89,13 +94,13 @@ def described(name: str, tag: str, summary: str, description: str, *, answers: d
 def refusal(status: int) -> OpenApiResponse:
     content = {"type": f"urn:authzconsole:problem:{TYPES[status]}", "title": HTTPStatus(status).phrase,
                "status": status, "detail": DETAILS[status], "instance": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "errors": []}
-    return OpenApiResponse(ProblemSerializer, WHY[status], examples=[OpenApiExample("A refusal", content)])
+    return OpenApiResponse(ProblemSerializer, REASONS[status], examples=[OpenApiExample("Problem", content)])
 
 
 def _answer(status: int, shape) -> OpenApiResponse:
     if isinstance(shape, OpenApiResponse):
         return shape
-    words = {200: "The answer.", 201: "It was made.", 202: "It is begun; Location says where to follow it.", 204: "Done."}
+    words = {200: "Success.", 201: "Created.", 202: "Accepted; Location is the URL to poll.", 204: "Done."}
     return OpenApiResponse(shape, words[status[0] if isinstance(status, tuple) else status])
 
 

@@ -1,4 +1,4 @@
-"""The document for people: Swagger UI and Redoc, from this machine, under as strict a policy as they can live with."""
+"""The pages that show the OpenAPI document: Swagger UI and Redoc, served locally with the strictest possible CSP."""
 
 from csp.constants import SELF, UNSAFE_INLINE
 from csp.decorators import csp_update
@@ -10,26 +10,26 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.rest.framework.endpoint import unknown_path
 
-# both libraries write styles into the page as they draw, and carry their icons with them
-_LOOSENED = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
+# both libraries insert inline styles and use data: icons
+_RELAXED_CSP = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
 
 
 @csrf_exempt
 @login_not_required
 def root(request: HttpRequest) -> HttpResponse:
-    """Where the API begins there is nothing to read but what it holds."""
+    """Redirect the root of the API to its documentation."""
     return redirect("rest-swagger") if request.method in ("GET", "HEAD") else unknown_path(request)
 
 
 @login_not_required
 @require_safe
-@_LOOSENED
+@_RELAXED_CSP
 def swagger(request: HttpRequest) -> HttpResponse:
     return render(request, "rest/swagger.html")
 
 
 @login_not_required
 @require_safe
-@_LOOSENED
+@_RELAXED_CSP
 def redoc(request: HttpRequest) -> HttpResponse:
     return render(request, "rest/redoc.html")
