@@ -35,7 +35,8 @@ def _stored_secret_key() -> str:
         aside.unlink()
     kept = path.read_text()
     if not kept:
-        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key (all users have to sign in again)")
+        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key (all users have to "
+                                   f"sign in again)")
     return kept
 
 

@@ -103,12 +103,14 @@ class ChangeSerializer(serializers.Serializer):
     granted = GrantedSerializer(many=True)
     revoked = GrantedSerializer(many=True)
     unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
-    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that were registered as planned for a grant.")
+    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that were registered as planned for a "
+                                                                             "grant.")
     principals = serializers.ListField(child=serializers.CharField(),
                                        help_text="Accounts of the console that became principals.")
     notices = serializers.ListField(
         child=serializers.CharField(),
-        help_text="One sentence for each existing address that is not live, and for each inactive user, that says why a new grant "
+        help_text="One sentence for each existing address that is not live, and for each inactive user, that says why a new "
+                  "grant "
                   "has no effect yet.")
 
 
@@ -121,7 +123,8 @@ CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 2, 1 unchange
            "granted": [READ, READ | {"privilege": "WRITE"}],
            "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
            "planned": [], "principals": [], "notices": []}
-REVISION = {"revision": serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` of a change.")}
+REVISION = {"revision": serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` "
+                                                           "of a change.")}
 
 
 class Grants(Endpoint):

@@ -85,7 +85,8 @@ class StrandedSerializer(serializers.Serializer):
 
 
 class PlanDetailSerializer(PlanSerializer):
-    stale = serializers.CharField(help_text="The change that makes the plan stale, so that it cannot be applied; otherwise empty.")
+    stale = serializers.CharField(help_text="The change that makes the plan stale, so that it cannot be applied; otherwise "
+                                            "empty.")
     stranded = StrandedSerializer(many=True, help_text=f"The first {MOST_STRANDED} entities that the plan strands.")
 
 
@@ -139,7 +140,8 @@ class CopySerializer(Shape):
 class CloseGapSerializer(Shape):
     namespace = AddressText()
     user = NameText(help_text="The user who should be able to delete it.")
-    principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group of the user.")
+    principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group "
+                                                        "of the user.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
 
 
@@ -280,7 +282,8 @@ class PlanPrincipals(Endpoint):
     queries = {"GET": PageQuery}
 
     @described("plans_principals", TAG, "List the principals that a plan affects",
-               f"Users first, then groups, sorted by name, each with the number of grants gained and lost by kind. {OVERSEERS}", query=PageQuery,
+               f"Users first, then groups, sorted by name, each with the number of grants gained and lost by kind. "
+               f"{OVERSEERS}", query=PageQuery,
                answers={200: page_shape(PlanPrincipalSerializer)}, example={"items": [PRINCIPAL], "next": None}, errors=[404],
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:

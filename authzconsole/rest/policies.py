@@ -48,7 +48,8 @@ class RequirementSerializer(serializers.Serializer):
 class PolicySerializer(serializers.Serializer):
     kind = serializers.CharField()
     operation = serializers.CharField()
-    requires = RequirementSerializer(allow_null=True, help_text="Null if the generation has no rule; the operation is then denied.")
+    requires = RequirementSerializer(allow_null=True, help_text="Null if the generation has no rule; the operation is then "
+                                                                "denied.")
     words = serializers.CharField(help_text="The requirement in words; empty if there is no rule.")
     source = SourceSerializer()
     advice = serializers.CharField(help_text="For a missing rule: which other operation to ask about.")

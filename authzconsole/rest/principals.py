@@ -43,7 +43,8 @@ class UserSerializer(serializers.Serializer):
     active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
     email = serializers.CharField()
     role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
-    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal; it is an unknown subject in every decision.")
+    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal; it is an unknown subject "
+                                                      "in every decision.")
 
 
 class GroupSerializer(serializers.Serializer):
@@ -121,7 +122,8 @@ ADDED = {"changed": True, "sentence": "user:sofia.lindqvist is in group:marketin
 class Users(Endpoint):
     queries = {"GET": UsersQuery}
 
-    @described("users_list", TAG, "List users", "Sorted by name. Accounts with the role `ordinary` find only themselves.", query=UsersQuery,
+    @described("users_list", TAG, "List users",
+        "Sorted by name. Accounts with the role `ordinary` find only themselves.", query=UsersQuery,
                answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
@@ -147,7 +149,8 @@ class Users(Endpoint):
 
 
 class OneUser(Endpoint):
-    @described("users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.", answers={200: UserSerializer},
+    @described("users_retrieve", TAG, "Read a user",
+        "Accounts with the role `ordinary` can only read themselves.", answers={200: UserSerializer},
                example=SOFIA, errors=[404], parameters=[USER_PATH, ETAG])
     def get(self, request: Request, name: str) -> Response:
         return _user_response(_visible_user(request, name))
@@ -173,7 +176,8 @@ class OneUser(Endpoint):
 class Groups(Endpoint):
     queries = {"GET": GroupsQuery}
 
-    @described("groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.", query=GroupsQuery,
+    @described("groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their "
+                                                  "groups.", query=GroupsQuery,
                answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "marketing-analytics"}], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
@@ -205,7 +209,8 @@ class OneGroup(Endpoint):
 class Members(Endpoint):
     queries = {"GET": MembersQuery, "DELETE": MemberQuery}
 
-    @described("members_list", TAG, "List memberships", "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
+    @described("members_list", TAG, "List memberships", "Memberships of a group, of a user, or all. Accounts with the role "
+                                                        "`ordinary` find only their memberships.",
                query=MembersQuery, answers={200: page_shape(MemberSerializer)},
                example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
@@ -224,7 +229,8 @@ class Members(Endpoint):
         check_administrator(request)
         return _change_membership(request, add_member, self.body(NewMemberSerializer))
 
-    @described("members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.", query=MemberQuery,
+    @described("members_remove", TAG, "Remove a member",
+        "Removing a user who is not a member changes nothing.", query=MemberQuery,
                answers={200: OutcomeSerializer},
                example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:

@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ LINK = re.compile(r"\]\(((?!https?://|#)[^)#]+)")
 
 
 def existing_files() -> set[str]:
-    return {str(path.relative_to(ROOT)) for top in ("entities", "grants", "analytics", "authzconsole", "templates", "tests", "docs",
-                                                   "benchmarks", "requirements", ".ci")
-            for path in (ROOT / top).rglob("*") if path.is_file()} | {path.name for path in ROOT.iterdir() if path.is_file()}
+    """Return the paths of all files that belong to the repository."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
 
 
 @pytest.mark.django_db
@@ -48,7 +49,7 @@ def test_every_command_that_a_document_names_exists(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_file_that_a_document_names_exists(document):
-    """A path in backticks names a file or folder from the root, or the end of a path: `decide.py` is grants/policies/decide.py."""
+    """A path in backticks starts at the root or is the end of a path: `decide.py` names grants/policies/decide.py."""
     files = existing_files()
     folders = {str(parent) for file in files for parent in Path(file).parents}
     for name in FILE.findall(document.read_text()):

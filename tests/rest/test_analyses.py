@@ -138,7 +138,7 @@ def test_a_report_that_is_not_there(ada, report, suffix):
     problem(ada.get(f"/runs/{'9' * 30}/tables/rows{suffix}"), 404)
     assert "files" in problem(ada.get(f"{path}/namespaces{suffix}"), 410)["detail"]
     AnalysisRun.objects.update(state=RunState.RUNNING)
-    assert "is running: it has no report" in problem(ada.get(f"{path}/rows{suffix}"), 409)["detail"]
+    assert "is running, so it has no report" in problem(ada.get(f"{path}/rows{suffix}"), 409)["detail"]
 
 
 def test_a_column_that_the_table_does_not_have_filters_nothing(ada, report):

@@ -145,7 +145,7 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
     assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
     foretold = ada.delete(path, query="?dry_run=true").json()
-    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in all; nothing was written"
+    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in all; nothing was changed"
     assert everything() == before
     for place in ("dataset:typo.orders", "namespace:typo"):
         gone = ada.delete(f"/entities/{place}").json()
@@ -158,10 +158,10 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
 
 @pytest.mark.parametrize(("path", "address", "sentence"), [
     ("/entities", "dataset:sales.forecast",
-     "dataset:sales.forecast would be registered; 1 grant on it from before would apply; nothing was written"),
+     "dataset:sales.forecast would be registered; 1 grant on it would start to count; nothing was changed"),
     ("/entities/recreate", "dataset:sales.legacy",
-     "dataset:sales.legacy would be recreated; 1 grant on it from before would apply; nothing was written"),
-    ("/entities", "dataset:sales.new", "dataset:sales.new would be registered; nothing was written"),
+     "dataset:sales.legacy would be recreated; 1 grant on it would start to count; nothing was changed"),
+    ("/entities", "dataset:sales.new", "dataset:sales.new would be registered; nothing was changed"),
     ("/entities", "dataset:sales.orders", "dataset:sales.orders is live already: nothing changed"),
 ])
 def test_a_dry_run_does_not_claim_the_deed(ada, path, address, sentence):
@@ -171,4 +171,4 @@ def test_a_dry_run_does_not_claim_the_deed(ada, path, address, sentence):
 def test_a_dry_run_names_what_the_creator_would_receive(ada):
     activate_generation(author=SETUP, name="core")
     foretold = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
-    assert "user:dee would receive READ, WRITE, EXECUTE, ADMIN on it as its creator" in foretold["sentence"]
+    assert "user:dee would get READ, WRITE, EXECUTE, ADMIN on it as its creator" in foretold["sentence"]

@@ -12,14 +12,17 @@ FOUND = {"results": [RESOURCE], "page": {"next_token": "", "count": 1}}
 
 _OPERATIONS = {
     "access_evaluation_endpoint": (
-        "authzen_evaluation", "Access Evaluation", "Is this subject permitted to perform this action on this resource? With `context.explain`, the answer says why.",
+        "authzen_evaluation", "Access Evaluation", "Is this subject permitted to perform this action on this resource? With "
+                                                   "`context.explain`, the answer says why.",
         "AuthzenEvaluation", QUESTION, "AuthzenDecision", {"decision": True}),
     "access_evaluations_endpoint": (
-        "authzen_evaluations", "Access Evaluations", "Several questions in one request; the other members are defaults for all of them.",
+        "authzen_evaluations", "Access Evaluations", "Several questions in one request; the other members are defaults for "
+                                                     "all of them.",
         "AuthzenEvaluations", {"subject": SUBJECT, "action": ACTION, "evaluations": [{"resource": RESOURCE}]},
         "AuthzenDecisions", {"evaluations": [{"decision": True}]}),
     "search_subject_endpoint": (
-        "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? For tokens, administrators and auditors.",
+        "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? "
+                                                    "For tokens, administrators and auditors.",
         "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", FOUND | {"results": [SUBJECT]}),
     "search_resource_endpoint": (
         "authzen_search_resource", "Resource Search", "On which resources is this subject permitted to perform this action?",
@@ -100,7 +103,8 @@ def _context() -> dict:
         "generation": {"type": "string", "enum": list(GENERATIONS), "description": "By default the active generation."},
         "explain": {"type": "boolean", "default": False, "description": "Whether the answer is explained."},
         "artifact": address | {"description": "For `deploy`: the address of the artifact."},
-        "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether the artifact is added by the same request."},
+        "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether the artifact is added by the same "
+                                                                                "request."},
         "dataset_type": address | {"description": "For `create` of a dataset: the address of its custom type."},
         "owner": address | {"description": "For `create` and `deploy`: the `kerberosprincipal:` address of the owner."}}}
 
