@@ -156,7 +156,7 @@ class Grants(Endpoint):
         author = author_of(request, sent["reason"])
         with transaction.atomic():
             before = lock_journal().revision
-            outcome = items.made(change_grants, author=author, base_revision=sent.get("base_revision"))
+            outcome = items.apply_with(change_grants, author=author, base_revision=sent.get("base_revision"))
             if sent["dry_run"]:
                 transaction.set_rollback(True)
         return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))

@@ -21,12 +21,12 @@ def started(tmp_path, **environment):
     ("DEFAULT_GENERATION", "newest", "DEFAULT_GENERATION: `newest` is not a generation of rules"),
     ("REDIS_URL", "localhost:6379", "REDIS_URL must be written redis://"),
     ("LOG_FORMAT", "xml", "LOG_FORMAT is 'xml'; it must be one of: text, json"),
-    ("RUN_TIMEOUT_SECONDS", "0", "RUN_TIMEOUT_SECONDS is 0, and must be at least 1"),
+    ("RUN_TIMEOUT_SECONDS", "0", "RUN_TIMEOUT_SECONDS is 0, but must be at least 1"),
     ("SPARK_CONF", "spark.executor.memory=4g", "SPARK_CONF is not valid JSON"),
     ("SPARK_CONF", '["spark.executor.memory"]', "SPARK_CONF must be one JSON object"),
     ("SPARK_CONF", '{"executor.memory": "4g"}', "but `executor.memory` is not"),
     ("SPARK_CONF", '{"spark.executor.memory": null}', "but `spark.executor.memory` is not"),
-    ("SPARK_CONF", '{"spark.master": "yarn"}', "spark.master has a variable of its own, SPARK_MASTER"),
+    ("SPARK_CONF", '{"spark.master": "yarn"}', "spark.master has its own environment variable: set SPARK_MASTER"),
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])
 def test_a_wrong_value_stops_the_start_with_a_sentence(tmp_path, name, value, sentence):

@@ -149,7 +149,7 @@ def test_closed_lists_of_parameters_are_named(document):
 
 
 def test_the_description_does_not_promise_problems_where_there_are_sentences(document):
-    assert "every refusal of /access/v1 one JSON string" in document["info"]["description"]
+    assert "errors of /access/v1 are one JSON string" in document["info"]["description"]
 
 
 # there is no run yet, and whoever starts one waits for a worker

@@ -145,7 +145,7 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
     assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
     foretold = ada.delete(path, query="?dry_run=true").json()
-    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in all; nothing was changed"
+    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in total; nothing was changed"
     assert everything() == before
     for place in ("dataset:typo.orders", "namespace:typo"):
         gone = ada.delete(f"/entities/{place}").json()

@@ -133,7 +133,7 @@ def test_every_fault_is_named_whoever_finds_it(ada):
 @pytest.mark.parametrize(("body", "message"), [
     ({}, "nothing to change"),
     ({"grant": [], "revoke": []}, "nothing to change"),
-    ({"grant": [item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]}, "1,000 are allowed"),
+    ({"grant": [item("user:ned", f"dataset:sales.d{n}") for n in range(1_001)]}, "the limit is 1,000"),
     ({"grant": {}}, "grant"),
     ({"grants": [item()]}, "grants: unknown member"),
     ({"grant": [item()], "dry_run": "true"}, "dry_run: this must be true or false"),

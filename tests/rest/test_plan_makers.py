@@ -50,7 +50,7 @@ def test_what_was_chosen_one_by_one(ada):
 @pytest.mark.parametrize(("sent", "status", "words"), [
     (MANY | {"entities": [ORDERS]}, 400, "either `within` or `entities`"),
     ({name: value for name, value in MANY.items() if name != "within"}, 400, "either `within` or `entities`"),
-    (CHOSEN | {"kinds": ["dataset"]}, 400, "this goes with `within`"), (MANY | {"verb": "take"}, 400, "verb: `take` is none of"),
+    (CHOSEN | {"kinds": ["dataset"]}, 400, "this requires `within`"), (MANY | {"verb": "take"}, 400, "verb: `take` is not one of"),
     (MANY | {"principals": []}, 400, "principals"), (MANY | {"privileges": ["OWN"]}, 400, "privileges"),
     (MANY | {"kinds": ["widget"]}, 400, "is not a kind"), (MANY | {"itself": "yes"}, 400, "itself"),
     (MANY | {"within": "namespace:nowhere"}, 409, "is not registered"), (MANY | {"within": ORDERS}, 409, "is not a container"),
