@@ -1,4 +1,4 @@
-"""Count the answers that change: for whom, by which rule, and in which namespace or in all of them.
+"""Count the answers that change, by holder, rule and namespace (or over all namespaces).
 
 The counts of a user are a sum. At a target that grants of one principal reach, the answer is evaluated once for the principal:
 a group's counts then stand for each of its members, and are only expanded to users when the result is merged (see `merge`).
@@ -37,7 +37,7 @@ COUNTS = "is_everyone boolean, user_id bigint, family bigint, rule int, gained b
 
 
 class Holder(IntEnum):
-    """For whom counts are: a user, each member of a group, or every user."""
+    """What counts belong to: a user, each member of a group, or every user."""
 
     USER = 0
     GROUP = 1

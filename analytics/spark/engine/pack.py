@@ -165,7 +165,7 @@ def _partial_counts(part: int, users: Array | None, groups: Array | None, counts
 def pack_holders(rules: CompiledRules, marking_rules: frozenset[int], parts: int, shared: Shared) -> BatchFunction:
     """A function from tenant rows to PARTIAL_HOLDERS.
 
-    marking_rules: rules that only make somebody a holder; what they gain is not counted.
+    marking_rules: rules that only make a user a holder; what they gain is not counted.
     """
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(shared)

@@ -109,7 +109,7 @@ ROW_TYPES: tuple[type[RowArrays], ...] = (TargetRows, GrantRows, ContainerGrantR
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantRows:
-    """The rows of one partition, by type. names: the addresses of the targets, where they were asked for."""
+    """The rows of one partition, by type. names: the addresses of the targets, if encoded with names."""
 
     targets: TargetRows
     grants: GrantRows
