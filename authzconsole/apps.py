@@ -1,3 +1,5 @@
+"""The Django app of the console: its pages, APIs and commands."""
+
 from django.apps import AppConfig
 
 

@@ -6,7 +6,7 @@ from structlog.typing import Processor
 
 FORMATS = ("text", "json")
 
-# also for the lines of Django, Celery and other packages, which use the standard library
+# also applied to log lines of Django, Celery and other packages, which use the standard library
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,

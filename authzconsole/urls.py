@@ -1,3 +1,5 @@
+"""The URLs of the console: the pages, the AuthZEN API and the REST API."""
+
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
@@ -39,7 +41,7 @@ from authzconsole.web.reports.run_pages import cancel_run_view, run_list, run_pa
 from authzconsole.web.reports.schedules import schedule_page
 from authzconsole.web.reports.table import report_table_page
 
-# an address comes last: the name of a kerberos principal may hold slashes
+# an address is always the last part of a path because the name of a Kerberos principal can contain slashes
 urlpatterns = [
     path("", home, name="home"),
     path("", include("authzconsole.api.urls")),

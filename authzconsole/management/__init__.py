@@ -1,1 +1,1 @@
-"""Management commands; each only parses its options and calls a service."""
+"""Management commands. Each command parses its options and calls a service."""

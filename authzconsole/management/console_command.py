@@ -1,4 +1,4 @@
-"""What every command does that works on a console: say so in one sentence where there is none."""
+"""The base class of commands that need a console database."""
 
 from pathlib import Path
 
@@ -9,37 +9,37 @@ from grants.models import JournalHead
 
 
 class ConsoleCommand(BaseCommand):
-    """Raises CommandError where the database has no tables, and makes no file for one that there is not."""
+    """Raise CommandError if the database does not exist or has no tables. A missing SQLite file is not created."""
 
     def execute(self, *args, **options):
-        if _is_absent():
-            raise CommandError(_sentence())
+        if _is_missing_sqlite_file():
+            raise CommandError(_missing_console_message())
         try:
             return super().execute(*args, **options)
         except DatabaseError:
             if _has_tables():
                 raise
-            raise CommandError(_sentence()) from None
+            raise CommandError(_missing_console_message()) from None
 
 
-def _is_absent() -> bool:
-    """Whether SQLite would make the file."""
-    return connection.vendor == "sqlite" and not connection.is_in_memory_db() and not _path().exists()
+def _is_missing_sqlite_file() -> bool:
+    """Return True if connecting would make SQLite create a new file."""
+    return connection.vendor == "sqlite" and not connection.is_in_memory_db() and not _sqlite_path().exists()
 
 
 def _has_tables() -> bool:
     try:
         return JournalHead._meta.db_table in connection.introspection.table_names()
     except DatabaseError:
-        # what was wrong before is what is to be told
+        # the tables cannot be listed either: the caller then raises the first error, which is more precise
         return True
 
 
-def _path() -> Path:
+def _sqlite_path() -> Path:
     return Path(connection.settings_dict["NAME"])
 
 
-def _sentence() -> str:
-    where = _path() if connection.vendor == "sqlite" else f"the database {connection.settings_dict['NAME']}"
-    return (f"there is no console in {where}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
-            f"`manage.py bootstrap` makes a new one")
+def _missing_console_message() -> str:
+    location = _sqlite_path() if connection.vendor == "sqlite" else f"the database {connection.settings_dict['NAME']}"
+    return (f"there is no console in {location}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
+            f"`manage.py bootstrap` creates a new console")

@@ -25,7 +25,7 @@ def folder(settings, tmp_path):
     (["policy-impact", "--generation", "core", "--to-generation", "core"], "compares two generations, and both are core"),
     (["policy-impact", "--generation", "core", "--to-generation", "next"], "`next` is not a generation of rules"),
     (["visibility", "--namespace", "sales"], "visibility takes no namespace; it takes generation"),
-    (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail: its rows are the pairs already"),
+    (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail table: use --output"),
     (["delete-readiness", "--output", "out.txt"], "must be one of .csv, .parquet, .jsonl"),
     (["delete-readiness", "--output", "out.csv", "--detail", "./out.csv"], "--output and --detail are the same file, out.csv"),
     (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),

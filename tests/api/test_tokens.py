@@ -170,5 +170,5 @@ def test_a_command_where_there_is_no_console_says_so_and_makes_none(tmp_path, ar
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.strip() == (
         f"CommandError: there is no console in {file}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
-        f"`manage.py bootstrap` makes a new one")
+        f"`manage.py bootstrap` creates a new console")
     assert file.exists() == is_file_there

@@ -11,7 +11,7 @@ from django.test import Client
 
 from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, addresses, names_for_people, url_name
 from authzconsole.demo.staging import demo_staged
-from authzconsole.management.commands.bootstrap import DEMO_TENANT, administrator_create
+from authzconsole.management.commands.bootstrap import DEMO_TENANT, create_first_administrator
 from grants.models import User
 from tests.support.reports import report_of_samples
 
@@ -33,7 +33,7 @@ def console(live_server, tmp_path, settings):
     """The demo tenant with a report of each analysis: the examples of its pages, and an administrator's client."""
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
-    name, _ = administrator_create()
+    name, _ = create_first_administrator()
     administrator, client = User.objects.get(username=name), Client()
     client.force_login(administrator)
     return demo_staged(administrator, lambda run: report_of_samples(tmp_path, run)), client

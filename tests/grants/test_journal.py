@@ -42,7 +42,7 @@ def five():
 
 
 def test_an_empty_journal_holds():
-    assert verify() == "The journal holds: 0 lines, revision 0.\n"
+    assert verify() == "The journal is intact: 0 lines, revision 0.\n"
 
 
 def test_the_journal_of_real_changes_holds():
@@ -50,7 +50,7 @@ def test_the_journal_of_real_changes_holds():
     grants = [("user:alice", at("dataset:sales.orders"), Privilege.READ)]
     for verb in ("grant", "revoke", "grant"):
         change_grants(author=administrator(), **{verb: grants})
-    assert verify() == "The journal holds: 6 lines, revision 6.\n"
+    assert verify() == "The journal is intact: 6 lines, revision 6.\n"
 
 
 def test_revisions_have_no_gaps_over_batches(five):

@@ -71,12 +71,12 @@ def test_static_files_are_collected_again_only_when_one_changed(settings, tmp_pa
     calls = []
     real = bootstrap.call_command
     monkeypatch.setattr(bootstrap, "call_command", lambda *args, **options: (calls.append(args[0]), real(*args, **options)))
-    bootstrap.static_collect()
-    bootstrap.static_collect()
+    bootstrap.collect_static_files()
+    bootstrap.collect_static_files()
     assert calls == ["collectstatic"]
     assert (settings.STATIC_ROOT / "one.css").is_file()
     (folder / "two.css").write_text("b {}")
-    bootstrap.static_collect()
+    bootstrap.collect_static_files()
     assert calls == ["collectstatic", "collectstatic"]
     assert (settings.STATIC_ROOT / "two.css").is_file()
 
@@ -92,7 +92,7 @@ def test_the_password_is_told_also_when_the_demo_does_not_load(monkeypatch, tmp_
 
 
 def test_the_first_administrator_stands_in_the_journal():
-    bootstrap.administrator_create()
+    bootstrap.create_first_administrator()
     line = JournalLine.objects.get()
     assert (line.actor, line.action, line.principal) == ("bootstrap", "user-add", "user:admin")
     assert line.detail == "role: administrator"

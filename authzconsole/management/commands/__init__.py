@@ -1,1 +1,1 @@
-"""The management commands. Each parses its options and calls a service."""
+"""The management commands, one per module."""

@@ -1,4 +1,4 @@
-"""Runs one analysis on Spark, in the foreground."""
+"""Run one analysis on Spark in the foreground."""
 
 import time
 from pathlib import Path
@@ -15,71 +15,74 @@ from analytics.storage import StorageError
 from authzconsole.management.console_command import ConsoleCommand
 
 OPTIONS = ("generation", "to_generation", "namespace")
-MOST_LINES = 100
+MAX_LINES = 100
 
 
 class Command(ConsoleCommand):
-    help = "Runs one analysis on Spark, in the foreground: " + ", ".join(ANALYSES)
+    help = "Run one analysis on Spark in the foreground: " + ", ".join(ANALYSES)
 
     def add_arguments(self, parser):
         parser.add_argument("name", metavar="NAME", help=", ".join(ANALYSES))
-        parser.add_argument("--generation", metavar="G", help="default: the active one")
-        parser.add_argument("--to-generation", metavar="G")
-        parser.add_argument("--namespace", metavar="N", help="only this one")
-        parser.add_argument("--output", metavar="FILE", type=Path, help="the rows, as .csv, .parquet or .jsonl")
-        parser.add_argument("--detail", metavar="FILE", type=Path, help="the pairs behind the rows, as .csv, .parquet or .jsonl")
+        parser.add_argument("--generation", metavar="G", help="the generation to evaluate (default: the active generation)")
+        parser.add_argument("--to-generation", metavar="G", help="the generation to compare with (policy-impact only)")
+        parser.add_argument("--namespace", metavar="N", help="limit the analysis to this namespace")
+        parser.add_argument("--output", metavar="FILE", type=Path,
+                            help="write the result table to this .csv, .parquet or .jsonl file")
+        parser.add_argument("--detail", metavar="FILE", type=Path,
+                            help="write the detail table to this .csv, .parquet or .jsonl file")
 
     def handle(self, *, name, output, detail, **options):
         try:
             analysis = analysis_named(name)
             if detail is not None and analysis.detail is None:
-                raise AnalysisError(f"{analysis.name} has no detail: its rows are the pairs already; --output writes them")
-            chosen = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})
+                raise AnalysisError(f"{analysis.name} has no detail table: use --output, which writes the same rows")
+            analysis_options = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})
             for path in filter(None, (output, detail)):
                 check_export_path(path)
-            if output is not None and detail is not None and _is_one_file(output, detail):
-                raise AnalysisError(f"--output and --detail are the same file, {output}: the second would replace the first; "
-                                    f"name two")
-            self._run(analysis, chosen, output, detail)
+            if output is not None and detail is not None and _is_same_file(output, detail):
+                raise AnalysisError(f"--output and --detail are the same file, {output}: use two different files")
+            self._run(analysis, analysis_options, output, detail)
         except (AnalysisError, StorageError) as error:
             raise CommandError(str(error)) from error
 
-    def _run(self, analysis: Analysis, chosen: dict[str, str], output: Path | None, detail: Path | None) -> None:
-        with analysis_in_foreground(analysis, chosen, with_detail=detail is not None, on_stage=self._told()) as folder:
+    def _run(self, analysis: Analysis, options: dict[str, str], output: Path | None, detail: Path | None) -> None:
+        with analysis_in_foreground(analysis, options, with_detail=detail is not None,
+                                    on_stage=self._stage_printer()) as folder:
             if output is None:
-                self._show(analysis, folder)
-            for path, asked in ((output, analysis.outputs[0]), (detail, analysis.detail)):
+                self._print_overview(analysis, folder)
+            for path, result in ((output, analysis.outputs[0]), (detail, analysis.detail)):
                 if path is not None:
-                    rows = export_table(asked.table, folder, path)
-                    self.stderr.write(f"{path}: {rows} rows")
+                    row_count = export_table(result.table, folder, path)
+                    self.stderr.write(f"{path}: {row_count} rows")
 
-    def _told(self):
+    def _stage_printer(self):
+        """Return a function that prints a stage and the seconds since the start to standard error."""
         start = time.monotonic()
         return lambda stage: self.stderr.write(f"{time.monotonic() - start:6.1f} s  {RunStage(stage).label}")
 
-    def _show(self, analysis: Analysis, folder: str) -> None:
-        """The overview, one line each, columns aligned; a long one is cut, with the way to all of it."""
+    def _print_overview(self, analysis: Analysis, folder: str) -> None:
+        """Print the overview table with aligned columns, at most MAX_LINES rows and a note if rows are left out."""
         table = analysis.overview
         lines, is_cut = [list(table.column_names)], False
         for batch in result_batches(table, folder):
             for row in batch.to_pylist():
-                if len(lines) > MOST_LINES:
+                if len(lines) > MAX_LINES:
                     is_cut = True
                     break
-                lines.append([_shown(value) for value in row.values()])
-        widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+                lines.append([_cell_text(value) for value in row.values()])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         for line in lines:
             self.stdout.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
         if is_cut:
-            self.stdout.write(f"… only the first {MOST_LINES} are shown; --output FILE writes all rows.")
+            self.stdout.write(f"… only the first {MAX_LINES} rows are shown; --output FILE writes all rows.")
 
 
-def _is_one_file(one: Path, other: Path) -> bool:
-    """By whatever names: of a file that there is not yet, its folder may be reached in several ways."""
-    return one.resolve() == other.resolve() or one.exists() and other.exists() and one.samefile(other)
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return True if both paths lead to the same file, also through symbolic links or if the file does not exist yet."""
+    return first.resolve() == second.resolve() or first.exists() and second.exists() and first.samefile(second)
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     match value:
         case None:
             return "-"

@@ -1,3 +1,5 @@
+"""Prepare the database and the static files for this version; set up a new console if the database is empty."""
+
 import hashlib
 import secrets
 from pathlib import Path
@@ -14,36 +16,37 @@ from grants.models import Role, User
 from grants.principals.services import add_user
 
 DEMO_TENANT = Path(settings.BASE_DIR) / "authzconsole" / "demo" / "tenant.jsonl"
-# nothing that is easily misread when copied from a screen
+# without characters that are easily confused when a password is copied from a screen
 LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 def static_fingerprint() -> str:
-    """Changes with the names, sizes and times of the files that `collectstatic` would collect."""
+    """Return a digest of the names, sizes and modification times of the files that `collectstatic` would collect."""
     digest = hashlib.sha256()
     for finder in get_finders():
         for name, storage in finder.list(ignore_patterns=[]):
-            facts = Path(storage.path(name)).stat()
-            digest.update(f"{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+            status = Path(storage.path(name)).stat()
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
-def static_collect() -> None:
+def collect_static_files() -> None:
+    """Run `collectstatic` unless the collected files are up to date."""
     root = Path(settings.STATIC_ROOT)
-    # beside the folder, not in it: what is in it is served
+    # the stamp is outside the folder because the web server publishes everything in it
     stamp, fingerprint = root.with_name(f"{root.name}.collected"), static_fingerprint()
     if not root.is_dir() or not stamp.is_file() or stamp.read_text() != fingerprint:
         call_command("collectstatic", "--clear", "--noinput", verbosity=0)
         stamp.write_text(fingerprint)
 
 
-def administrator_create() -> tuple[str, str] | None:
-    """The name and password of the first administrator; None where an active one exists."""
+def create_first_administrator() -> tuple[str, str] | None:
+    """Create the first administrator and return the name and password; return None if an active administrator exists."""
     author = Author("bootstrap", reason="the first start")
     with administrator_transaction(author):
         if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
             return None
-        # an account that is there keeps its role: a tenant's own `admin` does not become the console's
+        # an existing account keeps its role: a tenant's user `admin` does not become a console administrator
         names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
         name = next(name for name in names if not User.objects.filter(username=name).exists())
         password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
@@ -55,22 +58,22 @@ def administrator_create() -> tuple[str, str] | None:
 
 
 class Command(BaseCommand):
-    help = ("Brings database and static files to this version; on an empty database also makes the first "
-            "administrator, whose password it prints this once, and loads the demo tenant.")
+    help = ("Migrate the database and collect the static files. On an empty database, also create the first "
+            "administrator, print the password once, and load the demo tenant.")
 
     def handle(self, **options):
         call_command("migrate", interactive=False, verbosity=0)
-        static_collect()
-        made = administrator_create()
+        collect_static_files()
+        credentials = create_first_administrator()
         try:
             if not Entity.objects.exists():
                 call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
         finally:
-            # also when the demo does not load: the account is there, and nothing else knows its password
-            if made:
-                self._tell(*made)
+            # also if the demo tenant cannot be loaded: the account exists, and its password is stored nowhere
+            if credentials:
+                self._print_credentials(*credentials)
 
-    def _tell(self, name: str, password: str) -> None:
+    def _print_credentials(self, name: str, password: str) -> None:
         self.stdout.write(f"Sign in as {name} with the password {password}\n"
                           f"It is shown only now; `.venv/bin/python manage.py changepassword {name}` sets another.")
         self.stdout.flush()

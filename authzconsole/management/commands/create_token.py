@@ -1,4 +1,4 @@
-"""Makes an API token and prints it: once, for it is kept nowhere."""
+"""Create an API token and print it. The token itself is not stored, so it cannot be shown again."""
 
 from django.core.management.base import CommandError
 
@@ -10,14 +10,14 @@ from grants.journal import Author
 
 
 class Command(ConsoleCommand):
-    help = "Makes an API token of an account and prints it. It is not shown again."
+    help = "Create an API token for an account and print it. The token is not shown again."
 
     def add_arguments(self, parser):
         parser.add_argument("user", metavar="USER", help="the account that the token belongs to")
         parser.add_argument("--scope", action="append", choices=TokenScope.values, required=True, dest="scopes",
-                            help="what it is good for; may be given more than once")
-        parser.add_argument("--days", type=int, default=90, help="how long it lives (default: %(default)s)")
-        parser.add_argument("--name", default="", help="what it is for, to tell it from others")
+                            help="a scope of the token; can be repeated")
+        parser.add_argument("--days", type=int, default=90, help="days until the token expires (default: %(default)s)")
+        parser.add_argument("--name", default="", help="a name that describes the purpose of the token (default: the scopes)")
 
     def handle(self, *, user, scopes, days, name, **options):
         author = Author("create_token")
@@ -26,6 +26,6 @@ class Command(ConsoleCommand):
         except (TokenError, GrantError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(issued.secret)
-        self.stderr.write(f"Token number {issued.token.pk} of {issued.token.owner}, until "
+        self.stderr.write(f"Token {issued.token.pk} of {issued.token.owner}, expires "
                           f"{issued.token.expires_at:%Y-%m-%d %H:%M} UTC. It is not shown again; "
-                          f"`manage.py revoke_token {issued.token.pk}` ends it.")
+                          f"`manage.py revoke_token {issued.token.pk}` revokes it.")

@@ -1,4 +1,4 @@
-"""AuthZEN evaluation requests, one a line, in; one answer a line, out, in order."""
+"""Read AuthZEN evaluation requests, one per line, and write one answer per line in the same order."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from grants.evaluation.engine import BATCH_SIZE, answer_questions
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes
 
-LONGEST_LINE_BYTES = 1_000_000
+MAX_LINE_BYTES = 1_000_000
 
 
 class Command(ConsoleCommand):
-    help = "Answers AuthZEN evaluation requests: one JSON object a line in, one answer a line out, in the same order."
+    help = "Answer AuthZEN evaluation requests: read one JSON object per line, write one answer per line in the same order."
 
     def add_arguments(self, parser):
         parser.add_argument("file", nargs="?", default="-", help="a file of requests, or - for standard input")
@@ -28,18 +28,18 @@ class Command(ConsoleCommand):
             self._answer_all(file)
             self.stdout.flush()
         except BrokenPipeError:
-            # whoever read the answers has enough; what is still held for them goes nowhere, and without a word
+            # the reader closed the pipe; discard the buffered output so that Python reports no error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _answer_all(self, file: str) -> None:
         generation = active_generation().name
-        with _opened(file) as stream:
+        with _open_input(file) as stream:
             lines = lines_of(stream)
             while batch := [read_question(line, generation) for line in islice(lines, BATCH_SIZE)]:
                 self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answer_batch(batch)))
 
 
-def _opened(file: str):
+def _open_input(file: str):
     if file == "-":
         return sys.stdin.buffer
     try:
@@ -49,20 +49,20 @@ def _opened(file: str):
 
 
 def lines_of(stream) -> Iterator[bytes | None]:
-    """Each line; None for one longer than `LONGEST_LINE_BYTES`, which is skipped without being held in memory."""
-    while line := stream.readline(LONGEST_LINE_BYTES + 1):
-        if len(line) <= LONGEST_LINE_BYTES:
+    """Yield each line, or None for a line longer than MAX_LINE_BYTES, which is skipped without loading it into memory."""
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) <= MAX_LINE_BYTES:
             yield line
             continue
-        while not line.endswith(b"\n") and (line := stream.readline(LONGEST_LINE_BYTES)):
+        while not line.endswith(b"\n") and (line := stream.readline(MAX_LINE_BYTES)):
             pass
         yield None
 
 
 def read_question(line: bytes | None, generation: str) -> Question | QuestionError:
-    """The question of a line, or what is wrong with it."""
+    """Return the question on a line, or the error if the line is not a valid question."""
     if line is None:
-        return QuestionError(f"the line is longer than {LONGEST_LINE_BYTES:,} bytes")
+        return QuestionError(f"the line is longer than {MAX_LINE_BYTES:,} bytes")
     try:
         return question_from_json(json_from_bytes(line, what="the line"), active_generation=generation)
     except MalformedJson as error:
@@ -72,7 +72,7 @@ def read_question(line: bytes | None, generation: str) -> Question | QuestionErr
 
 
 def answer_batch(batch: list[Question | QuestionError]) -> Iterator[dict]:
-    """One answer for each item, in order. One query for `QUESTIONS_AT_ONCE`."""
+    """Yield one answer for each item, in order. Run the queries of `answer_questions`."""
     for item, answer in zip(batch, answer_questions(batch), strict=True):
         if isinstance(item, QuestionError):
             yield {"error": str(item)}

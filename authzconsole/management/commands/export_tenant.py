@@ -1,4 +1,4 @@
-"""Writes the console's content as a tenant document."""
+"""Write the content of the console as a tenant document."""
 
 import os
 from pathlib import Path
@@ -13,14 +13,14 @@ class Command(ConsoleCommand):
     help = "Write entities, users, groups and grants as a tenant document (JSON Lines)."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", nargs="?", help="where to; without it, or for -, the standard output")
+        parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; - or none writes to standard output")
 
     def handle(self, *, file, **options):
         if file in (None, "-"):
             self._print()
             return
         try:
-            count = _write_aside(Path(file))
+            count = _write_atomically(Path(file))
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}") from None
         self.stdout.write(f"{count:,} {'line' if count == 1 else 'lines'} written to {file}")
@@ -34,20 +34,20 @@ class Command(ConsoleCommand):
                 export_tenant(binary)
                 binary.flush()
         except BrokenPipeError:
-            # the reader has seen enough; without this Python complains once more when it closes the stream
+            # the reader closed the pipe; discard the buffered output so that Python reports no error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), binary.fileno())
 
 
-def _write_aside(path: Path) -> int:
-    """Write a file beside `path` and rename it when it is complete, so that `path` is never half a document."""
+def _write_atomically(path: Path) -> int:
+    """Write a temporary file in the same folder and rename it to `path`, so that `path` is never incomplete."""
     if path.is_dir():
         raise CommandError(f"{path} is a directory: name a file in it")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with aside.open("xb") as stream:
+        with temporary.open("xb") as stream:
             count = export_tenant(stream)
-        aside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return count

@@ -1,4 +1,4 @@
-"""Loads a tenant document into the console."""
+"""Load a tenant document into the console."""
 
 import sys
 from contextlib import contextmanager
@@ -14,15 +14,15 @@ from grants.tenant.import_document import import_tenant
 
 
 class Command(ConsoleCommand):
-    help = "Load a tenant document (JSON Lines): all of it, or nothing where a line is bad."
+    help = "Load a tenant document (JSON Lines): all lines, or none if any line is invalid."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", help="the document, or - for the standard input")
-        parser.add_argument("--dry-run", action="store_true", help="say what would change and write nothing")
+        parser.add_argument("file", metavar="FILE", help="the document, or - for standard input")
+        parser.add_argument("--dry-run", action="store_true", help="report the changes without making them")
 
     def handle(self, *, file, dry_run, **options):
         author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(Path(file).name)}")
-        with _opened(file) as stream:
+        with _open_input(file) as stream:
             try:
                 report = import_tenant(stream=stream, author=author, dry_run=dry_run)
             except GrantError as error:
@@ -31,7 +31,7 @@ class Command(ConsoleCommand):
 
 
 @contextmanager
-def _opened(file: str):
+def _open_input(file: str):
     if file == "-":
         yield sys.stdin.buffer
         return

@@ -1,4 +1,4 @@
-"""Ends an API token at once."""
+"""Revoke an API token immediately."""
 
 from django.core.management.base import CommandError
 
@@ -9,10 +9,10 @@ from grants.journal import Author
 
 
 class Command(ConsoleCommand):
-    help = "Revokes an API token: from now on it is good for nothing."
+    help = "Revoke an API token immediately."
 
     def add_arguments(self, parser):
-        parser.add_argument("number", metavar="NUMBER", type=int, help="the number that `create_token` gave")
+        parser.add_argument("number", metavar="NUMBER", type=int, help="the token number that `create_token` printed")
 
     def handle(self, *, number, **options):
         try:

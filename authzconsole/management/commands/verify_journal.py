@@ -1,3 +1,5 @@
+"""Verify the hash chain of the journal."""
+
 from django.core.management.base import CommandError
 
 from authzconsole.management.console_command import ConsoleCommand
@@ -6,11 +8,11 @@ from grants.models import JournalLine
 
 
 class Command(ConsoleCommand):
-    help = "Proves that no line of the journal was changed, removed or inserted; names the first broken line."
+    help = "Verify that no journal line was changed, removed or inserted; report the first broken line."
 
     def handle(self, **options):
-        found = first_break()
-        if found is not None:
-            raise CommandError(f"The journal is broken: {found.sentence}.")
+        journal_break = first_break()
+        if journal_break is not None:
+            raise CommandError(f"The journal is broken: {journal_break.sentence}.")
         lines = JournalLine.objects.count()
-        self.stdout.write(f"The journal holds: {lines:,} {'line' if lines == 1 else 'lines'}, revision {current_revision()}.")
+        self.stdout.write(f"The journal is intact: {lines:,} {'line' if lines == 1 else 'lines'}, revision {current_revision()}.")
