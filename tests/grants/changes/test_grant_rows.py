@@ -1,4 +1,4 @@
-"""A grant is filed under the namespace and the application of its entity, by whatever way it was written."""
+"""A grant row has the namespace and application of its entity, however the row was written."""
 
 import io
 
@@ -24,7 +24,7 @@ def tenant():
     return made
 
 
-def test_grants_of_the_service_and_of_the_orm_are_filed_in_place(tenant):
+def test_grants_written_by_the_service_and_by_the_orm_have_their_containers(tenant):
     granted = change_grants(author=COMMAND, grant=[
         ("user:user 0", parse_address(address), Privilege.READ)
         for address in ("program:new.app.workflow.w", "dataset:new.d", "namespace:other", "kerberosprincipal:x@Y")])
@@ -43,11 +43,11 @@ def test_a_misplaced_grant_is_found(tenant, model, column):
         assert first_misplaced_grant() == grant
 
 
-def test_the_command_says_that_all_is_in_place_or_names_the_first_that_is_not(tenant):
+def test_verify_grants_reports_the_first_misplaced_grant(tenant):
     output = io.StringIO()
     call_command("verify_grants", stdout=output)
-    assert "Every grant is filed" in output.getvalue()
+    assert "Every grant is stored with" in output.getvalue()
     grant = UserGrant.objects.filter(namespace__isnull=False).first()
     UserGrant.objects.filter(pk=grant.pk).update(namespace=None)
-    with pytest.raises(CommandError, match=f"grant {grant.pk} on {grant.content_object} is not filed"):
+    with pytest.raises(CommandError, match=f"grant {grant.pk} on {grant.content_object} is not stored with"):
         call_command("verify_grants")
