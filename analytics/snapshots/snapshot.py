@@ -37,7 +37,7 @@ from analytics.storage import (
 )
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
-from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
+from grants.models import GrantAttributes, GroupGrant, JournalHead, User, UserGrant, permission_ids
 from grants.querysets import effective_memberships
 
 ROWS_PER_GROUP = 100_000
@@ -140,7 +140,7 @@ def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
                      output_field=CharField())
     yield GRANTS, tuple(
         model.objects.annotate(kind=Value(kind), privilege_name=privilege).order_by()
-        .values_list("kind", f"{kind}_id", "content_object_id", "privilege_name", "reason")
+        .values_list("kind", f"{kind}_id", "content_object_id", "privilege_name", *GrantAttributes._fields)
         for kind, model in (("user", UserGrant), ("group", GroupGrant))
     )
 

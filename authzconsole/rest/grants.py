@@ -33,7 +33,7 @@ from grants.changes.outcomes import ChangeItem, ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
 from grants.journal import current_revision, lock_journal
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import GrantAttributes, GroupGrant, User, UserGrant
 from grants.principal_names import parse_principal
 
 T = TypeVar("T")
@@ -156,7 +156,8 @@ class Grants(Endpoint):
         author = author_of(request, sent["reason"])
         with transaction.atomic():
             before = lock_journal().revision
-            outcome = items.apply_with(change_grants, author=author, base_revision=sent.get("base_revision"))
+            outcome = items.apply_with(change_grants, author=author, base_revision=sent.get("base_revision"),
+                                       attributes={name: sent[name] for name in GrantAttributes._fields})
             if sent["dry_run"]:
                 transaction.set_rollback(True)
         return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))
@@ -288,7 +289,8 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
     principal = str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
     return {"principal": principal, "entity": str(grant.content_object), "state": str(grant.content_object.state),
             "privilege": str(grant.privilege), "granted_by": grant.granted_by.username if grant.granted_by else None,
-            "granted_at": as_json_time(grant.granted_at), "reason": grant.reason}
+            "granted_at": as_json_time(grant.granted_at),
+            **{name: getattr(grant, name) for name in GrantAttributes._fields}}
 
 
 def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:

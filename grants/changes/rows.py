@@ -10,18 +10,19 @@ from django.db.models import F, Q
 
 from entities.models import Entity
 from grants.bulk_rows import chunks, insert_rows
-from grants.models import GRANT_TABLES, GroupGrant, UserGrant
+from grants.models import GRANT_TABLES, GrantAttributes, GroupGrant, UserGrant
 
 
 def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
     """Insert grants of users or of groups.
 
-    kind: `user` or `group`. rows: (principal key, entity key, permission key, author's user key, time, reason).
+    kind: `user` or `group`. rows: (principal key, entity key, permission key, author's user key, time,
+        *GrantAttributes).
     Takes one statement, and one query for every `ROWS_PER_STATEMENT` entities.
     """
     model, principal_column = GRANT_TABLES[kind]
-    columns = (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at", "reason",
-               "namespace_id", "application_id")
+    columns = (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at",
+               *GrantAttributes._fields, "namespace_id", "application_id")
     containers_by_entity = {}
     for chunk in chunks({row[1] for row in rows}):
         entities = Entity.objects.filter(pk__in=chunk).values_list("pk", "namespace_id", "application_id")

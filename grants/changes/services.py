@@ -4,6 +4,7 @@ Existing grants and revocations without a grant are skipped: they change nothing
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.contrib.auth.models import Group
 from django.utils import timezone
@@ -19,7 +20,7 @@ from grants.changes.outcomes import ChangeItem, ChangeOutcome
 from grants.changes.rows import insert_grant_rows
 from grants.errors import ChangeRefused, GrantError, StaleBase
 from grants.journal import Author, Change, append_to_journal
-from grants.models import GRANT_TABLES, JournalHead, User, permission_ids
+from grants.models import GRANT_TABLES, GrantAttributes, JournalHead, User, permission_ids
 from grants.principal_names import format_principal
 from grants.principal_rows import principals_by_name
 
@@ -28,9 +29,10 @@ GrantSpec = tuple[Principal, Address, Privilege]
 
 
 def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                  base_revision: int | None = None) -> ChangeOutcome:
+                  base_revision: int | None = None, attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
     """Revoke and grant, all or nothing. Register addresses of grants as planned where they are not registered.
 
+    attributes: values of GrantAttributes for the new grants; their reason is the author's by default.
     The number of statements does not grow with the items, up to `ROWS_PER_STATEMENT`.
     Raises StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid.
     """
@@ -38,15 +40,16 @@ def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: It
     with administrator_transaction(author) as head:
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
-        return write_changes(head, author, grant=grant, revoke=revoke)
+        return write_changes(head, author, grant=grant, revoke=revoke, attributes=attributes)
 
 
 def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                  detail: str = "") -> ChangeOutcome:
+                  detail: str = "", attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
     """Do the work of `change_grants` inside an `administrator_transaction`.
 
     detail: a text for the journal lines of the items.
     """
+    new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
     items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)})
     entities = entities_at(item.address for verb_items in items.values() for item in verb_items)
     existing = _existing_grants([*items["grant"], *items["revoke"]], principals, entities)
@@ -55,12 +58,13 @@ def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpe
     _delete_grants(revoked, existing)
     ensured = ensure_entities(states={item.address: State.PLANNED for item in granted})
     new_principals = _mark_as_principals(granted, principals)
-    _insert_grants(granted, principals, ensured.rows, author)
+    _insert_grants(granted, principals, ensured.rows, author, new_attributes)
+    grant_detail = "; ".join(filter(None, (detail, new_attributes.detail)))
     revision = append_to_journal(head, [
         *(_journal_change("revoke", item, detail) for item in revoked),
         *(Change("plan", entity=str(address)) for address in ensured.created),
         *(Change("principal-add", principal=principal) for principal in new_principals),
-        *(_journal_change("grant", item, detail) for item in granted),
+        *(_journal_change("grant", item, grant_detail, new_attributes.reason) for item in granted),
     ], author=author)
     return ChangeOutcome(
         revision, tuple(granted), tuple(revoked), unchanged=tuple(_unchanged_sentences(items, existing)),
@@ -133,12 +137,12 @@ def _delete_grants(items: list[ChangeItem], existing: Mapping[ChangeItem, int]) 
 
 
 def _insert_grants(items: list[ChangeItem], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity],
-                   author: Author) -> None:
+                   author: Author, attributes: GrantAttributes) -> None:
     permissions, now = permission_ids(), database_time(timezone.now())
     for kind in GRANT_TABLES:
         insert_grant_rows(kind, [
             (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege], author.user_id, now,
-             author.reason) for item in items if _is_of_type(item, kind)
+             *attributes) for item in items if _is_of_type(item, kind)
         ])
 
 
@@ -151,8 +155,8 @@ def _mark_as_principals(granted: list[ChangeItem], principals: Mapping[str, User
     return tuple(new_principals)
 
 
-def _journal_change(action: str, item: ChangeItem, detail: str) -> Change:
-    return Change(action, item.principal, str(item.address), item.privilege.value, detail)
+def _journal_change(action: str, item: ChangeItem, detail: str, reason: str = "") -> Change:
+    return Change(action, item.principal, str(item.address), item.privilege.value, detail, reason)
 
 
 def _unchanged_sentences(items: Mapping[str, list[ChangeItem]], existing: Mapping[ChangeItem, int]) -> Iterable[str]:

@@ -17,7 +17,7 @@ from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.models import GroupGrant, User, UserGrant, privilege_of
+from grants.models import GrantAttributes, GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
 
 ROWS_AT_ONCE = 5_000
@@ -102,15 +102,16 @@ def _user_grants() -> Iterator[dict]:
 
 
 def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
-    """One line for each principal, entity and reason."""
+    """One line for each principal, entity and set of attributes."""
     rows = rows.annotate(address=_address_of("content_object__"))
-    ordered = rows.order_by(_bytes_of(F(principal)), _bytes_of(F("address")), _bytes_of(F("reason")))
-    for (name, address, reason), lines in groupby(
-        _streamed(ordered, principal, "address", "reason", "permission_id"), key=itemgetter(0, 1, 2)
+    identity = (principal, "address", *GrantAttributes._fields)
+    ordered = rows.order_by(*(_bytes_of(F(column)) for column in identity))
+    for (name, address, *values), lines in groupby(
+        _streamed(ordered, *identity, "permission_id"), key=itemgetter(slice(len(identity)))
     ):
         privileges = sorted((privilege_of(permission) for *_, permission in lines), key=_PLACE.__getitem__)
-        line = {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges}
-        yield {**line, "reason": reason} if reason else line
+        attributes = {member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value}
+        yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges, **attributes}
 
 
 _KINDS_OF_LINE = (_entities, _users, _groups, _group_grants, _user_grants)

@@ -69,7 +69,7 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
     wanted = _wanted(kind, chunk, principals, entities, report)
     added = {row: grant for row, grant in wanted.items() if row not in held}
     at = database_now()
-    insert_grant_rows(kind, [(*row, author.user_id, at, line.reason) for row, (line, _) in added.items()])
+    insert_grant_rows(kind, [(*row, author.user_id, at, *line.attributes) for row, (line, _) in added.items()])
     record(list(starmap(_change, added.values())))
     for _, privilege in added.values():
         report.changes[GRANTS_ADDED, str(privilege)] += 1
@@ -80,7 +80,7 @@ def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[s
             report: ImportReport) -> dict[tuple, tuple]:
     """The rows (principal, entity, permission) of a chunk's lines.
 
-    Of two lines for the same row the one with the lesser reason counts, so that the order of the lines does not.
+    Of two lines for the same row the one with the lesser attributes counts, so that the order of the lines does not.
     """
     permissions, wanted = permission_ids(), {}
     for address, lines in chunk:
@@ -93,11 +93,11 @@ def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[s
                     continue
                 report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to `{of}:{name}` again, as line "
                                        f"{first.line} does")
-                if line.reason < first.reason:
+                if line.attributes < first.attributes:
                     wanted[row] = line, privilege
     return wanted
 
 
 def _change(line: GrantLine, privilege: str) -> Change:
     return Change("grant", principal=":".join(line.principal), entity=line.address, privilege=str(privilege),
-                  reason=line.reason)
+                  reason=line.attributes.reason, detail=line.attributes.detail)

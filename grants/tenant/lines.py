@@ -4,7 +4,7 @@ Every reader returns None for a member at fault and says so in the line's faults
 `email` or `members` leaves that as it is.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from sys import intern
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from entities.services import instance_fault
 from entities.text import storage_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import PrincipalError
+from grants.models import GrantAttributes
 from grants.principal_names import name_fault, parse_principal
 
 MAX_EMAIL_CHARACTERS = 254
@@ -49,7 +50,7 @@ class GrantLine(NamedTuple):
     principal: tuple[str, str]
     address: str
     privileges: tuple[Privilege, ...]
-    reason: str
+    attributes: GrantAttributes
 
 
 Line = EntityLine | UserLine | GroupLine | GrantLine
@@ -187,15 +188,26 @@ def _group(number: int, members: Members) -> GroupLine | None:
 
 
 def _grant(number: int, members: Members) -> GrantLine | None:
-    members.only("type", "principal", "entity", "privileges", "reason")
+    members.only("type", "principal", "entity", "privileges", *GrantAttributes._fields)
     principal, address = members.principal("principal"), members.address("entity")
-    privileges, reason = members.privileges("privileges"), members.text("reason", default="")
-    if None in (principal, address, privileges, reason):
+    privileges = members.privileges("privileges")
+    attributes = [ATTRIBUTE_READERS[name](members, name) for name in GrantAttributes._fields]
+    if None in (principal, address, privileges, *attributes):
         return None
-    return GrantLine(number, principal, address, privileges, intern(reason))
+    return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes))
+
+
+# By column of GrantAttributes. Each reader returns None for an invalid value, and a default where the line has no such member.
+ATTRIBUTE_READERS = {"reason": lambda members, name: members.text(name, default="")}
 
 
 _READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant}
+
+
+@lru_cache(maxsize=1_000)
+def _shared_attributes(*values) -> GrantAttributes:
+    """Return one object for equal values, because most lines of a document have the same few."""
+    return GrantAttributes(*values)
 
 
 def _privilege(value: object) -> Privilege:

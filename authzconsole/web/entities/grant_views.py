@@ -16,6 +16,7 @@ from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.changes.outcomes import ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
+from grants.models import GrantAttributes
 
 # id of the form on a page by itself; it is sent without htmx, because that page has no sections to refresh
 STANDALONE = "change-form-standalone"
@@ -55,13 +56,14 @@ def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> C
     if not fields["principal"]:
         raise GrantError("no principal is given: enter user:NAME or group:NAME")
     items = [(fields["principal"], target, privilege_by_name(name)) for name in fields["privileges"]]
-    return change_grants(author=request_author(request, fields["reason"]), **{verb: items})
+    attributes = {name: fields[name] for name in GrantAttributes._fields}
+    return change_grants(author=request_author(request, fields["reason"]), attributes=attributes, **{verb: items})
 
 
 def _form_fields(data) -> dict:
     return {"principal": principal_from_input(data.get("principal", "")),
             "privileges": list(dict.fromkeys(data.getlist("privilege"))),
-            "reason": data.get("reason", "").strip(), "fault": ""}
+            **{name: data.get(name, "").strip() for name in GrantAttributes._fields}, "fault": ""}
 
 
 def _field_at_fault(fields: dict, error: Exception) -> str:
