@@ -7,6 +7,7 @@ import pytest
 
 from analytics.analyses import AnalysisError
 from analytics.regrant_plans import create_regrant_plan
+from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import KINDS
 from grants.active_generation import activate_generation
@@ -18,8 +19,8 @@ from grants.plans.apply import apply_plan
 from grants.plans.renew import renew_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, at, author_with, held
-from tests.support.cast import SETUP, house
+from tests.support.authors import COMMAND, all_grants, author_with
+from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.random_tenants import random_tenant, reference_holds, store
 from tests.support.reports import done_run
 
@@ -65,7 +66,7 @@ def test_after_the_plan_no_user_loses_a_permission(seed, place):
         items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
         assert not items & tenant.grants and plan.effect["already"] == 0 and plan.recipe["answers"] == len(lost)
         granted = dataclasses.replace(tenant, grants=tenant.grants | items)
-        assert all(reference_holds(granted, Question("user", user, operation, at(entity), after))
+        assert all(reference_holds(granted, Question("user", user, operation, parse_address(entity), after))
                    for user, entity, operation, *_ in lost)
         kept += len(lost)
     assert kept > 100
@@ -74,8 +75,10 @@ def test_after_the_plan_no_user_loses_a_permission(seed, place):
 @pytest.fixture
 def report(place):
     """From existing, where ned's ADMIN on the namespace drops everything in it, to final, where it does not."""
-    house()
-    change_grants(author=SETUP, grant=[("user:dee", at("namespace:hr"), "ADMIN"), ("user:grp", at("namespace:hr"), "ADMIN")])
+    create_sample_tenant()
+    change_grants(author=SETUP,
+                  grant=[("user:dee", parse_address("namespace:hr"), "ADMIN"),
+                         ("user:grp", parse_address("namespace:hr"), "ADMIN")])
     rows = [(user, entity, operation, True, False) for user in ("dee", "grp")
             for entity, operation in (("dataset:hr.salaries", "drop"), ("dataset:hr.salaries", "truncate"),
                                       ("namespace:hr", "delete"))]
@@ -96,7 +99,7 @@ def test_permissions_that_share_a_grant_need_it_once(report):
     assert plan.title == "Keep what people have, from existing to final"
     activate_generation(author=COMMAND, name="core")
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert ("user:grp", "dataset:hr.salaries", "ADMIN") in held()
+    assert ("user:grp", "dataset:hr.salaries", "ADMIN") in all_grants()
 
 
 @pytest.mark.parametrize(("scope", "who"), [
@@ -119,7 +122,7 @@ def test_an_unknown_user_or_group_is_refused(report, scope, words):
 
 def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
-    change_grants(author=COMMAND, revoke=[("user:grp", at("namespace:hr"), "ADMIN")])
+    change_grants(author=COMMAND, revoke=[("user:grp", parse_address("namespace:hr"), "ADMIN")])
     with pytest.raises(PlanError, match=r"data was changed since: line \d+ .*; run policy-impact again"):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(StaleBase):

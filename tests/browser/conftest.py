@@ -2,7 +2,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from authzconsole.ops import machine
-from tests.support.cast import PASSWORD, house
+from tests.support.cast import PASSWORD, create_sample_tenant
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
            "--no-first-run"]
@@ -49,5 +49,5 @@ def page_of(chromium, live_server):
 @pytest.fixture
 def page(page_of):
     """An administrator's, in the house of the cast."""
-    house()
+    create_sample_tenant()
     return page_of("ada")

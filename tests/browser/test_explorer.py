@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from authzconsole.web.explorer import tree as branches
+from entities.address import parse_address
 from entities.services import ensure_entities
-from tests.support.authors import at
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -24,7 +24,7 @@ def focused(page) -> str:
 
 
 def test_a_line_opens_its_entity_beside_the_tree_and_back_leads_to_the_one_before(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:hr")
     expect(line(page, "hr")).to_have_attribute("aria-current", "page")
@@ -42,7 +42,7 @@ def test_a_line_opens_its_entity_beside_the_tree_and_back_leads_to_the_one_befor
 
 
 def test_the_tree_is_walked_through_with_the_keyboard(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
     line(page, "sales").focus()
@@ -72,8 +72,8 @@ def test_the_tree_is_walked_through_with_the_keyboard(page_of):
 
 def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monkeypatch):
     monkeypatch.setattr(branches, "MAX_ROWS", 3)
-    house()
-    ensure_entities(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
+    create_sample_tenant()
+    ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
     page = page_of("ada")
     page.goto(SALES)
     line(page, "streams 8").focus()
@@ -87,7 +87,7 @@ def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monke
 
 
 def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
     line(page, "datasets 4").locator(".branch-toggle").click()
@@ -100,7 +100,7 @@ def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page
 
 
 def test_on_a_phone_the_tree_is_a_page_of_its_own(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=390)
     page.goto(SALES)
     expect(page.locator("#explorer [role=tree]")).to_have_count(0)
@@ -111,7 +111,7 @@ def test_on_a_phone_the_tree_is_a_page_of_its_own(page_of):
 
 
 def test_without_scripts_the_tree_is_narrowed_by_a_button_and_leads_to_the_pages(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/explorer?at=namespace:sales")
     page.locator("#explorer-kind").select_option("dataset")

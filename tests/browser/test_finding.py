@@ -7,7 +7,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -18,7 +18,7 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 def field_of(page_of):
     """field_of("ada"): the page of an entity, its search field, and the list under it."""
     def opened(name, **how):
-        house()
+        create_sample_tenant()
         page = page_of(name, **how)
         page.goto("/entities/namespace:sales")
         return page, page.locator("#search"), page.locator("#search-suggestions")
@@ -97,7 +97,7 @@ def test_a_late_answer_opens_nothing_in_a_field_that_was_left(field_of):
 
 
 def test_the_field_of_a_question_takes_what_is_chosen(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/ask")
     field, found = page.get_by_label("on this entity"), page.locator("#entity-suggestions")
@@ -119,7 +119,7 @@ def test_the_field_of_a_question_takes_what_is_chosen(page_of):
 
 
 def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/application:sales.shop?subject=user:dee&operation=deploy")
     page.get_by_label("From the artifact").fill("etl")

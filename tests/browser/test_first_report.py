@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
               pytest.mark.django_db(transaction=True)]
@@ -14,7 +14,7 @@ REPORT_PATIENCE_MILLISECONDS = 240_000
 
 
 def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
 
     page.get_by_role("link", name="namespace:hr: 2 live entities").click()

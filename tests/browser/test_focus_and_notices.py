@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
-from tests.support.authors import at
 from tests.support.cast import SETUP
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -69,7 +69,7 @@ def test_a_dialog_is_named_by_its_heading(page):
 
 
 def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
-    ensure_entities(states={at(f"dataset:sales.more_{number}"): "live" for number in range(30)})
+    ensure_entities(states={parse_address(f"dataset:sales.more_{number}"): "live" for number in range(30)})
     page.goto("/entities/namespace:sales")
     pressed(page, page.locator("#children-next"))
     expect(page.locator("#children-previous")).to_be_visible()
@@ -87,7 +87,8 @@ def test_opening_a_branch_of_what_somebody_sees_leads_to_its_heading(page):
 
 
 def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(page):
-    change_grants(author=SETUP, grant=[(f"user:{name}", at("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")])
+    change_grants(author=SETUP,
+                  grant=[(f"user:{name}", parse_address("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")])
     page.set_viewport_size({"width": 1280, "height": 420})
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:out")

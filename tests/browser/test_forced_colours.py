@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
 def page(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.emulate_media(forced_colors="active", reduced_motion="reduce")
     return page

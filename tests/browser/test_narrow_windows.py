@@ -3,21 +3,21 @@
 import pytest
 from playwright.sync_api import expect
 
+from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import User
-from tests.support.authors import at
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("width", [320, 1280])
 def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_of):
-    house()
+    create_sample_tenant()
     one, other = "bartholomew.featherstonehaugh", "maximiliana.oberhauser-kleinschmidt"
     for name in (one, other):
         User.objects.create_user(name)
-    change_grants(author=SETUP, grant=[(f"user:{one}", at("dataset:sales.orders"), "READ")])
+    change_grants(author=SETUP, grant=[(f"user:{one}", parse_address("dataset:sales.orders"), "READ")])
     page = page_of("ada", width=width)
     page.goto(f"/people/compare?one={one}&other={other}")
     block, button = page.locator("[aria-labelledby=copy-title]"), page.get_by_role("button", name=f"Copy from {one} to {other}")
@@ -26,7 +26,7 @@ def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_o
 
 
 def test_counts_of_every_kind_stay_within_their_cell(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/")
     cell = page.locator("td:has(> .kinds)").first
@@ -36,7 +36,7 @@ def test_counts_of_every_kind_stay_within_their_cell(page_of):
 
 
 def test_the_file_of_a_plan_stays_within_its_block(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/plans/import")
     field, block = page.locator("#import-file").bounding_box(), page.locator("[aria-labelledby=give-title]").bounding_box()
@@ -44,9 +44,9 @@ def test_the_file_of_a_plan_stays_within_its_block(page_of):
 
 
 def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
-    house()
+    create_sample_tenant()
     User.objects.create_user("bartholomew.featherstonehaugh")
-    change_grants(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", at("dataset:sales.orders"), "READ")])
+    change_grants(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", parse_address("dataset:sales.orders"), "READ")])
     page = page_of("ada", width=320)
     page.goto("/entities/dataset:sales.orders")
     cells = page.locator("#holders tbody tr", has_text="bartholomew").locator("a.privilege")
@@ -61,7 +61,7 @@ def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
 
 
 def test_escape_folds_the_menu_and_goes_back_to_what_opened_it(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=360)
     page.goto("/")
     menu, summary = page.locator("details.menu"), page.locator("details.menu > summary")

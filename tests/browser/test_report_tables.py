@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 from tests.support.reports import done_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -19,7 +19,7 @@ SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nob
 
 
 def test_what_is_filtered_is_what_is_downloaded(page_of, settings, tmp_path):
-    house()
+    create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     run = done_run(tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7)
     page = page_of("aud")
@@ -36,7 +36,7 @@ def test_what_is_filtered_is_what_is_downloaded(page_of, settings, tmp_path):
 
 
 def test_a_nightly_run_is_switched_on_without_scripts(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False, width=390)
     page.goto("/analyses/")
     page.get_by_role("link", name="Switch on the nightly run of Visibility").click()
@@ -47,7 +47,7 @@ def test_a_nightly_run_is_switched_on_without_scripts(page_of):
 
 
 def test_only_what_an_analysis_takes_is_asked_without_scripts_too(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/analyses/")
     compared, namespace = page.get_by_label("Compared with"), page.get_by_label("Namespace", exact=True)
@@ -57,7 +57,7 @@ def test_only_what_an_analysis_takes_is_asked_without_scripts_too(page_of):
 
 
 def test_a_pager_says_where_one_is_beside_its_buttons_on_a_phone(page_of, settings, tmp_path):
-    house()
+    create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [(f"user{number:05}", "dataset", "sales", 1) for number in range(20_000)]
     run = done_run(tmp_path, {"rows": rows, "namespaces": []}, analysis="visibility", options={"generation": "final"})
@@ -69,7 +69,7 @@ def test_a_pager_says_where_one_is_beside_its_buttons_on_a_phone(page_of, settin
 
 
 def test_an_entity_without_an_administrator_gets_one_from_its_row(page_of, settings, tmp_path):
-    house()
+    create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [("dataset:sales.orders", 1, "ned"), ("namespace:hr", 0, "")]
     run = done_run(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})

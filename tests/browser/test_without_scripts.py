@@ -5,13 +5,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from entities.address import MAX_KEY_LENGTH
+from entities.address import MAX_KEY_LENGTH, parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.principal_names import MAX_NAME_CHARACTERS
 from grants.principals.services import add_user
-from tests.support.authors import at
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -27,7 +26,7 @@ PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delet
 
 
 def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/dataset:sales.orders")
     page.get_by_label("May this user or group").fill("user:out")
@@ -48,7 +47,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
 
 
 def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/namespace:sales?deleter=dee")
     page.get_by_role("link", name="Deletion forecast and missing grants").click()
@@ -69,7 +68,7 @@ def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
 
 
 def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/namespace:sales")
     page.get_by_label("Select dataset:sales.orders").check()
@@ -95,8 +94,8 @@ def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts
 
 @pytest.mark.parametrize("scripts", [False, True])
 def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of):
-    house()
-    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    create_sample_tenant()
+    ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     page = page_of("ada", scripts=scripts)
     page.goto("/entities/namespace:sales?subject=user:dee")
     children = page.locator("#children")
@@ -128,7 +127,7 @@ def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of
 
 
 def test_a_late_answer_does_not_replace_what_was_asked_for_since(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:sales")
     children, held = page.locator("#children"), []
@@ -144,7 +143,7 @@ def test_a_late_answer_does_not_replace_what_was_asked_for_since(page_of):
 
 
 def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/dataset:sales.orders")
     page.keyboard.press("/")
@@ -161,7 +160,7 @@ def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
 
 
 def test_back_returns_to_what_was_shown_before(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:sales")
     page.locator("#children").get_by_role("link", name="datasets").click()
@@ -172,7 +171,7 @@ def test_back_returns_to_what_was_shown_before(page_of):
 
 
 def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/dataset:sales.orders?subject=user:dee")
     page.get_by_label("do this").select_option("read")
@@ -191,7 +190,7 @@ def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_no_page_is_wider_than_its_window(width, page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=width)
     for url in PAGES:
         page.goto(url)
@@ -200,13 +199,13 @@ def test_no_page_is_wider_than_its_window(width, page_of):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
-    house()
+    create_sample_tenant()
     namespace, person, other = "N" * 100, "p" * MAX_NAME_CHARACTERS, "q" * MAX_NAME_CHARACTERS
     dataset = f"dataset:{namespace}.{'d' * (MAX_KEY_LENGTH - 101)}"
-    ensure_entities(states={at(f"namespace:{namespace}"): "live", at(dataset): "live"})
+    ensure_entities(states={parse_address(f"namespace:{namespace}"): "live", parse_address(dataset): "live"})
     for name in (person, other):
         add_user(author=SETUP, name=name)
-    change_grants(author=SETUP, grant=[(f"user:{person}", at(dataset), "ADMIN")])
+    change_grants(author=SETUP, grant=[(f"user:{person}", parse_address(dataset), "ADMIN")])
     page = page_of("ada", width=width)
     for url in (f"/entities/{dataset}", f"/people/compare?one={person}&other={other}", f"/people/leaving/user:{person}",
                 f"/forecast/namespace:{namespace}?deleter={other}", f"/plans/many?within=namespace:{namespace}",
@@ -216,7 +215,7 @@ def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
 
 
 def test_the_navigation_unfolds_at_phone_width(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", width=390)
     expect(page.get_by_role("link", name="Analyses")).to_be_hidden()
     page.get_by_text("Menu", exact=True).click()
@@ -225,7 +224,7 @@ def test_the_navigation_unfolds_at_phone_width(page_of):
 
 
 def test_people_tokens_and_seeing_as_somebody_work_without_scripts(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/people/group:operators")
     page.get_by_label("Person", exact=True).fill("dee")
@@ -253,7 +252,7 @@ def test_people_tokens_and_seeing_as_somebody_work_without_scripts(page_of):
 
 
 def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("ada")
     page.goto("/people/user:dee")
     page.get_by_role("link", name="Open namespace:sales").click()
@@ -273,7 +272,7 @@ def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
 
 
 def test_a_phone_unfolds_the_further_filters_of_the_journal_with_the_keyboard(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("aud", scripts=False, width=390)
     page.goto("/journal/")
     expect(page.get_by_label("Actor")).to_be_hidden()
@@ -290,7 +289,7 @@ def test_a_phone_unfolds_the_further_filters_of_the_journal_with_the_keyboard(pa
 
 
 def test_where_there_is_room_no_filter_is_folded_away(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("aud", scripts=False)
     page.goto("/journal/")
     for label in ("Principal", "Actor", "Entity", "Action", "Since", "Until"):
@@ -301,7 +300,7 @@ def test_where_there_is_room_no_filter_is_folded_away(page_of):
 
 
 def test_the_field_in_which_the_last_further_filter_was_emptied_stays_unfolded(page_of):
-    house()
+    create_sample_tenant()
     page = page_of("aud", width=390)
     page.goto("/journal/?actor=nobody")
     page.get_by_label("Actor").fill("")

@@ -6,12 +6,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from entities.address import instance_address
+from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entities_at, entity_at, live_entities_inside, matching_entities, subtree_of
 from entities.services import EntityError, ensure_entities, ensure_entity, set_entity_state
 from entities.vocabulary import KINDS
-from tests.support.authors import at, states
+from tests.support.authors import entity_states
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +39,7 @@ def written(row):
 
 
 def make(*addresses, state=State.LIVE):
-    return ensure_entities(states=dict.fromkeys(map(at, addresses), state)).rows
+    return ensure_entities(states=dict.fromkeys(map(parse_address, addresses), state)).rows
 
 
 def test_the_table_of_pointers_covers_every_kind():
@@ -48,7 +48,7 @@ def test_the_table_of_pointers_covers_every_kind():
 
 @pytest.mark.parametrize("address, parent, namespace, application", POINTING.values(), ids=POINTING)
 def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespace, application):
-    made, created = ensure_entity(address=at(address), state=State.LIVE)
+    made, created = ensure_entity(address=parse_address(address), state=State.LIVE)
     for row in (made, Entity.objects.get(pk=made.pk)):
         assert (created, str(row)) == (True, address)
         assert (written(row.parent), written(row.namespace), written(row.application)) == (parent, namespace, application)
@@ -56,34 +56,34 @@ def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespac
 
 @pytest.mark.parametrize("state, containers", [("live", "live"), ("planned", "planned"), ("deleted", "planned")])
 def test_missing_containers_are_registered_live_only_for_a_live_entity(state, containers):
-    ensure_entity(address=at("program:sales.orders.spark.daily"), state=state)
-    assert states() == {"instance:cdap": containers, "namespace:sales": containers, "application:sales.orders": containers,
+    ensure_entity(address=parse_address("program:sales.orders.spark.daily"), state=state)
+    assert entity_states() == {"instance:cdap": containers, "namespace:sales": containers, "application:sales.orders": containers,
                         "program:sales.orders.spark.daily": state}
 
 
 def test_a_container_of_a_live_and_a_planned_entity_is_live_in_either_order():
     for pair in (["dataset:a.x", "dataset:a.y"], ["dataset:b.y", "dataset:b.x"]):
-        ensure_entities(states={at(address): "live" if address.endswith("x") else "planned" for address in pair})
-    assert states()["namespace:a"] == states()["namespace:b"] == "live"
+        ensure_entities(states={parse_address(address): "live" if address.endswith("x") else "planned" for address in pair})
+    assert entity_states()["namespace:a"] == entity_states()["namespace:b"] == "live"
 
 
 def test_what_exists_keeps_its_state():
     make("dataset:sales.orders", state=State.PLANNED)
-    row, created = ensure_entity(address=at("dataset:sales.orders"), state=State.LIVE)
+    row, created = ensure_entity(address=parse_address("dataset:sales.orders"), state=State.LIVE)
     assert (created, row.state) == (False, "planned")
     make("dataset:sales.clicks")
-    assert states()["namespace:sales"] == "planned"
+    assert entity_states()["namespace:sales"] == "planned"
 
 
 def test_another_instance_is_refused():
     with pytest.raises(EntityError, match="`instance:other` is not the instance of this console, which is `instance:cdap`"):
-        ensure_entity(address=at("instance:other"), state=State.LIVE)
+        ensure_entity(address=parse_address("instance:other"), state=State.LIVE)
     assert not Entity.objects.exists()
 
 
 def test_as_many_statements_make_three_hundred_rows_as_one_of_each_depth():
     def statements(namespace, count):
-        places = [at(f"program:{namespace}{n}.app.spark.p") for n in range(count)]
+        places = [parse_address(f"program:{namespace}{n}.app.spark.p") for n in range(count)]
         with CaptureQueriesContext(connection) as captured:
             ensure_entities(states=dict.fromkeys(places, State.LIVE))
         return len([q for q in captured if not q["sql"].startswith(("INSERT", "SAVEPOINT", "RELEASE"))]), len(captured)
@@ -96,7 +96,7 @@ def test_as_many_statements_make_three_hundred_rows_as_one_of_each_depth():
 
 
 def test_moving_a_state_says_whether_it_moved_and_stamps_the_time():
-    row = make("dataset:sales.orders")[at("dataset:sales.orders")]
+    row = make("dataset:sales.orders")[parse_address("dataset:sales.orders")]
     before = row.changed_at
     assert set_entity_state(entity=row, state=State.LIVE) is False
     assert set_entity_state(entity=row, state=State.DELETED) is True
@@ -106,10 +106,11 @@ def test_moving_a_state_says_whether_it_moved_and_stamps_the_time():
 
 def test_an_address_is_found_by_kind_and_key_together():
     rows = make("dataset:sales.orders", "stream:sales.orders")
-    assert entity_at(at("dataset:sales.orders")) == rows[at("dataset:sales.orders")]
-    assert entity_at(at("dataset:sales.Orders")) is None
-    found = entities_at([at("dataset:sales.orders"), at("namespace:sales"), at("namespace:none")])
-    assert set(found) == {at("dataset:sales.orders"), at("namespace:sales")}
+    assert entity_at(parse_address("dataset:sales.orders")) == rows[parse_address("dataset:sales.orders")]
+    assert entity_at(parse_address("dataset:sales.Orders")) is None
+    found = entities_at([parse_address("dataset:sales.orders"), parse_address("namespace:sales"),
+                         parse_address("namespace:none")])
+    assert set(found) == {parse_address("dataset:sales.orders"), parse_address("namespace:sales")}
 
 
 @pytest.fixture
@@ -123,34 +124,34 @@ def keys(rows):
 
 
 def test_children_are_what_lies_directly_inside(two_namespaces):
-    assert keys(children_of(two_namespaces[at("namespace:sales")])) == [
+    assert keys(children_of(two_namespaces[parse_address("namespace:sales")])) == [
         "application:sales.orders", "application:sales.orders2", "dataset:sales.x"]
     assert keys(children_of(two_namespaces[instance_address()])) == [
         "kerberosprincipal:etl@REALM", "namespace:sales", "namespace:sales2"]
 
 
 def test_a_subtree_holds_every_depth_and_no_neighbour_with_a_longer_name(two_namespaces):
-    assert keys(subtree_of(two_namespaces[at("namespace:sales")])) == [
+    assert keys(subtree_of(two_namespaces[parse_address("namespace:sales")])) == [
         "application:sales.orders", "application:sales.orders2", "dataset:sales.x", "namespace:sales",
         "program:sales.orders.spark.daily", "program:sales.orders2.spark.daily"]
-    assert keys(subtree_of(two_namespaces[at("application:sales.orders")])) == [
+    assert keys(subtree_of(two_namespaces[parse_address("application:sales.orders")])) == [
         "application:sales.orders", "program:sales.orders.spark.daily"]
-    assert keys(subtree_of(two_namespaces[at("dataset:sales.x")])) == ["dataset:sales.x"]
+    assert keys(subtree_of(two_namespaces[parse_address("dataset:sales.x")])) == ["dataset:sales.x"]
     assert subtree_of(two_namespaces[instance_address()]).count() == Entity.objects.count()
 
 
 def test_live_below_leaves_out_itself_and_what_is_not_live(two_namespaces):
     make("dataset:sales.planned", state=State.PLANNED)
     make("dataset:sales.deleted", state=State.DELETED)
-    namespace = two_namespaces[at("namespace:sales")]
+    namespace = two_namespaces[parse_address("namespace:sales")]
     assert keys(live_entities_inside(namespace, "dataset")) == ["dataset:sales.x"]
     assert live_entities_inside(namespace).count() == 5
-    assert not live_entities_inside(two_namespaces[at("dataset:sales.x")]).exists()
+    assert not live_entities_inside(two_namespaces[parse_address("dataset:sales.x")]).exists()
 
 
 def test_lists_sort_by_bytes_on_every_database():
     make(*(f"dataset:sales.{name}" for name in ("b", "B", "a-b", "a_b", "a.b", "A", "$", "aB")))
-    rows = live_entities_inside(entity_at(at("namespace:sales")))
+    rows = live_entities_inside(entity_at(parse_address("namespace:sales")))
     assert [row.name for row in rows] == ["$", "A", "B", "a-b", "a.b", "aB", "a_b", "b"]
 
 

@@ -2,18 +2,18 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from entities.services import ensure_entities
 from grants.models import UserGrant
-from tests.support.authors import at
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def ids():
-    ensure_entities(states={at(f"dataset:sales.d{number}"): "live" for number in range(5)})
+    ensure_entities(states={parse_address(f"dataset:sales.d{number}"): "live" for number in range(5)})
     return list(sorted_by_address(Entity.objects.filter(kind="dataset")).values_list("pk", flat=True))
 
 

@@ -8,13 +8,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 
+from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants import journal
 from grants.changes.services import change_grants
 from grants.journal import LINES_PER_BATCH, Change, append_to_journal, current_revision, first_break, lock_journal
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
-from tests.support.authors import COMMAND, administrator, at, held
+from tests.support.authors import COMMAND, administrator, all_grants
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +48,7 @@ def test_an_empty_journal_holds():
 
 def test_the_journal_of_real_changes_holds():
     User.objects.create(username="alice")
-    grants = [("user:alice", at("dataset:sales.orders"), Privilege.READ)]
+    grants = [("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
     for verb in ("grant", "revoke", "grant"):
         change_grants(author=administrator(), **{verb: grants})
     assert verify() == "The journal is intact: 6 lines, revision 6.\n"
@@ -153,7 +154,7 @@ def test_verifying_keeps_one_batch_in_memory_and_reads_it_once(five, django_asse
 def test_lines_are_found_by_what_they_say(five):
     User.objects.create(username="alice")
     author = administrator()
-    change_grants(author=author, grant=[("user:alice", at("dataset:sales.orders"), Privilege.READ)])
+    change_grants(author=author, grant=[("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)])
     assert [line.revision for line in journal_lines()] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert [line.action for line in journal_lines(actor=author.name)] == ["grant", "plan", "plan", "plan"]
     assert [line.action for line in journal_lines(entity="dataset:sales.orders")] == ["grant", "plan"]
@@ -194,11 +195,11 @@ def test_changes_at_the_same_time_make_one_chain_without_gaps():
         def grants():
             for number in range(15):
                 # everybody plans the same new addresses: without the lock, two would make one
-                change_grants(author=COMMAND, grant=[(f"user:{name}", at(f"dataset:shared.{number}"), Privilege.READ)])
+                change_grants(author=COMMAND, grant=[(f"user:{name}", parse_address(f"dataset:shared.{number}"), Privilege.READ)])
         return grants
 
     assert in_threads(*map(job, names)) == []
-    assert len(held()) == 60
+    assert len(all_grants()) == 60
     planned = JournalLine.objects.filter(action="plan").values_list("entity", flat=True)
     assert len(planned) == len(set(planned)) == 17
     assert current_revision() == 77 and first_break() is None
@@ -210,11 +211,11 @@ def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_chang
     outcomes = []
 
     def job():
-        outcomes.append(change_grants(author=COMMAND, grant=[("user:alice", at("dataset:a.b"), Privilege.READ)]))
+        outcomes.append(change_grants(author=COMMAND, grant=[("user:alice", parse_address("dataset:a.b"), Privilege.READ)]))
 
     assert in_threads(job, job, job) == []
     assert sorted(outcome.has_changed for outcome in outcomes) == [False, False, True]
-    assert len(held()) == 1 and first_break() is None
+    assert len(all_grants()) == 1 and first_break() is None
 
 
 def test_a_clock_that_is_set_back_puts_no_line_before_the_one_before_it(monkeypatch):

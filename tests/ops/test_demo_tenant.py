@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entities.vocabulary import KINDS, PROGRAM_TYPES, Privilege
-from tests.support.tenant_documents import exported, imported
+from tests.support.tenant_documents import export_bytes, import_lines
 
 DEMO = Path(__file__).parents[2] / "authzconsole" / "demo"
 CONTENT = (DEMO / "tenant.jsonl").read_bytes()
@@ -68,8 +68,8 @@ def test_the_file_is_what_the_script_makes():
 
 @pytest.mark.django_db
 def test_the_file_is_what_exporting_it_gives():
-    assert not imported(CONTENT).warnings
-    assert exported() == CONTENT
+    assert not import_lines(CONTENT).warnings
+    assert export_bytes() == CONTENT
 
 
 def test_it_has_the_size_and_every_kind_that_it_promises():

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from authzconsole.common.tokens import create_token
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 
 ROOT = "/api/v1"
 
@@ -56,7 +56,7 @@ class Rest:
 
 @pytest.fixture
 def cast(db):
-    return house()
+    return create_sample_tenant()
 
 
 @pytest.fixture

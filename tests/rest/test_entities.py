@@ -7,7 +7,7 @@ import pytest
 from grants.active_generation import activate_generation
 from grants.journal import current_revision
 from tests.rest.conftest import problem
-from tests.support.authors import everything, lines_after, states
+from tests.support.authors import database_state, entity_states, lines_after
 from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ def found(rest, **query):
 
 
 def test_the_filters_narrow_the_list(ada):
-    assert found(ada) == sorted(states(), key=lambda address: address.split(":", 1))
+    assert found(ada) == sorted(entity_states(), key=lambda address: address.split(":", 1))
     assert found(ada, kind="namespace") == ["namespace:hr", "namespace:sales"]
     assert found(ada, state="deleted") == ["dataset:sales.legacy"]
     assert found(ada, parent="namespace:hr") == found(ada, q="SALARIES") == ["dataset:hr.salaries"]
@@ -80,10 +80,10 @@ def test_the_creator_receives_what_the_active_generation_gives(ada):
     ("/entities", {"address": "dataset:sales.new", "creator": "nobody"}, "user:nobody is not known here"),
 ])
 def test_what_does_not_fit_is_refused_alike_dry_or_not(ada, path, body, message):
-    before = everything()
+    before = database_state()
     for dry_run in (False, True):
         assert message in problem(ada.post(path, body | {"dry_run": dry_run}), 409)["detail"]
-    assert everything() == before
+    assert database_state() == before
 
 
 @pytest.mark.parametrize(("body", "field"), [
@@ -95,19 +95,19 @@ def test_what_does_not_fit_is_refused_alike_dry_or_not(ada, path, body, message)
     ({"address": "dataset:sales.x", "creator": "a\nb"}, "creator"), ({"address": "dataset:sales.x", "dry_run": 1}, "dry_run"),
 ])
 def test_a_registration_that_cannot_be_read_names_the_member(ada, body, field):
-    before = everything()
+    before = database_state()
     assert [error["field"] for error in problem(ada.post("/entities", body), 400)["errors"]] == [field]
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_dry_run_foretells_and_writes_nothing(ada):
-    before = everything()
+    before = database_state()
     new = ada.post("/entities", {"address": "dataset:sales.forecast", "dry_run": True})
     assert new.status_code == 200 and new.json()["forecast"]["applying"] == [
         {"principal": "group:operators", "privileges": ["READ"]}]
     gone = ada.delete("/entities/namespace:sales", query="?dry_run=true").json()
     assert gone["dry_run"] and gone["forecast"]["entities"]["dataset"] == 2 and gone["forecast"]["grants_kept"] == 9
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_deleting_and_recreating_say_what_happened(ada):
@@ -141,12 +141,12 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     ada.post("/grants", {"grant": [item]})
     assert "revoke the grants on it instead" in problem(ada.delete(path), 409)["detail"]
     ada.post("/grants", {"revoke": [item]})
-    before, revision = everything(), current_revision()
+    before, revision = database_state(), current_revision()
     kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
     assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
     foretold = ada.delete(path, query="?dry_run=true").json()
     assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in total; nothing was changed"
-    assert everything() == before
+    assert database_state() == before
     for place in ("dataset:typo.orders", "namespace:typo"):
         gone = ada.delete(f"/entities/{place}").json()
         assert gone["sentence"] == f"{place} was only planned; it is no longer registered" and gone["entity"] is None

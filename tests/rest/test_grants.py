@@ -2,10 +2,11 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.journal import current_revision
 from tests.rest.conftest import problem
-from tests.support.authors import at, everything, held, lines_after
+from tests.support.authors import all_grants, database_state, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -25,8 +26,8 @@ def test_a_change_set_grants_and_revokes_in_one_go(ada):
     assert content["changed"] and content["revision"] == current_revision() == revision + 3
     assert content["granted"] == [{"principal": "user:out", "entity": ORDERS, "privilege": name} for name in ("READ", "WRITE")]
     assert content["revoked"] == [{"principal": "user:dee", "entity": ORDERS, "privilege": "READ"}]
-    assert {("user:out", ORDERS, "READ"), ("user:out", ORDERS, "WRITE")} <= held()
-    assert ("user:dee", ORDERS, "READ") not in held()
+    assert {("user:out", ORDERS, "READ"), ("user:out", ORDERS, "WRITE")} <= all_grants()
+    assert ("user:dee", ORDERS, "READ") not in all_grants()
     (line, *_) = ada.get("/journal").json()["items"]
     assert (line["actor"], line["reason"], line["request_id"]) == ("ada", "because", answer["X-Request-ID"])
 
@@ -34,9 +35,9 @@ def test_a_change_set_grants_and_revokes_in_one_go(ada):
 def test_the_same_change_set_again_changes_nothing(ada):
     body = {"grant": [item()], "revoke": [item("user:dee")]}
     ada.post("/grants", body)
-    before = everything()
+    before = database_state()
     answer = ada.post("/grants", body).json()
-    assert not answer["changed"] and len(answer["unchanged"]) == 2 and everything() == before
+    assert not answer["changed"] and len(answer["unchanged"]) == 2 and database_state() == before
 
 
 def test_a_grant_on_an_address_that_is_not_registered_plans_it(ada):
@@ -48,17 +49,17 @@ def test_a_grant_on_an_address_that_is_not_registered_plans_it(ada):
 def test_a_stale_base_is_refused_with_both_revisions(ada):
     stale = current_revision()
     ada.post("/grants", {"grant": [item()]})
-    before = everything()
+    before = database_state()
     refused = problem(ada.post("/grants", {"revoke": [item()], "base_revision": stale}), 409)
     assert refused["type"].endswith(":stale-base")
-    assert (refused["base_revision"], refused["revision"]) == (stale, stale + 1) and everything() == before
+    assert (refused["base_revision"], refused["revision"]) == (stale, stale + 1) and database_state() == before
 
 
 def test_a_dry_run_says_what_it_would_change_and_writes_nothing(ada):
     body = {"grant": [item("user:out", "dataset:new.one")], "revoke": [item("user:dee")]}
-    before, revision = everything(), current_revision()
+    before, revision = database_state(), current_revision()
     foretold = ada.post("/grants", body | {"dry_run": True}).json()
-    assert everything() == before and foretold["dry_run"] and foretold["revision"] == revision
+    assert database_state() == before and foretold["dry_run"] and foretold["revision"] == revision
     done = ada.post("/grants", body | {"base_revision": foretold["revision"]}).json()
     for member in ("changed", "granted", "revoked", "planned", "unchanged", "principals", "notices"):
         assert foretold[member] == done[member], member
@@ -113,11 +114,11 @@ def test_a_dry_run_is_refused_where_the_deed_would_be(ada):
 def test_of_a_thousand_items_the_wrong_one_is_named_and_none_is_made(ada, wrong, message):
     items = [item("user:ned", f"dataset:sales.d{number}") for number in range(1_000)]
     items[617] = wrong
-    before = everything()
+    before = database_state()
     refused = problem(ada.post("/grants", {"grant": items}), 400)
     (error,) = refused["errors"]
     assert (error["list"], error["index"]) == ("grant", 617) and message in error["message"], error
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_every_fault_is_named_whoever_finds_it(ada):
@@ -147,9 +148,9 @@ def test_every_fault_is_named_whoever_finds_it(ada):
     ({"grant": [item()], "reason": "\ud800"}, "reason: it holds half of a surrogate pair"),
 ])
 def test_a_change_set_that_cannot_be_read_is_refused_whole(ada, body, message):
-    before = everything()
+    before = database_state()
     assert message in problem(ada.post("/grants", body), 400)["detail"]
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_the_number_of_queries_does_not_grow_with_the_items(ada, django_assert_max_num_queries):
@@ -157,7 +158,7 @@ def test_the_number_of_queries_does_not_grow_with_the_items(ada, django_assert_m
     # the numbers of the permissions are read once
     ada.post("/grants", {"grant": [item()]})
     for size in (2, 200):
-        places = [at(f"dataset:sales.s{size}-{n}") for n in range(size)]
+        places = [parse_address(f"dataset:sales.s{size}-{n}") for n in range(size)]
         ensure_entities(states=dict.fromkeys(places, "live"))
         items = [item("user:ned", str(place)) for place in places]
         with django_assert_max_num_queries(40) as queries:
@@ -171,14 +172,15 @@ def listed(rest, **query):
 
 
 def test_grants_are_listed_by_entity_by_principal_and_through_groups(ada):
-    assert listed(ada) == held()
-    assert listed(ada, entity=ORDERS) == {grant for grant in held() if grant[1] == ORDERS}
+    assert listed(ada) == all_grants()
+    assert listed(ada, entity=ORDERS) == {grant for grant in all_grants() if grant[1] == ORDERS}
     assert listed(ada, principal="user:grp") == set()
     through = listed(ada, principal="user:grp", through_groups="true")
-    assert through == listed(ada, principal="group:operators") == {grant for grant in held() if grant[0] == "group:operators"}
-    inside = {grant for grant in held() if grant[1].split(":")[1].startswith("sales")}
+    assert through == listed(ada, principal="group:operators") == {grant
+                                                                   for grant in all_grants() if grant[0] == "group:operators"}
+    inside = {grant for grant in all_grants() if grant[1].split(":")[1].startswith("sales")}
     assert listed(ada, within="namespace:sales") == inside
-    assert listed(ada, within="application:sales.shop") == {grant for grant in held() if "sales.shop" in grant[1]}
+    assert listed(ada, within="application:sales.shop") == {grant for grant in all_grants() if "sales.shop" in grant[1]}
     assert listed(ada, principal="user:nobody") == listed(ada, entity="dataset:sales.nothing") == set()
     assert ada.get("/grants").json()["revision"] == current_revision()
 

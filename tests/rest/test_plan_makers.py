@@ -2,11 +2,12 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import Plan
 from tests.rest.conftest import problem
-from tests.support.authors import at, everything, held
+from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES, SETUP
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +26,7 @@ def items(ada, answer):
 
 
 def test_all_that_lives_in_a_container(ada):
-    before = held()
+    before = all_grants()
     made = ada.post("/plans/many", MANY)
     assert {entity for *_, entity, _ in items(ada, made)} == set(SALES) and made.json()["origin"] == "subtree"
     some = ada.post("/plans/many", MANY | {"kinds": ["dataset"], "itself": False})
@@ -33,8 +34,8 @@ def test_all_that_lives_in_a_container(ada):
     assert some.json()["recipe"] == {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"],
                                      "within": "namespace:sales", "kinds": ["dataset"], "itself": False}
     path = some["Location"].removeprefix("/api/v1")
-    assert held() == before and ada.post(f"{path}/apply", {"reason": "x"}).status_code == 200
-    assert held() - before == {("user:out", ORDERS, "READ"), ("user:out", CUSTOMERS, "READ")}
+    assert all_grants() == before and ada.post(f"{path}/apply", {"reason": "x"}).status_code == 200
+    assert all_grants() - before == {("user:out", ORDERS, "READ"), ("user:out", CUSTOMERS, "READ")}
     assert ada.post("/plans/many", MANY).json()["effect"]["grants"] == 4
 
 
@@ -50,7 +51,8 @@ def test_what_was_chosen_one_by_one(ada):
 @pytest.mark.parametrize(("sent", "status", "words"), [
     (MANY | {"entities": [ORDERS]}, 400, "either `within` or `entities`"),
     ({name: value for name, value in MANY.items() if name != "within"}, 400, "either `within` or `entities`"),
-    (CHOSEN | {"kinds": ["dataset"]}, 400, "this requires `within`"), (MANY | {"verb": "take"}, 400, "verb: `take` is not one of"),
+    (CHOSEN | {"kinds": ["dataset"]}, 400, "this requires `within`"), (MANY | {"verb": "take"}, 400,
+                                                                       "verb: `take` is not one of"),
     (MANY | {"principals": []}, 400, "principals"), (MANY | {"privileges": ["OWN"]}, 400, "privileges"),
     (MANY | {"kinds": ["widget"]}, 400, "is not a kind"), (MANY | {"itself": "yes"}, 400, "itself"),
     (MANY | {"within": "namespace:nowhere"}, 409, "is not registered"), (MANY | {"within": ORDERS}, 409, "is not a container"),
@@ -82,12 +84,12 @@ def test_a_file_is_taken_as_text(ada):
 
 
 def test_every_bad_line_of_a_file_is_an_error(ada):
-    before = everything()
+    before = database_state()
     bad = GOOD + f"give,user:out,{ORDERS},READ\ngrant,user:nobody,{ORDERS},READ\ngrant,x\n"
     refused = problem(ada.post("/plans/import", {"document": bad}), 400)
     assert [(e["list"], e["index"], e.get("field", "")) for e in refused["errors"]] == [
         ("document", 4, "verb"), ("document", 5, "principal"), ("document", 6, "")]
-    assert refused["detail"].startswith("3 bad lines, so no plan was made; the first is line 4") and everything() == before
+    assert refused["detail"].startswith("3 bad lines, so no plan was made; the first is line 4") and database_state() == before
     assert "no changes" in problem(ada.post("/plans/import", {"document": HEADER}), 409)["detail"]
     for sent in ({}, {"document": ""}, {"document": 1}, {"document": "\ud800"}, {"document": GOOD, "file": "x"}):
         problem(ada.post("/plans/import", sent), 400)
@@ -98,7 +100,7 @@ def test_a_plan_for_many_costs_queries_by_the_chunk(by_token, django_assert_max_
     rest = by_token("ada")
     rest.get("/analyses")
     for first, last in ((0, 2), (2, 300)):
-        addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
+        addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         with django_assert_max_num_queries(23):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.evaluation.engine import check
@@ -10,7 +11,7 @@ from grants.models import Plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.question import Question
 from tests.rest.conftest import problem
-from tests.support.authors import at, everything, held
+from tests.support.authors import all_grants, database_state
 from tests.support.cast import SETUP
 from tests.support.reports import done_run
 
@@ -25,8 +26,10 @@ DECIDE = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/r
 
 @pytest.fixture
 def plan(cast):
-    return create_plan_from_changes(author=SETUP, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
-                           revoke=[("user:ned", at(ORDERS), "ADMIN")])
+    return create_plan_from_changes(author=SETUP,
+                                    grant=[("user:out", parse_address(ORDERS), "READ"),
+                                           ("user:dee", parse_address(ORDERS), "READ")],
+                           revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
 
 
 @pytest.mark.parametrize("rest", READ_OF)
@@ -40,20 +43,20 @@ def test_overseers_read_a_plan_and_nobody_else(by_session, plan, rest):
 
 @pytest.mark.parametrize("verb", DECIDE)
 def test_administrators_decide_and_nobody_else(by_session, by_token, plan, verb):
-    before = held()
+    before = all_grants()
     for name in ("aud", "ned", "out"):
         problem(by_session(name).post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
     problem(by_token("ada", "read", "decide").post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
-    assert held() == before and Plan.objects.get(pk=plan.pk).is_proposed
+    assert all_grants() == before and Plan.objects.get(pk=plan.pk).is_proposed
     problem(by_session("ada").post(f"/plans/{plan.pk + 1}{verb}", DECIDE[verb]), 404)
 
 
 def test_a_plan_from_a_change_set_to_its_undoing(ada):
-    before = held()
+    before = all_grants()
     made = ada.post("/plans", ITEMS | {"title": "Orders to out"})
     assert made.status_code == 201 and made["Location"] == f"/api/v1/plans/{made.json()['number']}"
     path = made["Location"].removeprefix("/api/v1")
-    assert held() == before and made.json()["title"] == "Orders to out"
+    assert all_grants() == before and made.json()["title"] == "Orders to out"
     assert made.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0, "stranded_none": 1,
                                      "stranded_one": 0}
     detail = ada.get(path).json()
@@ -68,23 +71,23 @@ def test_a_plan_from_a_change_set_to_its_undoing(ada):
     problem(ada.post(f"{path}/inverse"), 409)
     applied = ada.post(f"{path}/apply", {"reason": "quarterly close"}).json()
     assert (applied["state"], applied["decided_by"], applied["reason"]) == ("applied", "ada", "quarterly close")
-    assert ("user:out", ORDERS, "WRITE") in held()
+    assert ("user:out", ORDERS, "WRITE") in all_grants()
     for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
         assert "was applied already" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
     assert inverse.status_code == 201 and inverse.json()["inverse_of"] == made.json()["number"]
     assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back"}).status_code == 200
-    assert held() == before
+    assert all_grants() == before
     listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
     assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
 
 
 def test_a_stale_plan_is_a_conflict_and_is_made_anew(ada, plan):
-    change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
-    before = everything()
+    change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
+    before = database_state()
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
-    assert "make the plan anew" in refused["detail"] and everything() == before
+    assert "make the plan anew" in refused["detail"] and database_state() == before
     assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
@@ -111,7 +114,7 @@ def test_a_gap_is_closed_through_a_plan(ada):
     made = ada.post("/plans/readiness", asked | {"principal": "group:operators"}).json()
     assert made["effect"]["grants"] == 6 and made["recipe"] == asked | {"principal": "group:operators"}
     ada.post(f"/plans/{made['number']}/apply", {"reason": "the operators take over"})
-    assert check(Question("user", "grp", "delete", at("namespace:sales"), "final")).allowed
+    assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).allowed
     assert ada.get("/forecasts/deletion", **asked).json()["verdict"] == "complete"
     assert "nothing is missing" in problem(ada.post("/plans/readiness", asked), 409)["detail"]
     problem(ada.post("/plans/readiness", asked | {"user": "nobody"}), 409)
@@ -125,7 +128,7 @@ def test_grants_are_copied_through_a_plan(ada):
 
 
 def test_the_forecast_pages_through_what_may_not_be_deleted(by_session):
-    ensure_entities(states={at(f"stream:sales.s{number}"): "live" for number in range(5)})
+    ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(5)})
     aud, asked = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
     first = aud.get("/forecasts/deletion", **asked, limit=2).json()
     assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (5, "inconsistent", 4, 7)

@@ -6,7 +6,7 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 from tests.rest.conftest import problem
-from tests.support.authors import everything, lines_after
+from tests.support.authors import database_state, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -45,10 +45,10 @@ def test_the_generations_are_listed_oldest_first(ada):
 
 
 def test_the_active_generation_is_chosen_by_whoever_read_the_newest(ada):
-    seen, before = ada.get("/policies/active"), everything()
+    seen, before = ada.get("/policies/active"), database_state()
     problem(ada.put("/policies/active", {"name": "core"}), 428)
     problem(ada.put("/policies/active", {"name": "newest"}, If_Match="*"), 400)
-    assert everything() == before
+    assert database_state() == before
     chosen = ada.put("/policies/active", {"name": "core", "reason": "because"}, If_Match=seen["ETag"])
     assert chosen.json() == ada.get("/policies/active").json() == {"name": "core"}
     assert lines_after(before[0]) == [("generation-activate", "", "", "", "from final to core")]

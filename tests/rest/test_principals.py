@@ -6,7 +6,7 @@ import pytest
 
 from grants.journal import current_revision
 from tests.rest.conftest import problem
-from tests.support.authors import everything, lines_after
+from tests.support.authors import database_state, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -27,9 +27,9 @@ def test_a_user_is_added_once(ada):
     ({"name": "x", "password": "secret"}, "password"),
 ])
 def test_a_user_that_cannot_be_read_names_the_member(ada, body, field):
-    before = everything()
+    before = database_state()
     assert problem(ada.post("/users", body), 400)["errors"][0]["field"] == field
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_user_is_changed_by_whoever_read_the_newest_and_in_the_journal(ada):
@@ -44,10 +44,10 @@ def test_a_user_is_changed_by_whoever_read_the_newest_and_in_the_journal(ada):
 
 def test_a_change_of_a_user_is_whole_or_not_at_all(ada):
     """The last administrator cannot be deactivated, so the role and the email stay, too."""
-    before = everything()
+    before = database_state()
     problem(ada.patch("/users/ada", {"email": "a@example.com", "active": False}, If_Match="*"), 409)
     problem(ada.patch("/users/ned", {"role": "auditor", "email": "a\nb"}, If_Match="*"), 409)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_change_of_nothing_or_of_nobody_is_refused(ada):

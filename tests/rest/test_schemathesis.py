@@ -16,10 +16,10 @@ from schemathesis.specs.openapi import checks
 from analytics.models import AnalysisRun
 from authzconsole.common.tokens import create_token
 from authzconsole.wsgi import application
+from entities.address import parse_address
 from grants.models import Plan
 from grants.plans.sources.changes import create_plan_from_changes
-from tests.support.authors import at
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -44,9 +44,9 @@ def open_connection(db):
 @pytest.fixture
 def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
-    house()
+    create_sample_tenant()
     AnalysisRun.objects.create(pk=1, analysis="delete-readiness", options={})
-    create_plan_from_changes(author=SETUP, grant=[("user:out", at("dataset:sales.orders"), "READ")])
+    create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
     secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
     return {"Authorization": f"Bearer {secret}"}
 

@@ -2,7 +2,6 @@
 
 from analytics.models import AnalysisRun
 from authzconsole.models import ApiToken
-from entities.address import Address, parse_address
 from entities.models import Entity
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Plan, Role, User, UserGrant
@@ -26,7 +25,7 @@ def lines_after(revision: int) -> list[tuple]:
     return list(rows.values_list("action", "principal", "entity", "privilege", "detail"))
 
 
-def everything() -> tuple:
+def database_state() -> tuple:
     """All that a refused change must leave as it was."""
     return (
         current_revision(),
@@ -41,17 +40,13 @@ def everything() -> tuple:
     )
 
 
-def states() -> dict[str, str]:
+def entity_states() -> dict[str, str]:
     return {f"{kind}:{key}": state for kind, key, state in Entity.objects.values_list("kind", "key", "state")}
 
 
-def held() -> set[tuple[str, str, str]]:
+def all_grants() -> set[tuple[str, str, str]]:
     """(principal, address, privilege) of every grant."""
     grants = [*UserGrant.objects.select_related("user", "content_object"),
               *GroupGrant.objects.select_related("group", "content_object")]
     return {(f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}", str(g.content_object),
              str(g.privilege)) for g in grants}
-
-
-def at(text: str) -> Address:
-    return parse_address(text)

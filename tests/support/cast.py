@@ -6,13 +6,13 @@ group, ina is inactive, out is a stranger.
 
 from django.contrib.auth.models import Group
 
+from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.journal import Author
 from grants.lifecycle.services import register_entity
 from grants.models import Role, User
-from tests.support.authors import at
 
 PASSWORD = "a long enough password"
 
@@ -23,7 +23,7 @@ PLANNED, DELETED = "dataset:sales.forecast", "dataset:sales.legacy"
 SETUP = Author("the tests")
 
 
-def people() -> dict[str, User]:
+def create_sample_users() -> dict[str, User]:
     roles = {"ada": Role.ADMINISTRATOR, "aud": Role.AUDITOR}
     cast = {}
     for name in ("ada", "aud", "ned", "dee", "grp", "ina", "out"):
@@ -33,19 +33,19 @@ def people() -> dict[str, User]:
     return cast
 
 
-def house() -> dict[str, User]:
+def create_sample_tenant() -> dict[str, User]:
     """Two namespaces, a planned and a deleted dataset, and what each of the cast holds."""
-    cast = people()
+    cast = create_sample_users()
     for address in (*SALES, *HR):
-        register_entity(author=SETUP, address=at(address))
-    own = [("user:ned", at(address), Privilege.ADMIN) for address in SALES]
+        register_entity(author=SETUP, address=parse_address(address))
+    own = [("user:ned", parse_address(address), Privilege.ADMIN) for address in SALES]
     change_grants(author=SETUP, grant=[
         *own,
-        ("user:dee", at("dataset:sales.orders"), Privilege.READ),
-        ("group:operators", at("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
-        ("user:ina", at("dataset:sales.orders"), Privilege.READ),
-        ("group:operators", at(PLANNED), Privilege.READ),
-        ("user:dee", at(DELETED), Privilege.WRITE),
+        ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
+        ("group:operators", parse_address("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
+        ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
+        ("group:operators", parse_address(PLANNED), Privilege.READ),
+        ("user:dee", parse_address(DELETED), Privilege.WRITE),
     ])
     Entity.objects.filter(kind="dataset", key="sales.legacy").update(state=State.DELETED)
     return cast

@@ -25,35 +25,35 @@ def document(*lines: dict | str) -> bytes:
     return "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines).encode()
 
 
-def imported(*lines, **options):
+def import_lines(*lines, **options):
     """Import lines, or one document of bytes."""
     content = lines[0] if lines and isinstance(lines[0], bytes) else document(*lines)
     return import_tenant(stream=io.BytesIO(content), author=AUTHOR, **options)
 
 
-def exported() -> bytes:
+def export_bytes() -> bytes:
     stream = io.BytesIO()
     export_tenant(stream)
     return stream.getvalue()
 
 
-def refused(*lines) -> BadTenantDocument:
+def refused_import(*lines) -> BadTenantDocument:
     """Import lines that must be refused; check that nothing was written and return the error."""
-    before = (exported(), current_revision())
+    before = (export_bytes(), current_revision())
     with pytest.raises(BadTenantDocument) as refusal:
-        imported(*lines)
-    assert (exported(), current_revision()) == before
+        import_lines(*lines)
+    assert (export_bytes(), current_revision()) == before
     return refusal.value
 
 
-def actions(since: int = 0) -> list[tuple]:
+def journal_entries(since: int = 0) -> list[tuple]:
     """Return (action, principal, entity, privilege, detail, reason) of each journal line after a revision."""
     rows = JournalLine.objects.filter(revision__gt=since)
     return list(rows.values_list("action", "principal", "entity", "privilege", "detail", "reason"))
 
 
-def exported_lines() -> list[dict]:
-    return [json.loads(line) for line in exported().splitlines()]
+def export_lines() -> list[dict]:
+    return [json.loads(line) for line in export_bytes().splitlines()]
 
 
 def entity(address, state=None, **members) -> dict:
@@ -81,7 +81,7 @@ EXAMPLE = [
 ]
 
 
-def empty_console() -> None:
+def empty_database() -> None:
     """Everything that a tenant document speaks of, and the journal, without regard for what protects it."""
     for model in (UserGrant, GroupGrant, User.groups.through, Group, User, Entity, JournalLine, JournalHead):
         model.objects.all()._raw_delete("default")

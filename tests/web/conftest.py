@@ -1,12 +1,12 @@
 import pytest
 from django.test import Client
 
-from tests.support.cast import house
+from tests.support.cast import create_sample_tenant
 
 
 @pytest.fixture
 def cast(db):
-    return house()
+    return create_sample_tenant()
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from analytics.models import AnalysisRun
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import JournalLine
-from tests.support.authors import at, everything
+from tests.support.authors import database_state
 
 ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
@@ -118,12 +119,12 @@ def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse, run)
 
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
 def test_nobody_but_an_administrator_writes(url, statuses, browse, run):
-    before = everything()
+    before = database_state()
     sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
             "analysis": "delete-readiness", "description": "x"}
     url = url.format(run=run.pk)
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_an_unseen_entity_and_one_that_is_not_there_give_the_same_page(browse):
@@ -162,7 +163,7 @@ def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
 
 
 def test_what_is_allowed_stays_allowed_where_entities_that_it_does_not_need_are_hidden(browse):
-    ensure_entities(states={at("stream:sales.clicks"): "live"})
+    ensure_entities(states={parse_address("stream:sales.clicks"): "live"})
     response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
     decision, text = response.context["ask"]["answer"].decision, response.content.decode()
     assert decision.allowed and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."

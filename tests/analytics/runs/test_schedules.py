@@ -18,7 +18,7 @@ from entities.models import Entity, State
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.models import JournalLine
-from tests.support.cast import SETUP, people
+from tests.support.cast import SETUP, create_sample_users
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,7 +131,7 @@ def test_what_could_not_run_is_not_switched_on(analysis, options, says):
 
 
 def test_the_journal_tells_who_switched_what_and_a_repetition_tells_nothing():
-    ada = people()["ada"]
+    ada = create_sample_users()["ada"]
     author = Author("ada", reason="for Monday", user_id=ada.pk)
     assert switch(generation="core", author=author).sentence == (
         "delete-readiness runs nightly at 02:30 UTC, generation core")
@@ -145,7 +145,7 @@ def test_the_journal_tells_who_switched_what_and_a_repetition_tells_nothing():
 
 
 def test_only_administrators_switch():
-    aud = people()["aud"]
+    aud = create_sample_users()["aud"]
     with pytest.raises(NotAdministrator):
         switch(author=Author("aud", user_id=aud.pk))
     assert not Schedule.objects.exists()

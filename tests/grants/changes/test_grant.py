@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from entities.address import parse_address
 from entities.models import State
 from entities.services import ensure_entity
 from entities.vocabulary import Privilege
@@ -12,10 +13,10 @@ from grants.evaluation.engine import check
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Role, User, UserGrant
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
+from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
 
 pytestmark = pytest.mark.django_db
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 READ = Privilege.READ
 
 
@@ -50,16 +51,16 @@ def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
 @pytest.mark.parametrize("privilege", Privilege)
 def test_each_privilege_is_its_own_grant(orders, privilege):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, privilege)])
-    assert held() == {("user:alice", "dataset:sales.orders", privilege)}
+    assert all_grants() == {("user:alice", "dataset:sales.orders", privilege)}
 
 
 def test_granting_what_is_held_changes_nothing_and_says_so(orders):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
-    before = everything()
+    before = database_state()
     outcome = change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
     assert (outcome.has_changed, outcome.sentence, outcome.revision) == (False, "nothing changed", 1)
     assert outcome.unchanged == ("user:alice already holds READ on dataset:sales.orders: nothing changed",)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_what_is_held_through_a_group_can_be_granted_to_its_member_too(orders):
@@ -72,14 +73,14 @@ def test_what_is_held_through_a_group_can_be_granted_to_its_member_too(orders):
 def test_a_principal_is_a_text_or_the_row_itself(orders):
     for principal, privilege in ((User.objects.get(username="alice"), "READ"), (Group.objects.get(), "WRITE")):
         change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
-    assert held() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
+    assert all_grants() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
 
 
 def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
-    outcome = change_grants(author=COMMAND, grant=[("user:alice", at("program:sales.etl.spark.p"), READ)])
+    outcome = change_grants(author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)])
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
-    assert set(states().values()) == {"planned"}
+    assert set(entity_states().values()) == {"planned"}
     places = ["instance:cdap", "namespace:sales", "application:sales.etl", "program:sales.etl.spark.p"]
     assert lines_after(0) == [*(("plan", "", place, "", "") for place in places),
                               ("grant", "user:alice", "program:sales.etl.spark.p", "READ", "")]
@@ -89,7 +90,7 @@ def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
 def test_a_registered_address_keeps_its_state(state):
     ensure_entity(address=ORDERS, state=state)
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
-    assert states()["dataset:sales.orders"] == state
+    assert entity_states()["dataset:sales.orders"] == state
     assert [line[0] for line in lines_after(0)] == ["grant"]
 
 
@@ -121,30 +122,30 @@ def test_an_account_of_the_console_becomes_a_principal_when_granted(orders):
     ("user:alice", "read", ORDERS, "`read` is not a privilege; the privileges are READ, WRITE, EXECUTE, ADMIN"),
     ("user:alice", "", ORDERS, "`` is not a privilege"),
     ("user:alice", None, ORDERS, "`None` is not a privilege"),
-    ("user:alice", READ, at("instance:other"), "`instance:other` is not the instance of this console"),
+    ("user:alice", READ, parse_address("instance:other"), "`instance:other` is not the instance of this console"),
     ("user:alice", READ, "dataset:sales", "`dataset:sales` lacks a part"),
 ])
 def test_a_bad_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
-    before = everything()
+    before = database_state()
     with pytest.raises(GrantError, match=message):
         change_grants(author=COMMAND, grant=[(principal, address, privilege)])
-    assert everything() == before
+    assert database_state() == before
 
 
 @pytest.mark.parametrize("reason", ["\0", "\ud800", "r" * 2_001])
 def test_a_reason_that_no_database_keeps_or_that_is_too_long_is_refused(orders, reason):
     with pytest.raises(GrantError, match="the reason cannot be stored"):
         change_grants(author=Author("x", reason=reason), grant=[("user:alice", ORDERS, READ)])
-    assert held() == set()
+    assert all_grants() == set()
 
 
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
 def test_only_an_active_administrator_grants(orders, role, active):
     author = author_with(role, active=active)
-    before = everything()
+    before = database_state()
     with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"):
         change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_superuser_without_the_role_grants_nothing(orders):

@@ -5,17 +5,18 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.bulk_rows import ROWS_PER_STATEMENT
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, StaleBase
 from grants.journal import current_revision, first_break
 from grants.models import User, UserGrant
-from tests.support.authors import COMMAND, at, everything, held, lines_after, states
+from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
 
 pytestmark = pytest.mark.django_db
 READ, WRITE, EXECUTE, ADMIN = Privilege
-ORDERS, CLICKS = at("dataset:sales.orders"), at("stream:sales.clicks")
+ORDERS, CLICKS = parse_address("dataset:sales.orders"), parse_address("stream:sales.clicks")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def test_a_change_revokes_then_grants_and_tells_what_it_did():
         grant=[("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, READ), ("group:analysts", ORDERS, ADMIN)],
         revoke=[("user:alice", ORDERS, READ), ("user:alice", ORDERS, ADMIN)],
     )
-    assert held() == {("user:alice", "stream:sales.clicks", "WRITE"), ("group:analysts", "dataset:sales.orders", "READ"),
+    assert all_grants() == {("user:alice", "stream:sales.clicks", "WRITE"), ("group:analysts", "dataset:sales.orders", "READ"),
                       ("group:analysts", "dataset:sales.orders", "ADMIN")}
     assert lines_after(revision) == [
         ("revoke", "user:alice", "dataset:sales.orders", "READ", ""),
@@ -54,16 +55,16 @@ def test_a_change_revokes_then_grants_and_tells_what_it_did():
 def test_the_same_change_again_changes_nothing():
     change = {"grant": [("user:alice", CLICKS, WRITE)], "revoke": [("user:alice", ORDERS, READ)]}
     change_grants(author=COMMAND, **change)
-    before = everything()
+    before = database_state()
     outcome = change_grants(author=COMMAND, **change)
     assert (outcome.has_changed, outcome.sentence, len(outcome.unchanged)) == (False, "nothing changed", 2)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_an_empty_change_changes_nothing():
-    before = everything()
+    before = database_state()
     assert not change_grants(author=COMMAND).has_changed
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_any_iterable_will_do():
@@ -72,7 +73,7 @@ def test_any_iterable_will_do():
 
 
 def test_every_bad_item_is_named_with_its_place_and_none_is_written():
-    before = everything()
+    before = database_state()
     with pytest.raises(ChangeRefused) as refused:
         change_grants(
             author=COMMAND,
@@ -88,34 +89,34 @@ def test_every_bad_item_is_named_with_its_place_and_none_is_written():
                            "the two")
     assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
                            "the two")
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_change_made_for_an_older_revision_is_refused_with_both_revisions():
     base = current_revision()
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, ADMIN)], base_revision=base)
-    before = everything()
+    before = database_state()
     with pytest.raises(StaleBase, match=f"made for revision {base}, but the console is at revision {base + 1}") as stale:
         change_grants(author=COMMAND, grant=[("user:alice", ORDERS, WRITE)], base_revision=base)
     assert (stale.value.base_revision, stale.value.revision) == (base, base + 1)
-    assert everything() == before
+    assert database_state() == before
     with pytest.raises(StaleBase):
         change_grants(author=COMMAND, base_revision=0)
 
 
 def test_a_change_that_fails_at_its_end_leaves_nothing(monkeypatch):
-    before = everything()
+    before = database_state()
     monkeypatch.setattr("grants.changes.services.append_to_journal", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         change_grants(author=COMMAND, grant=[("user:alice", CLICKS, READ)], revoke=[("user:alice", ORDERS, READ)])
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_as_many_statements_change_hundreds_of_items_as_a_few():
     names = [f"user {n}" for n in range(40)]
     User.objects.bulk_create(User(username=name, is_principal=False) for name in names)
     Group.objects.bulk_create(Group(name=name) for name in names)
-    places = [at(f"{kind}:sales.{n}") for n in range(5) for kind in ("dataset", "stream")]
+    places = [parse_address(f"{kind}:sales.{n}") for n in range(5) for kind in ("dataset", "stream")]
     change_grants(author=COMMAND, grant=[("user:alice", place, ADMIN) for place in places])
 
     def items(people):
@@ -134,11 +135,11 @@ def test_as_many_statements_change_hundreds_of_items_as_a_few():
 
 
 def test_more_items_than_one_statement_takes_are_all_changed():
-    places = [at(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
+    places = [parse_address(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
     items = [("user:alice", place, ADMIN) for place in places]
     assert len(change_grants(author=COMMAND, grant=items).granted) == len(items)
     assert UserGrant.objects.count() == len(items) + 1
-    assert states()["namespace:big"] == "planned"
+    assert entity_states()["namespace:big"] == "planned"
     assert len(change_grants(author=COMMAND, revoke=items).revoked) == len(items)
     assert UserGrant.objects.count() == 1
     assert first_break() is None

@@ -3,15 +3,16 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from entities.address import parse_address
 from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator
 from grants.models import Role, User
-from tests.support.authors import COMMAND, at, author_with, everything, held, lines_after
+from tests.support.authors import COMMAND, all_grants, author_with, database_state, lines_after
 
 pytestmark = pytest.mark.django_db
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 
 
 @pytest.fixture(autouse=True)
@@ -25,41 +26,41 @@ def grants():
 
 @pytest.mark.parametrize("principal", ["user:alice", "group:analysts"])
 def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
-    before = held()
+    before = all_grants()
     outcome = change_grants(author=COMMAND, revoke=[(principal, ORDERS, Privilege.READ)])
     assert (outcome.has_changed, outcome.sentence) == (True, "revoked 1")
     assert [str(item) for item in outcome.revoked] == [f"READ on dataset:sales.orders for {principal}"]
-    assert before - held() == {(principal, "dataset:sales.orders", "READ")}
+    assert before - all_grants() == {(principal, "dataset:sales.orders", "READ")}
     assert lines_after(outcome.revision - 1) == [("revoke", principal, "dataset:sales.orders", "READ", "")]
 
 
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "dataset:sales.none"])
 def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing(address):
-    before = everything()
-    outcome = change_grants(author=COMMAND, revoke=[("user:alice", at(address), Privilege.WRITE)])
+    before = database_state()
+    outcome = change_grants(author=COMMAND, revoke=[("user:alice", parse_address(address), Privilege.WRITE)])
     assert not outcome.has_changed
     assert outcome.unchanged == (f"user:alice does not hold WRITE on {address}: nothing changed",)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_the_address_stays_registered_without_grants():
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
             change_grants(author=COMMAND, revoke=[(principal, ORDERS, privilege)])
-    assert held() == set()
+    assert all_grants() == set()
     assert Entity.objects.get(kind="dataset").state == "planned"
 
 
 def test_revoking_from_somebody_unknown_is_an_error_and_not_nothing():
-    before = everything()
+    before = database_state()
     with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody is not known here"):
         change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_an_auditor_revokes_nothing():
     author = author_with(Role.AUDITOR)
-    before = everything()
+    before = database_state()
     with pytest.raises(NotAdministrator):
         change_grants(author=author, revoke=[("user:alice", ORDERS, Privilege.READ)])
-    assert everything() == before
+    assert database_state() == before

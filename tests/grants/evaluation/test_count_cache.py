@@ -7,6 +7,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from grants.changes.services import change_grants
@@ -19,12 +20,11 @@ from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.principals.services import add_member, remove_member, set_user_active
-from tests.support.authors import at
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 
 # a transaction around the test would be one in which nothing is kept
 pytestmark = pytest.mark.django_db(transaction=True)
-SALES, ORDERS, MORE = at("namespace:sales"), at("dataset:sales.orders"), at("dataset:sales.more")
+SALES, ORDERS, MORE = parse_address("namespace:sales"), parse_address("dataset:sales.orders"), parse_address("dataset:sales.more")
 # each changes what somebody sees in `sales`, or what lives there
 CHANGES = (
     lambda: register_entity(author=SETUP, address=MORE, creator="user:ned"),
@@ -41,7 +41,7 @@ CHANGES = (
 
 @pytest.fixture
 def cast():
-    return house()
+    return create_sample_tenant()
 
 
 def numbers():

@@ -6,15 +6,16 @@ from django.core.paginator import Paginator
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.holders import grants_of, holders_of
 from grants.models import User
-from tests.support.authors import administrator, at
+from tests.support.authors import administrator
 
 pytestmark = pytest.mark.django_db
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 READ, WRITE, EXECUTE, ADMIN = Privilege
 
 
@@ -26,7 +27,7 @@ def author():
     author = administrator()
     change_grants(author=author, grant=[
         *(("user:b", ORDERS, privilege) for privilege in (ADMIN, READ)), ("user:B", ORDERS, WRITE), ("user:a", ORDERS, ADMIN),
-        ("group:analysts", ORDERS, EXECUTE), ("user:a", at("stream:sales.clicks"), READ),
+        ("group:analysts", ORDERS, EXECUTE), ("user:a", parse_address("stream:sales.clicks"), READ),
     ])
     return author
 
@@ -43,9 +44,9 @@ def test_each_grant_says_who_when_and_why(author):
 
 
 def test_only_grants_on_exactly_this_entity_count(author):
-    assert len(holders_of(entity_at(at("namespace:sales")))) == 0
-    assert holders_of(entity_at(at("namespace:sales")))[:] == []
-    assert [str(holder) for holder in holders_of(entity_at(at("stream:sales.clicks")))] == ["user:a"]
+    assert len(holders_of(entity_at(parse_address("namespace:sales")))) == 0
+    assert holders_of(entity_at(parse_address("namespace:sales")))[:] == []
+    assert [str(holder) for holder in holders_of(entity_at(parse_address("stream:sales.clicks")))] == ["user:a"]
 
 
 def test_a_page_costs_the_same_however_many_hold(author):
@@ -78,7 +79,7 @@ def test_what_a_principal_holds_stands_by_address_whatever_the_state(author):
 
 def test_a_page_of_what_a_principal_holds_costs_two_statements(author, django_assert_num_queries):
     alice = User.objects.get(username="a")
-    change_grants(author=author, grant=[(alice, at(f"dataset:big.{n}"), p) for n in range(80) for p in (READ, ADMIN)])
+    change_grants(author=author, grant=[(alice, parse_address(f"dataset:big.{n}"), p) for n in range(80) for p in (READ, ADMIN)])
     with django_assert_num_queries(2):
         page = grants_of(alice)[10:60]
     assert len(page) == 50 and all(set(holding.grants) <= set(Privilege) for holding in page)

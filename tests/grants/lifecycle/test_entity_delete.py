@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities, ensure_entity
 from entities.vocabulary import Privilege
@@ -16,7 +17,7 @@ from grants.lifecycle.services import delete_entity, lifecycle_forecast, recreat
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, at, everything, held, lines_after, states
+from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -35,9 +36,10 @@ ELSEWHERE = {("user:alice", "dataset:sales.planned", "ADMIN"), ("user:alice", "d
 def sales():
     User.objects.create(username="alice")
     Group.objects.create(name="analysts")
-    ensure_entities(states={at(address): State.LIVE for address in [*LIVE, "dataset:sales2.day"]})
-    ensure_entities(states={at("dataset:sales.planned"): State.PLANNED, at("dataset:sales.deleted"): State.DELETED})
-    change_grants(author=COMMAND, grant=[(p, at(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)])
+    ensure_entities(states={parse_address(address): State.LIVE for address in [*LIVE, "dataset:sales2.day"]})
+    ensure_entities(states={parse_address("dataset:sales.planned"): State.PLANNED,
+                            parse_address("dataset:sales.deleted"): State.DELETED})
+    change_grants(author=COMMAND, grant=[(p, parse_address(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)])
 
 
 def test_the_table_covers_every_generation():
@@ -46,11 +48,11 @@ def test_the_table_covers_every_generation():
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_deleting_a_namespace_deletes_what_is_live_in_it_and_treats_grants_as_the_generation_says(sales, generation):
-    revision, before = current_revision(), states()
-    outcome = delete_entity(author=COMMAND, address=at("namespace:sales"), generation=generation)
-    assert states() == before | dict.fromkeys(LIVE, "deleted")
+    revision, before = current_revision(), entity_states()
+    outcome = delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
+    assert entity_states() == before | dict.fromkeys(LIVE, "deleted")
     removed = ON_LIVE if REMOVES_GRANTS[generation] else set()
-    assert held() == (ON_LIVE | ELSEWHERE) - removed
+    assert all_grants() == (ON_LIVE | ELSEWHERE) - removed
     lines = lines_after(revision)
     assert sorted(entity for action, _, entity, *_ in lines if action == "delete") == sorted(LIVE)
     assert {detail for action, _, entity, _, detail in lines if action == "delete" and entity != "namespace:sales"} == {
@@ -67,38 +69,38 @@ def test_deleting_a_namespace_deletes_what_is_live_in_it_and_treats_grants_as_th
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("address", ["namespace:sales", "application:sales.orders", "dataset:sales.day"])
 def test_the_forecast_of_a_deletion_is_what_happens(sales, generation, address):
-    forecast = lifecycle_forecast(at(address), "delete", generation)
-    before, grants = states(), held()
-    delete_entity(author=COMMAND, address=at(address), generation=generation)
-    gone = [place for place, state in states().items() if state != before[place]]
+    forecast = lifecycle_forecast(parse_address(address), "delete", generation)
+    before, grants = entity_states(), all_grants()
+    delete_entity(author=COMMAND, address=parse_address(address), generation=generation)
+    gone = [place for place, state in entity_states().items() if state != before[place]]
     assert forecast.entities == {kind: sum(place.startswith(f"{kind}:") for place in gone)
                                  for kind in {place.partition(":")[0] for place in gone}}
     assert forecast.entities_total == len(gone)
-    assert forecast.grants_removed == len(grants) - len(held())
-    assert forecast.grants_kept == len([grant for grant in held() if grant[1] in gone])
+    assert forecast.grants_removed == len(grants) - len(all_grants())
+    assert forecast.grants_kept == len([grant for grant in all_grants() if grant[1] in gone])
     assert forecast.planned_inside == (1 if address == "namespace:sales" else 0)
 
 
 def test_an_application_goes_with_its_programs_only(sales):
-    delete_entity(author=COMMAND, address=at("application:sales.orders"), generation="core")
-    assert {place for place, state in states().items() if state == "deleted"} == {
+    delete_entity(author=COMMAND, address=parse_address("application:sales.orders"), generation="core")
+    assert {place for place, state in entity_states().items() if state == "deleted"} == {
         "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.deleted"}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_old_grants_apply_again_after_recreating_only_where_deleting_left_them(sales, generation):
-    question = Question("user", "alice", "EXECUTE", at("program:sales.orders.spark.daily"), generation)
+    question = Question("user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation)
     Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
     assert check(question).allowed
-    delete_entity(author=COMMAND, address=at("program:sales.orders.spark.daily"), generation=generation)
-    recreate_entity(author=COMMAND, address=at("program:sales.orders.spark.daily"), generation=generation)
+    delete_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
+    recreate_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
     assert check(question).allowed is not REMOVES_GRANTS[generation]
 
 
 def test_recreating_a_namespace_leaves_what_was_in_it_deleted(sales):
-    delete_entity(author=COMMAND, address=at("namespace:sales"))
-    recreate_entity(author=COMMAND, address=at("namespace:sales"))
-    assert {place for place, state in states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
+    delete_entity(author=COMMAND, address=parse_address("namespace:sales"))
+    recreate_entity(author=COMMAND, address=parse_address("namespace:sales"))
+    assert {place for place, state in entity_states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
 
 
 @pytest.mark.parametrize("address, message", [
@@ -109,34 +111,34 @@ def test_recreating_a_namespace_leaves_what_was_in_it_deleted(sales):
     ("dataset:sales.deleted", "dataset:sales.deleted was deleted already"),
 ])
 def test_what_is_not_live_cannot_be_deleted_and_the_forecast_says_the_same(sales, address, message):
-    before = everything()
+    before = database_state()
     with pytest.raises(LifecycleError, match=message) as refused:
-        delete_entity(author=COMMAND, address=at(address), generation="core")
-    assert everything() == before
-    forecast = lifecycle_forecast(at(address), "delete", "core")
+        delete_entity(author=COMMAND, address=parse_address(address), generation="core")
+    assert database_state() == before
+    forecast = lifecycle_forecast(parse_address(address), "delete", "core")
     assert (forecast.refusal, forecast.entities_total) == (str(refused.value), 0)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_deletion_that_fails_halfway_leaves_everything(sales, generation, monkeypatch):
-    before = everything()
+    before = database_state()
     monkeypatch.setattr("grants.lifecycle.services._deletion_sentence", lambda forecast: 1 / 0)
     monkeypatch.setattr("django.db.models.QuerySet.update", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        delete_entity(author=COMMAND, address=at("namespace:sales"), generation=generation)
-    assert everything() == before
+        delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
+    assert database_state() == before
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_number_of_statements_does_not_grow_with_what_is_deleted(sales, generation):
     def statements(namespace, count):
-        rows = ensure_entities(states={at(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}).rows
+        rows = ensure_entities(states={parse_address(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}).rows
         alice, permission = User.objects.get(username="alice"), UserGrant.objects.first().permission_id
         moment = UserGrant.objects.first().granted_at
         UserGrant.objects.bulk_create(UserGrant(user=alice, content_object=row, permission_id=permission, granted_at=moment)
                                       for address, row in rows.items() if address.kind == "dataset")
         with CaptureQueriesContext(connection) as captured:
-            delete_entity(author=COMMAND, address=at(f"namespace:{namespace}"), generation=generation)
+            delete_entity(author=COMMAND, address=parse_address(f"namespace:{namespace}"), generation=generation)
         assert not Entity.objects.filter(namespace__key=namespace, state=State.LIVE).exists()
         return len(captured)
 
@@ -147,23 +149,23 @@ def test_the_number_of_statements_does_not_grow_with_what_is_deleted(sales, gene
 
 
 def test_a_deletion_larger_than_a_batch_of_lines_names_every_entity_once(sales):
-    ensure_entities(states={at(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)})
+    ensure_entities(states={parse_address(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)})
     revision = current_revision()
-    delete_entity(author=COMMAND, address=at("namespace:big"))
+    delete_entity(author=COMMAND, address=parse_address("namespace:big"))
     deleted = [entity for _, _, entity, *_ in lines_after(revision)]
     assert len(deleted) == len(set(deleted)) == LINES_PER_BATCH + 11
     assert first_break() is None
 
 
 def test_grants_that_an_earlier_deletion_left_stay_also_where_deleting_removes_grants(sales):
-    delete_entity(author=COMMAND, address=at("dataset:sales.day"), generation="final")
-    delete_entity(author=COMMAND, address=at("namespace:sales"), generation="core")
-    assert ("group:analysts", "dataset:sales.day", "READ") in held()
+    delete_entity(author=COMMAND, address=parse_address("dataset:sales.day"), generation="final")
+    delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation="core")
+    assert ("group:analysts", "dataset:sales.day", "READ") in all_grants()
     assert GroupGrant.objects.count() == 2
 
 
 def test_deleting_a_kerberos_principal_touches_nothing_else(sales):
-    ensure_entity(address=at("kerberosprincipal:etl@REALM"), state=State.LIVE)
-    before = states()
-    delete_entity(author=COMMAND, address=at("kerberosprincipal:etl@REALM"), generation="existing")
-    assert states() == before | {"kerberosprincipal:etl@REALM": "deleted"}
+    ensure_entity(address=parse_address("kerberosprincipal:etl@REALM"), state=State.LIVE)
+    before = entity_states()
+    delete_entity(author=COMMAND, address=parse_address("kerberosprincipal:etl@REALM"), generation="existing")
+    assert entity_states() == before | {"kerberosprincipal:etl@REALM": "deleted"}

@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities, ensure_entity
 from entities.vocabulary import Privilege
@@ -12,7 +13,7 @@ from grants.journal import current_revision, first_break
 from grants.lifecycle.services import delete_entity, describe_entity, lifecycle_forecast, recreate_entity, register_entity
 from grants.models import JournalLine, Role, User
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration
-from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
+from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -23,13 +24,13 @@ CREATOR_RECEIVES = {
     "proposed": [],
     "final": [],
 }
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 
 
 @pytest.fixture
 def sales():
     User.objects.create(username="alice")
-    return ensure_entity(address=at("namespace:sales"), state=State.LIVE)[0]
+    return ensure_entity(address=parse_address("namespace:sales"), state=State.LIVE)[0]
 
 
 def test_the_table_covers_every_generation():
@@ -40,8 +41,8 @@ def test_the_table_covers_every_generation():
 def test_the_creator_receives_what_the_generation_gives(sales, generation):
     outcome = register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation=generation)
     received = CREATOR_RECEIVES[generation]
-    assert outcome.has_changed and states()["dataset:sales.orders"] == "live"
-    assert held() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
+    assert outcome.has_changed and entity_states()["dataset:sales.orders"] == "live"
+    assert all_grants() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
     detail = f"received as its creator ({generation})"
     assert lines_after(0) == [("register", "", "dataset:sales.orders", "", ""),
                               *(("grant", "user:alice", "dataset:sales.orders", p, detail) for p in received)]
@@ -51,20 +52,20 @@ def test_the_creator_receives_what_the_generation_gives(sales, generation):
 
 def test_without_a_creator_nobody_receives_anything(sales):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
-    assert held() == set()
+    assert all_grants() == set()
 
 
 def test_the_active_generation_decides_unless_another_is_given(sales, settings):
     settings.DEFAULT_GENERATION = "core"
     register_entity(author=COMMAND, address=ORDERS, creator=User.objects.get(username="alice"))
-    assert len(held()) == 4
+    assert len(all_grants()) == 4
 
 
 def test_the_creator_keeps_what_was_held_before(sales):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation="core")
     assert [line[3] for line in lines_after(2) if line[0] == "grant"] == ["WRITE", "EXECUTE", "ADMIN"]
-    assert len(held()) == 4
+    assert len(all_grants()) == 4
 
 
 @pytest.mark.parametrize("creator, message", [
@@ -73,10 +74,10 @@ def test_the_creator_keeps_what_was_held_before(sales):
     ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
 ])
 def test_an_impossible_creator_is_refused_also_where_nothing_would_be_received(sales, creator, message):
-    before = everything()
+    before = database_state()
     with pytest.raises(ValueError, match=message):
         register_entity(author=COMMAND, address=ORDERS, creator=creator, generation="final")
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
@@ -84,7 +85,7 @@ def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
     revision = current_revision()
     outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
-    assert held() == {("user:alice", "dataset:sales.orders", "READ")}
+    assert all_grants() == {("user:alice", "dataset:sales.orders", "READ")}
     assert lines_after(revision) == [("register", "", "dataset:sales.orders", "", "it was planned"),
                                      ("describe", "", "dataset:sales.orders", "", "by day")]
     assert Entity.objects.get(key="sales.orders").description == "by day"
@@ -93,10 +94,10 @@ def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
 @pytest.mark.parametrize("change", [register_entity, recreate_entity])
 def test_a_live_entity_stays_as_it_is_and_no_line_is_written(sales, change):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
-    before = everything()
+    before = database_state()
     outcome = change(author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core")
     assert (outcome.has_changed, outcome.sentence) == (False, "dataset:sales.orders is live already: nothing changed")
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_deleted_entity_is_recreated_and_not_registered(sales):
@@ -109,8 +110,8 @@ def test_a_deleted_entity_is_recreated_and_not_registered(sales):
     outcome = recreate_entity(author=COMMAND, address=ORDERS, generation="final")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert lines_after(revision) == [("recreate", "", "dataset:sales.orders", "", "it was deleted")]
-    assert states()["dataset:sales.orders"] == "live"
-    assert held() == {("user:alice", "dataset:sales.orders", "READ")}
+    assert entity_states()["dataset:sales.orders"] == "live"
+    assert all_grants() == {("user:alice", "dataset:sales.orders", "READ")}
 
 
 @pytest.mark.parametrize("state", [None, State.PLANNED])
@@ -128,31 +129,31 @@ def test_what_was_never_deleted_is_not_recreated(sales, state):
 ])
 def test_the_parent_must_be_live(sales, state, message):
     if state:
-        ensure_entity(address=at("application:sales.etl"), state=state)
-    before = everything()
-    program = at("program:sales.etl.spark.daily")
+        ensure_entity(address=parse_address("application:sales.etl"), state=state)
+    before = database_state()
+    program = parse_address("program:sales.etl.spark.daily")
     with pytest.raises(LifecycleError) as refused:
         register_entity(author=COMMAND, address=program)
     assert str(refused.value) == f"program:sales.etl.spark.daily cannot be registered: {message}"
     assert lifecycle_forecast(program, "register").refusal == str(refused.value)
-    assert everything() == before
+    assert database_state() == before
 
 
 @pytest.mark.parametrize("state", [None, State.PLANNED, State.LIVE])
 def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     if state:
-        ensure_entity(address=at("instance:cdap"), state=state)
-    register_entity(author=COMMAND, address=at("namespace:sales"))
-    assert states() == {"instance:cdap": "live", "namespace:sales": "live"}
+        ensure_entity(address=parse_address("instance:cdap"), state=state)
+    register_entity(author=COMMAND, address=parse_address("namespace:sales"))
+    assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live"}
     registered = [entity for action, _, entity, *_ in lines_after(0) if action == "register"]
     assert registered == (["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"])
 
 
 def test_the_instance_itself_can_be_registered_and_no_other():
-    assert register_entity(author=COMMAND, address=at("instance:cdap")).has_changed
+    assert register_entity(author=COMMAND, address=parse_address("instance:cdap")).has_changed
     with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
-        register_entity(author=COMMAND, address=at("instance:other"))
-    assert states() == {"instance:cdap": "live"}
+        register_entity(author=COMMAND, address=parse_address("instance:other"))
+    assert entity_states() == {"instance:cdap": "live"}
 
 
 def test_an_unknown_generation_is_refused(sales):
@@ -161,9 +162,9 @@ def test_an_unknown_generation_is_refused(sales):
 
 
 def test_a_description_is_changed_once_and_journaled(sales):
-    outcome = describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells")
+    outcome = describe_entity(author=COMMAND, address=parse_address("namespace:sales"), description="All that sells")
     assert outcome.has_changed and lines_after(0) == [("describe", "", "namespace:sales", "", "All that sells")]
-    assert not describe_entity(author=COMMAND, address=at("namespace:sales"), description="All that sells").has_changed
+    assert not describe_entity(author=COMMAND, address=parse_address("namespace:sales"), description="All that sells").has_changed
     assert current_revision() == 1
 
 
@@ -182,14 +183,15 @@ def test_what_is_not_registered_cannot_be_described():
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
 def test_only_an_active_administrator_moves_entities(sales, role, active):
     author = author_with(role, active=active)
-    ensure_entity(address=at("dataset:sales.deleted"), state=State.DELETED)
-    before = everything()
-    for change, given in ((register_entity, {"address": ORDERS}), (recreate_entity, {"address": at("dataset:sales.deleted")}),
-                          (delete_entity, {"address": at("namespace:sales")}),
-                          (describe_entity, {"address": at("namespace:sales"), "description": "x"})):
+    ensure_entity(address=parse_address("dataset:sales.deleted"), state=State.DELETED)
+    before = database_state()
+    for change, given in ((register_entity, {"address": ORDERS}),
+                          (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
+                          (delete_entity, {"address": parse_address("namespace:sales")}),
+                          (describe_entity, {"address": parse_address("namespace:sales"), "description": "x"})):
         with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator"):
             change(author=author, **given)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_an_administrator_registers_with_name_reason_and_request_on_the_line(sales):

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.models import State
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege
@@ -15,8 +16,8 @@ from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.deletion_rules import deletion_steps
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, at, held
-from tests.support.cast import house
+from tests.support.authors import COMMAND, all_grants
+from tests.support.cast import create_sample_tenant
 from tests.support.random_tenants import random_tenant, store
 
 pytestmark = pytest.mark.django_db
@@ -105,9 +106,9 @@ def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
         for user in tenant.users:
             forecast = deletion_forecast(namespace, user, "final")
             if forecast.verdict == DeletionVerdict.COMPLETE:
-                before = held()
+                before = all_grants()
                 delete_entity(author=COMMAND, address=namespace, generation="final")
-                assert entity_at(namespace).state == State.DELETED and held() == before
+                assert entity_at(namespace).state == State.DELETED and all_grants() == before
                 gone = {"content_object__namespace__key": namespace.key, "content_object__state": State.DELETED}
                 ghosts = UserGrant.objects.filter(**gone).count() + GroupGrant.objects.filter(**gone).count()
                 assert ghosts >= forecast.grants_kept
@@ -128,9 +129,9 @@ def test_every_generation_says_how_with_its_source():
 
 @pytest.fixture
 def sales(db):
-    house()
+    create_sample_tenant()
     UserGrant.objects.filter(user__username="ned", content_object__key="sales.customers").delete()
-    return at("namespace:sales")
+    return parse_address("namespace:sales")
 
 
 def outcomes(forecast):
@@ -174,7 +175,7 @@ def test_without_admin_on_the_namespace_nothing_goes(sales, user, words):
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "namespace:nowhere"])
 def test_only_a_live_namespace_is_foretold(sales, address):
     with pytest.raises(LifecycleError):
-        deletion_forecast(at(address), "ned")
+        deletion_forecast(parse_address(address), "ned")
 
 
 def test_it_takes_a_fixed_number_of_statements(sales):

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import VocabularyError
 from grants.changes.services import change_grants
@@ -16,18 +17,18 @@ from grants.plans.effect import stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.staleness import stale_line
-from tests.support.authors import COMMAND, administrator, at, author_with, everything, held
-from tests.support.cast import SALES, house
+from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
+from tests.support.cast import SALES, create_sample_tenant
 
 pytestmark = pytest.mark.django_db
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
-SALES_PLACE = at("namespace:sales")
+SALES_PLACE = parse_address("namespace:sales")
 
 
 @pytest.fixture(autouse=True)
 def cast():
-    return house()
+    return create_sample_tenant()
 
 
 def wanted(verb="grant", principals=("user:out",), privileges=("READ",)):
@@ -39,7 +40,7 @@ def inside(of=None, within=SALES_PLACE, author=COMMAND, **scope):
 
 
 def chosen(*addresses, of=None, author=COMMAND):
-    return create_selection_plan(author=author, change=of or wanted(), addresses=map(at, addresses))
+    return create_selection_plan(author=author, change=of or wanted(), addresses=map(parse_address, addresses))
 
 
 def items(plan):
@@ -51,21 +52,24 @@ def places(plan):
 
 
 def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_only():
-    before = everything()
+    before = database_state()
     plan = inside(author=administrator())
     assert places(plan) == set(SALES)
     assert (plan.effect["grants"], plan.effect["already"], plan.effect["principals"]) == (6, 0, 1)
     assert plan.title == "Grant READ to user:out on namespace:sales and everything in it"
-    assert everything()[:4] == before[:4]
+    assert database_state()[:4] == before[:4]
 
 
 def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on_request():
     assert places(inside(kinds=["dataset"], itself=False)) == {ORDERS, CUSTOMERS}
     assert places(inside(kinds=[], itself=True)) == {"namespace:sales"}
     assert places(inside(kinds=["program"], itself=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
-    assert places(inside(within=at("application:sales.shop"))) == {"application:sales.shop", "program:sales.shop.workflow.daily"}
-    assert places(inside(within=at("instance:cdap"), kinds=["namespace"], itself=False)) == {"namespace:sales", "namespace:hr"}
-    assert places(inside(within=at("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries", "instance:cdap"}
+    assert places(inside(within=parse_address("application:sales.shop"))) == {"application:sales.shop",
+                                                                              "program:sales.shop.workflow.daily"}
+    assert places(inside(within=parse_address("instance:cdap"), kinds=["namespace"], itself=False)) == {"namespace:sales",
+                                                                                                        "namespace:hr"}
+    assert places(inside(within=parse_address("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries",
+                                                                     "instance:cdap"}
 
 
 def test_existing_grants_are_skipped():
@@ -87,12 +91,12 @@ def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
     assert {(principal, place) for _, principal, place, _ in items(plan)} == {
         *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}
     assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_entities(plan, most_rows=10)) == 6
-    before = held()
+    before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert held() == {("user:dee", "dataset:sales.legacy", "WRITE"), ("user:ina", ORDERS, "READ"),
+    assert all_grants() == {("user:dee", "dataset:sales.legacy", "WRITE"), ("user:ina", ORDERS, "READ"),
                       ("group:operators", "dataset:sales.forecast", "READ")}
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
-    assert held() == before
+    assert all_grants() == before
 
 
 def test_a_selection_plan_has_each_selected_entity_once():
@@ -120,8 +124,8 @@ def test_a_selection_plan_accepts_live_entities_only(address, words):
     (lambda: wanted(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
     (lambda: inside(wanted(principals=["user:x", "group:y"])), "group:y, user:x are not known here"),
     (lambda: chosen(ORDERS, of=wanted("revoke", ["user:x"])), "user:x is not known here"),
-    (lambda: inside(within=at(ORDERS)), "dataset:sales.orders is not a container"),
-    (lambda: inside(within=at("namespace:nowhere")), "namespace:nowhere is not registered"),
+    (lambda: inside(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
+    (lambda: inside(within=parse_address("namespace:nowhere")), "namespace:nowhere is not registered"),
     (lambda: inside(kinds=["namespace"]), "namespace:sales contains no entities of kind namespace"),
     (lambda: inside(kinds=[], itself=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
     (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are selected, and 500 are allowed"),
@@ -142,13 +146,13 @@ def test_only_administrators_create_bulk_plans(role):
 
 
 def grants(*items):
-    change_grants(author=COMMAND, grant=[(who, at(place), privilege) for who, place, privilege in items])
+    change_grants(author=COMMAND, grant=[(who, parse_address(place), privilege) for who, place, privilege in items])
 
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
     whole, few = inside(), chosen(ORDERS)
-    everywhere = inside(wanted(principals=["user:grp"]), within=at("instance:cdap"), kinds=["dataset"], itself=False)
-    register_entity(author=COMMAND, address=at("dataset:sales.new"))
+    everywhere = inside(wanted(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"], itself=False)
+    register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):
             apply_plan(author=COMMAND, plan_id=plan.pk)
@@ -158,25 +162,25 @@ def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan()
 
 
 def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale():
-    plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=at("instance:cdap"))
+    plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap"))
     assert not any(place.endswith("hr.salaries") for place in places(plan))
     grants(("user:out", "dataset:hr.salaries", "READ"))
     assert stale_line(plan) is None
-    register_entity(author=COMMAND, address=at("dataset:hr.new"))
+    register_entity(author=COMMAND, address=parse_address("dataset:hr.new"))
     assert stale_line(plan).entity == "dataset:hr.new"
 
 
 def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
     plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
     assert places(plan) == {CUSTOMERS}
-    change_grants(author=COMMAND, revoke=[("user:dee", at(ORDERS), "READ")])
+    change_grants(author=COMMAND, revoke=[("user:dee", parse_address(ORDERS), "READ")])
     assert stale_line(plan).principal == "user:dee"
     assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
 
 
 def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
     plan = chosen(ORDERS, CUSTOMERS)
-    delete_entity(author=COMMAND, address=at(CUSTOMERS))
+    delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
     assert stale_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
@@ -192,7 +196,7 @@ def test_more_than_a_plan_holds_is_refused(monkeypatch):
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
 def test_the_number_of_statements_grows_by_batch_not_by_entity(verb):
     def statements(first, last):
-        addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
+        addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:

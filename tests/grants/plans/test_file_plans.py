@@ -14,8 +14,8 @@ from grants.plans.renew import renew_plan
 from grants.plans.sources import change_file
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
-from tests.support.authors import COMMAND, author_with, everything, held, states
-from tests.support.cast import house
+from tests.support.authors import COMMAND, all_grants, author_with, database_state, entity_states
+from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ ITEMS = [("grant", "user:out", ORDERS, "READ"), ("revoke", "user:ned", ORDERS, "
 
 @pytest.fixture(autouse=True)
 def cast():
-    return house()
+    return create_sample_tenant()
 
 
 def made(text, **options):
@@ -70,7 +70,7 @@ def test_a_plan_from_a_file_can_be_applied_and_renewed():
     assert items(renew_plan(author=COMMAND, plan_id=plan.pk)) == ITEMS
     again = Plan.objects.latest("pk")
     apply_plan(author=COMMAND, plan_id=again.pk)
-    assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
+    assert ("user:out", ORDERS, "READ") in all_grants() and entity_states()["dataset:sales.new"] == "planned"
 
 
 def test_names_may_contain_commas_quotes_and_spaces():
@@ -81,7 +81,7 @@ def test_names_may_contain_commas_quotes_and_spaces():
 
 
 def test_all_bad_lines_are_reported_and_no_plan_is_created():
-    before = everything()
+    before = database_state()
     bad = ("give,user:out,dataset:sales.orders,READ", "grant,out,dataset:sales.orders,READ", "grant,user:out,dataset:x,READ",
            "grant,user:out,dataset:sales.orders,read", "grant,user:nobody,dataset:sales.orders,READ",
            "grant,user:out,instance:other,READ", "grant,user:out,dataset:sales.orders", ",,dataset:sales.orders,READ")
@@ -92,7 +92,7 @@ def test_all_bad_lines_are_reported_and_no_plan_is_created():
     for words in ("`give` is not one of grant, revoke", "write user:NAME", "`dataset:x` lacks a part", "not one of READ, WRITE",
                   "user:nobody is not known here: add it first", "3 values where the header has 4"):
         assert sum(words in fault for fault in found) >= 1, words
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_bad_lines_of_json_are_reported():

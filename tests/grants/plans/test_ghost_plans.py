@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
@@ -15,8 +16,8 @@ from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources.ghosts import create_ghost_plan
 from grants.plans.staleness import stale_line
-from tests.support.authors import COMMAND, at, author_with, everything, held
-from tests.support.cast import house
+from tests.support.authors import COMMAND, all_grants, author_with, database_state
+from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +27,7 @@ GHOST = ("user:dee", LEGACY, "WRITE")
 
 @pytest.fixture(autouse=True)
 def cast():
-    return house()
+    return create_sample_tenant()
 
 
 def items(plan):
@@ -34,29 +35,31 @@ def items(plan):
 
 
 def more_ghosts():
-    change_grants(author=COMMAND, grant=[("group:operators", at(SALARIES), "READ"), ("user:ina", at(SALARIES), "ADMIN")])
-    delete_entity(author=COMMAND, address=at(SALARIES), generation="final")
+    change_grants(author=COMMAND,
+                  grant=[("group:operators", parse_address(SALARIES), "READ"), ("user:ina", parse_address(SALARIES), "ADMIN")])
+    delete_entity(author=COMMAND, address=parse_address(SALARIES), generation="final")
 
 
 def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_planned_ones():
-    before = held()
+    before = all_grants()
     plan = create_ghost_plan(author=COMMAND)
     assert items(plan) == [GHOST] and plan.effect["revokes"] == 1 and plan.recipe == {"namespace": "", "note": ""}
-    assert plan.title == "Revoke the grants on deleted addresses" and held() == before
+    assert plan.title == "Revoke the grants on deleted addresses" and all_grants() == before
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert before - held() == {GHOST} and ("group:operators", "dataset:sales.forecast", "READ") in held()
+    assert before - all_grants() == {GHOST} and ("group:operators", "dataset:sales.forecast", "READ") in all_grants()
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
-    assert held() == before
+    assert all_grants() == before
 
 
 def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_it():
     more_ghosts()
-    assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:sales"))) == [GHOST]
-    assert items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))) == [
+    assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:sales"))) == [GHOST]
+    assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr"))) == [
         ("user:ina", SALARIES, "ADMIN"), ("group:operators", SALARIES, "READ")]
     Entity.objects.filter(key="hr").update(state=State.DELETED)
-    change_grants(author=COMMAND, grant=[("user:out", at("namespace:hr"), "ADMIN")])
-    assert ("user:out", "namespace:hr", "ADMIN") in items(create_ghost_plan(author=COMMAND, namespace=at("namespace:hr")))
+    change_grants(author=COMMAND, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
+    assert ("user:out", "namespace:hr",
+            "ADMIN") in items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr")))
 
 
 def test_the_note_counts_the_grants_that_the_analysis_leaves_out():
@@ -66,9 +69,9 @@ def test_the_note_counts_the_grants_that_the_analysis_leaves_out():
 
 def test_without_leftover_grants_no_plan_is_created():
     with pytest.raises(PlanError, match="no grant is on a deleted address in namespace:hr"):
-        create_ghost_plan(author=COMMAND, namespace=at("namespace:hr"))
+        create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr"))
     with pytest.raises(PlanError, match="is not a namespace"):
-        create_ghost_plan(author=COMMAND, namespace=at(LEGACY))
+        create_ghost_plan(author=COMMAND, namespace=parse_address(LEGACY))
     assert not Plan.objects.exists()
 
 
@@ -82,18 +85,18 @@ def test_a_recreated_entity_makes_a_ghost_plan_stale():
     plan = create_ghost_plan(author=COMMAND)
     more_ghosts()
     assert stale_line(plan) is None
-    recreate_entity(author=COMMAND, address=at(LEGACY), generation="final")
-    before = everything()
+    recreate_entity(author=COMMAND, address=parse_address(LEGACY), generation="final")
+    before = database_state()
     with pytest.raises(StaleBase):
         apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert everything() == before
+    assert database_state() == before
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert {place for _, place, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan
 
 
 def test_the_number_of_statements_grows_by_batch_not_by_grant():
     def statements(first, last):
-        addresses = [at(f"dataset:sales.gone{number}") for number in range(first, last)]
+        addresses = [parse_address(f"dataset:sales.gone{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "deleted"))
         change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:

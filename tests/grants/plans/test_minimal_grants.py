@@ -5,7 +5,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from entities.address import Address
+from entities.address import Address, parse_address
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
@@ -14,8 +14,7 @@ from grants.errors import PlanError
 from grants.plans.minimal_grants import minimal_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import at
-from tests.support.cast import SETUP, house
+from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.random_tenants import random_tenant, reference_holds, store
 
 pytestmark = pytest.mark.django_db
@@ -93,20 +92,20 @@ def test_a_solution_marked_smallest_is_the_smallest(tenant):
 
 @pytest.fixture
 def cast(db):
-    return house()
+    return create_sample_tenant()
 
 
 def test_a_grant_inside_a_namespace_also_makes_the_namespace_visible(cast):
     """In core READ on the entity and its parent reads; in final any grant inside shows the namespace, and one is enough."""
-    answers = [(at("namespace:hr"), "list"), (at("dataset:hr.salaries"), "read")]
+    answers = [(parse_address("namespace:hr"), "list"), (parse_address("dataset:hr.salaries"), "read")]
     cover = minimal_grants("out", answers, GENERATIONS["final"], max_grants=10)
     assert [(str(address), privilege) for address, privilege in cover.grants] == [("dataset:hr.salaries", "READ")]
     assert (cover.only_way, cover.is_smallest) == (1, True)
 
 
 def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
-    ensure_entities(states={at(f"dataset:hr.d{number}"): "live" for number in range(5)})
-    answers = [(at(f"dataset:hr.d{number}"), "drop") for number in range(5)]
+    ensure_entities(states={parse_address(f"dataset:hr.d{number}"): "live" for number in range(5)})
+    answers = [(parse_address(f"dataset:hr.d{number}"), "drop") for number in range(5)]
     cover = minimal_grants("out", answers, GENERATIONS["existing"], max_grants=10)
     assert [(str(address), privilege) for address, privilege in cover.grants] == [("namespace:hr", "ADMIN")] and cover.is_smallest
     one = minimal_grants("out", answers[:1], GENERATIONS["existing"], max_grants=10)
@@ -115,8 +114,9 @@ def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
 
 def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
     ensure_entities(states={Address("dataset", f"hr.d{number}"): "live" for number in range(20)})
-    change_grants(author=SETUP, grant=[("user:out", at("namespace:hr"), "ADMIN")])
-    for answers in ([(at("namespace:hr"), "delete")], [(at(f"dataset:hr.d{number}"), "read") for number in range(20)]):
+    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
+    for answers in ([(parse_address("namespace:hr"), "delete")],
+                    [(parse_address(f"dataset:hr.d{number}"), "read") for number in range(20)]):
         with pytest.raises(PlanError, match="more than 10 grants would be needed"):
             minimal_grants("out", answers, GENERATIONS["final"], max_grants=10)
         assert len(minimal_grants("out", answers, GENERATIONS["final"], max_grants=21).grants) in (20, 21)

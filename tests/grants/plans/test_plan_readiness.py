@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from entities.address import Address
+from entities.address import Address, parse_address
 from entities.models import State
 from entities.services import ensure_entities
 from grants.errors import GrantError
@@ -17,8 +17,8 @@ from grants.plans.apply import apply_plan
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, at
-from tests.support.cast import house
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
 from tests.support.random_tenants import random_tenant, reference_holds, store
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +59,7 @@ def _is_enough_and_minimal(tenant, question, principal):
 
 @pytest.fixture
 def cast(db):
-    return house()
+    return create_sample_tenant()
 
 
 @pytest.mark.parametrize(("given", "words"), [
@@ -72,27 +72,28 @@ def cast(db):
 def test_an_invalid_readiness_plan_is_refused_with_a_reason(cast, given, words):
     given = {"namespace": "namespace:sales", "user": "dee", "generation": "final"} | given
     with pytest.raises(ValueError, match=words):
-        create_readiness_plan(author=COMMAND, **given | {"namespace": at(given["namespace"])})
+        create_readiness_plan(author=COMMAND, **given | {"namespace": parse_address(given["namespace"])})
 
 
 def test_a_group_receives_only_the_grants_that_its_member_lacks(cast):
-    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="grp", generation="final",
+    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="grp", generation="final",
                              principal="group:operators")
     assert {row.principal for row in plan.items.all()} == {"group:operators"} and plan.items.count() == 6
     assert plan.title == "Let user:grp delete namespace:sales through group:operators (final)"
 
 
 def test_somebody_who_was_no_principal_can_delete_it_afterwards(cast):
-    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:hr"), user="ada", generation="final")
+    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final")
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert User.objects.get(username="ada").is_principal
-    assert check(Question("user", "ada", "delete", at("namespace:hr"), "final")).allowed
+    assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).allowed
 
 
 def test_the_gap_of_a_large_namespace_takes_statements_by_the_chunk(cast):
     def statements():
         with CaptureQueriesContext(connection) as captured:
-            plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="out", generation="final")
+            plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="out",
+                                         generation="final")
         return plan.items.count(), len(captured)
 
     small = statements()

@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
@@ -21,8 +22,8 @@ from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import stale_line
 from grants.principals.services import add_member, set_user_active
-from tests.support.authors import COMMAND, administrator, at, author_with, everything, held, lines_after, states
-from tests.support.cast import house
+from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
+from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -31,11 +32,11 @@ ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 
 @pytest.fixture(autouse=True)
 def cast():
-    return house()
+    return create_sample_tenant()
 
 
 def item(principal, address, privilege="READ"):
-    return principal, at(address), privilege
+    return principal, parse_address(address), privilege
 
 
 def a_plan(author=COMMAND, **given):
@@ -45,9 +46,9 @@ def a_plan(author=COMMAND, **given):
 
 
 def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
-    before = everything()
+    before = database_state()
     plan = a_plan(administrator())
-    assert everything()[:4] == before[:4]
+    assert database_state()[:4] == before[:4]
     rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_noop)
             for row in plan.items.order_by("position")]
     assert rows == [
@@ -71,7 +72,7 @@ def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
         ("grant", "user:out", ORDERS, "READ", f"plan {plan.pk}"),
         ("grant", "group:operators", "dataset:sales.new", "READ", f"plan {plan.pk}"),
         ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2")]
-    assert ("user:out", ORDERS, "READ") in held() and states()["dataset:sales.new"] == "planned"
+    assert ("user:out", ORDERS, "READ") in all_grants() and entity_states()["dataset:sales.new"] == "planned"
     assert first_break() is None
 
 
@@ -79,12 +80,12 @@ def test_an_applied_or_discarded_plan_cannot_be_applied_or_discarded_again():
     applied, discarded = a_plan(), a_plan()
     apply_plan(author=COMMAND, plan_id=applied.pk)
     discard_plan(author=COMMAND, plan_id=discarded.pk)
-    before = everything()
+    before = database_state()
     for plan in (applied, discarded):
         for decide in (apply_plan, discard_plan):
             with pytest.raises(PlanError, match="already, by a command"):
                 decide(author=COMMAND, plan_id=plan.pk)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_applying_needs_a_reason():
@@ -97,12 +98,12 @@ def test_applying_needs_a_reason():
 def test_only_administrators_create_apply_and_discard_plans(role):
     plan, applied = a_plan(), a_plan(grant=[item("user:out", CUSTOMERS)])
     author = author_with(role)
-    before = everything()
+    before = database_state()
     for attempt in (lambda: a_plan(author), lambda: apply_plan(author=author, plan_id=plan.pk),
                     lambda: discard_plan(author=author, plan_id=plan.pk), lambda: renew_plan(author=author, plan_id=plan.pk)):
         with pytest.raises(NotAdministrator):
             attempt()
-    assert everything() == before
+    assert database_state() == before
     apply_plan(author=COMMAND, plan_id=applied.pk)
     with pytest.raises(NotAdministrator):
         create_inverse_plan(author=author, plan_id=applied.pk)
@@ -112,14 +113,14 @@ def test_only_administrators_create_apply_and_discard_plans(role):
 CONCERNING = {
     "a grant on an entity of the plan": lambda: change_grants(author=COMMAND, grant=[item("user:grp", ORDERS)]),
     "the state of an entity of the plan": lambda: Entity.objects.get(key="sales.orders") and register_entity(
-        author=COMMAND, address=at("dataset:sales.new")),
+        author=COMMAND, address=parse_address("dataset:sales.new")),
     "who a principal of the plan is": lambda: set_user_active(author=COMMAND, name="out", active=False),
     "who is in a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
 }
 OF_NO_CONCERN = {
     "a grant elsewhere": lambda: change_grants(author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]),
     "a grant beside it": lambda: change_grants(author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]),
-    "a description": lambda: describe_entity(author=COMMAND, address=at(ORDERS), description="x"),
+    "a description": lambda: describe_entity(author=COMMAND, address=parse_address(ORDERS), description="x"),
     "somebody else": lambda: set_user_active(author=COMMAND, name="aud", active=False),
 }
 
@@ -128,11 +129,11 @@ OF_NO_CONCERN = {
 def test_a_stale_plan_is_refused(what):
     plan = a_plan()
     CONCERNING[what]()
-    before = everything()
+    before = database_state()
     with pytest.raises(StaleBase, match=r"what it depends on was changed since: line \d+ .*make the plan anew") as stale:
         apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
-    assert everything() == before and Plan.objects.get(pk=plan.pk).is_proposed
+    assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
 
 
 @pytest.mark.parametrize("what", OF_NO_CONCERN)
@@ -143,9 +144,9 @@ def test_unrelated_changes_do_not_make_a_plan_stale(what):
 
 
 def test_a_computed_plan_depends_on_the_whole_namespace():
-    plan = create_readiness_plan(author=COMMAND, namespace=at("namespace:sales"), user="dee", generation="final")
-    other = create_readiness_plan(author=COMMAND, namespace=at("namespace:hr"), user="dee", generation="final")
-    register_entity(author=COMMAND, address=at("stream:sales.clicks"))
+    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="dee", generation="final")
+    other = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final")
+    register_entity(author=COMMAND, address=parse_address("stream:sales.clicks"))
     assert stale_line(plan).entity == "stream:sales.clicks" and stale_line(other) is None
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     plan.refresh_from_db()
@@ -158,7 +159,7 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
 def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
     name = "user:a.b:c"
     User.objects.create(username="a.b:c")
-    place = at("kerberosprincipal:etl.one/host@REALM")
+    place = parse_address("kerberosprincipal:etl.one/host@REALM")
     plan = create_plan_from_changes(author=COMMAND, grant=[(name, place, "READ")])
     assert stale_line(plan) is None
     change_grants(author=COMMAND, grant=[("user:out", place, "READ")])
@@ -169,12 +170,12 @@ def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
 
 
 def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
-    before = held()
+    before = all_grants()
     plan = apply_plan(author=COMMAND, plan_id=a_plan().pk)
     inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     assert inverse.inverse_of == plan and inverse.items.count() == 3 and inverse.effect["already"] == 0
     apply_plan(author=COMMAND, plan_id=inverse.pk)
-    assert held() == before
+    assert all_grants() == before
     again = create_inverse_plan(author=COMMAND, plan_id=inverse.pk)
     assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
         (row.verb, row.principal) for row in changing_items(plan).order_by("position")]
@@ -241,8 +242,8 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
                                        ["namespace:new", "stream:new.s", "stream:sales.s"]])
 def test_addresses_to_be_registered_are_counted_with_their_containers(addresses):
     plan = create_plan_from_changes(author=COMMAND, grant=[item("user:out", address) for address in addresses])
-    foretold, before = plan.effect["planned"], len(states())
-    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(states()) - before
+    foretold, before = plan.effect["planned"], len(entity_states())
+    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(entity_states()) - before
 
 
 def test_copying_grants_only_what_the_target_does_not_hold_directly():
@@ -251,7 +252,8 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
     assert {str(row.address) for row in plan.items.all()} == {
         "namespace:sales", ORDERS, "application:sales.shop", "program:sales.shop.workflow.daily", "artifact:sales.etl-1.0",
         "dataset:hr.salaries"}
-    inside = create_plan_from_copy(author=COMMAND, source="user:ned", target="group:operators", within=at("namespace:hr"))
+    inside = create_plan_from_copy(author=COMMAND, source="user:ned", target="group:operators",
+                                   within=parse_address("namespace:hr"))
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [("group:operators", "dataset:hr.salaries")]
     change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
     assert stale_line(plan).entity == "dataset:hr.more"
@@ -264,7 +266,7 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
     ({"source": "user:ned", "target": "group:x"}, "group:x is not known"),
     ({"source": "ned", "target": "user:dee"}, "not a principal"),
     ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
-    ({"source": "user:ned", "target": "user:dee", "within": at(ORDERS)}, "neither a namespace nor an application"),
+    ({"source": "user:ned", "target": "user:dee", "within": parse_address(ORDERS)}, "neither a namespace nor an application"),
 ])
 def test_an_invalid_copy_is_refused_with_a_reason(given, words):
     with pytest.raises(GrantError, match=words):
@@ -274,7 +276,7 @@ def test_an_invalid_copy_is_refused_with_a_reason(given, words):
 
 def test_applying_takes_statements_by_batch_not_by_item():
     def statements(name, count):
-        ensure_entities(states={at(f"dataset:sales.{name}{number}"): "live" for number in range(count)})
+        ensure_entities(states={parse_address(f"dataset:sales.{name}{number}"): "live" for number in range(count)})
         plan = create_plan_from_changes(
             author=COMMAND, grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)])
         with CaptureQueriesContext(connection) as captured:

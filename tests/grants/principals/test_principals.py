@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group
 
+from entities.address import parse_address
 from entities.models import State
 from entities.services import ensure_entity
 from entities.vocabulary import Privilege
@@ -12,7 +13,7 @@ from grants.evaluation.engine import check
 from grants.models import Role, User
 from grants.policies.question import Question
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
-from tests.support.authors import COMMAND, administrator, at, author_with, everything, lines_after
+from tests.support.authors import COMMAND, administrator, author_with, database_state, lines_after
 
 pytestmark = pytest.mark.django_db
 
@@ -39,10 +40,10 @@ def test_a_user_can_be_added_inactive_and_with_a_role():
 
 
 def test_adding_what_exists_changes_nothing(alice):
-    before = everything()
+    before = database_state()
     assert add_user(author=COMMAND, name="alice").sentence == "user:alice exists already: nothing changed"
     assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts exists already: nothing changed"
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_names_differ_by_case(alice):
@@ -90,7 +91,7 @@ def test_a_name_of_150_characters_is_journaled_in_full():
 
 
 def test_a_deactivated_user_is_denied_until_activated_again(alice):
-    orders = at("dataset:sales.orders")
+    orders = parse_address("dataset:sales.orders")
     ensure_entity(address=orders, state=State.LIVE)
     change_grants(author=COMMAND, grant=[(alice, orders, Privilege.READ)])
     question = Question("user", "alice", "read", orders, "final")
@@ -121,10 +122,10 @@ def test_an_unknown_role_is_refused(alice):
 def test_the_last_active_administrator_stays(change):
     author = administrator()
     author_with(Role.ADMINISTRATOR, active=False)
-    before = everything()
+    before = database_state()
     with pytest.raises(PrincipalError, match="is the only active administrator of this console: make another one first"):
         change(author.name)
-    assert everything() == before
+    assert database_state() == before
     administrator()
     assert change(author.name).has_changed
 
@@ -164,7 +165,7 @@ def test_somebody_unknown_is_named(alice, change, given, unknown):
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
 def test_only_an_active_administrator_changes_principals(alice, role, active):
     author = author_with(role, active=active)
-    before = everything()
+    before = database_state()
     for change, given in ((add_user, {"name": "new"}), (add_group, {"name": "new"}),
                           (set_user_active, {"name": "alice", "active": False}),
                           (set_user_role, {"name": author.name, "role": "administrator"}),
@@ -172,4 +173,4 @@ def test_only_an_active_administrator_changes_principals(alice, role, active):
                           (remove_member, {"user": "alice", "group": "analysts"})):
         with pytest.raises(NotAdministrator):
             change(author=author, **given)
-    assert everything() == before
+    assert database_state() == before

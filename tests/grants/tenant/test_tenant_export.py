@@ -17,13 +17,13 @@ from grants.tenant.export_document import tenant_lines
 from tests.support.random_tenants import random_tenant, store
 from tests.support.tenant_documents import (
     ODD_NAMES,
-    empty_console,
+    empty_database,
     entity,
-    exported,
-    exported_lines,
+    export_bytes,
+    export_lines,
     grant,
     group,
-    imported,
+    import_lines,
     random_lines,
     user,
 )
@@ -32,39 +32,39 @@ pytestmark = pytest.mark.django_db
 
 
 def brought_back(content: bytes) -> bytes:
-    empty_console()
-    imported(content)
-    return exported()
+    empty_database()
+    import_lines(content)
+    return export_bytes()
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_export_import_export_gives_the_same_bytes(seed):
-    imported(*random_lines(seed))
-    first = exported()
+    import_lines(*random_lines(seed))
+    first = export_bytes()
     assert brought_back(first) == first
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_tenant_made_in_the_console_comes_back_as_the_same_bytes(seed):
     store(random_tenant(seed))
-    first = exported()
+    first = export_bytes()
     assert brought_back(first) == first
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_export_imports_into_its_own_console_without_a_change(seed):
-    imported(*random_lines(seed))
-    assert not imported(exported()).changes
+    import_lines(*random_lines(seed))
+    assert not import_lines(export_bytes()).changes
 
 
 def test_the_lines_have_exactly_this_form():
-    imported(
+    import_lines(
         entity("namespace:a", description="Über \"uns\""), entity("dataset:a.x", "deleted"), user("ada", email="a@example.com"),
         user("bob", active=False), group("g", "bob", "ada"), group("empty"),
         grant("user:ada", "dataset:a.x", "ADMIN", "EXECUTE", "WRITE", "READ", reason="why"),
         grant("group:g", "stream:a.s", "READ"),
     )
-    assert exported().decode().splitlines() == [
+    assert export_bytes().decode().splitlines() == [
         '{"type":"entity","id":"dataset:a.x","state":"deleted"}',
         '{"type":"entity","id":"instance:cdap","state":"live"}',
         '{"type":"entity","id":"namespace:a","state":"live","description":"Über \\"uns\\""}',
@@ -83,9 +83,9 @@ def test_lines_of_a_type_are_ordered_by_their_bytes():
     addresses = ["dataset:a.x", "dataset:a.X", "dataset:a._", "dataset:a.x-1", "dataset:a.x.1", "dataset:a.x$1",
                  "dataset_type:a.x", "kerberosprincipal:é",
                  "kerberosprincipal:z", "kerberosprincipal:😀", "kerberosprincipal:\uffe6"]
-    imported(*map(entity, addresses), *map(user, ODD_NAMES), *map(group, ODD_NAMES), group("all", *reversed(ODD_NAMES)),
+    import_lines(*map(entity, addresses), *map(user, ODD_NAMES), *map(group, ODD_NAMES), group("all", *reversed(ODD_NAMES)),
              *(grant(f"user:{name}", address, "READ") for name in ODD_NAMES for address in addresses))
-    lines = exported_lines()
+    lines = export_lines()
     for kind, members in {"entity": ["id"], "user": ["name"], "group": ["name"], "grant": ["principal", "entity"]}.items():
         written = [[line[member].encode() for member in members] for line in lines if line["type"] == kind]
         assert written == sorted(written) and len(written) >= 10
@@ -94,31 +94,31 @@ def test_lines_of_a_type_are_ordered_by_their_bytes():
 
 
 def test_grants_with_different_reasons_stand_on_lines_of_their_own():
-    imported(user("ada"), grant("user:ada", "namespace:a", "WRITE", reason="b"), grant("user:ada", "namespace:a", "ADMIN"),
+    import_lines(user("ada"), grant("user:ada", "namespace:a", "WRITE", reason="b"), grant("user:ada", "namespace:a", "ADMIN"),
              grant("user:ada", "namespace:a", "READ", reason="b"), grant("user:ada", "namespace:a", "EXECUTE", reason="a"))
-    assert [(line["privileges"], line.get("reason")) for line in exported_lines() if line["type"] == "grant"] \
+    assert [(line["privileges"], line.get("reason")) for line in export_lines() if line["type"] == "grant"] \
         == [(["ADMIN"], None), (["EXECUTE"], "a"), (["READ", "WRITE"], "b")]
 
 
 def test_an_account_that_is_no_principal_is_not_exported():
     root = User.objects.create_user("root", is_principal=False)
     Group.objects.create(name="g").user_set.add(root)
-    assert exported_lines() == [{"type": "group", "name": "g", "members": []}]
+    assert export_lines() == [{"type": "group", "name": "g", "members": []}]
 
 
 def test_an_empty_console_exports_nothing():
-    assert exported() == b""
+    assert export_bytes() == b""
 
 
 def test_the_number_of_queries_does_not_grow_with_the_lines(django_assert_num_queries):
-    imported(*random_lines(1), *(user(f"u{n}") for n in range(300)))
+    import_lines(*random_lines(1), *(user(f"u{n}") for n in range(300)))
     with django_assert_num_queries(6):
-        exported()
+        export_bytes()
 
 
 @pytest.mark.django_db(transaction=True)
 def test_an_export_shows_one_revision_and_lets_others_write_meanwhile():
-    imported(entity("namespace:a"), user("ada"))
+    import_lines(entity("namespace:a"), user("ada"))
     lines = tenant_lines()
     first = next(lines)
     writer = threading.Thread(target=_write_and_hang_up)
@@ -126,19 +126,19 @@ def test_an_export_shows_one_revision_and_lets_others_write_meanwhile():
     writer.join(timeout=10)
     assert not writer.is_alive()
     assert [json.loads(line).get("name", "") for line in [first, *lines]] == ["", "", "ada"]
-    assert [line.get("name", "") for line in exported_lines()] == ["", "", "ada", "bob"]
+    assert [line.get("name", "") for line in export_lines()] == ["", "", "ada", "bob"]
 
 
 def _write_and_hang_up():
-    imported(user("bob"))
+    import_lines(user("bob"))
     connection.close()
 
 
 def test_the_command_writes_a_file_that_is_never_half_written(tmp_path, monkeypatch, capsys):
-    imported(entity("namespace:a"))
+    import_lines(entity("namespace:a"))
     file = tmp_path / "tenant.jsonl"
     call_command("export_tenant", str(file))
-    assert file.read_bytes() == exported()
+    assert file.read_bytes() == export_bytes()
     assert "2 lines written to" in capsys.readouterr().out
 
     def breaks():
@@ -160,12 +160,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, name, reason):
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_the_command_writes_to_the_standard_output(arguments):
-    imported(entity("namespace:a", description="Café"))
+    import_lines(entity("namespace:a", description="Café"))
     text, binary = io.StringIO(), io.BytesIO()
     call_command("export_tenant", *arguments, stdout=text)
     terminal = io.TextIOWrapper(binary, "ascii")
     call_command("export_tenant", *arguments, stdout=terminal)
-    assert text.getvalue().encode() == binary.getvalue() == exported()
+    assert text.getvalue().encode() == binary.getvalue() == export_bytes()
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():
@@ -177,9 +177,9 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 
 
 def test_no_line_break_of_unicode_divides_a_line():
-    imported(user("a\u2028b"), grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"))
-    before = exported()
+    import_lines(user("a\u2028b"), grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"))
+    before = export_bytes()
     assert len(before.decode().splitlines()) == before.count(b"\n")
-    empty_console()
-    imported(before)
-    assert exported() == before
+    empty_database()
+    import_lines(before)
+    assert export_bytes() == before

@@ -17,38 +17,38 @@ from grants.tenant.report import (
     MEMBERS_REMOVED,
     USERS_ADDED,
 )
-from tests.support.authors import states
+from tests.support.authors import entity_states
 from tests.support.tenant_documents import (
     EXAMPLE,
-    actions,
-    empty_console,
+    empty_database,
     entity,
-    exported,
-    exported_lines,
+    export_bytes,
+    export_lines,
     grant,
     group,
-    imported,
+    import_lines,
+    journal_entries,
     random_lines,
-    refused,
+    refused_import,
     user,
 )
 
 pytestmark = pytest.mark.django_db
 
 def test_the_example_becomes_entities_people_and_grants():
-    report = imported(*EXAMPLE)
-    assert states() == {"instance:cdap": "live", "namespace:sales": "live", "dataset:sales.orders": "planned"}
-    assert [line["principal"] for line in exported_lines() if line["type"] == "grant"] == ["user:alice"]
+    report = import_lines(*EXAMPLE)
+    assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live", "dataset:sales.orders": "planned"}
+    assert [line["principal"] for line in export_lines() if line["type"] == "grant"] == ["user:alice"]
     assert (report.total(ENTITIES_ADDED), report.total(USERS_ADDED), report.total(MEMBERS_ADDED), report.total(GRANTS_ADDED)) \
         == (3, 2, 2, 2)
     assert report.revision == current_revision()
 
 
 def test_a_second_import_changes_nothing_and_adds_no_line():
-    imported(*EXAMPLE)
-    before = (exported(), current_revision())
-    report = imported(*EXAMPLE)
-    assert (exported(), current_revision()) == before
+    import_lines(*EXAMPLE)
+    before = (export_bytes(), current_revision())
+    report = import_lines(*EXAMPLE)
+    assert (export_bytes(), current_revision()) == before
     assert not report.changes and "nothing changed" in str(report)
     assert dict(report.unchanged) == {"entities": 1, "users": 2, "groups": 1, "members": 2, "grants": 2}
 
@@ -57,17 +57,17 @@ def test_a_second_import_changes_nothing_and_adds_no_line():
 def test_the_order_of_the_lines_does_not_matter(seed):
     lines = [line for line in random_lines(seed) if line["type"] != "grant"]
     lines += [grant("user:extra", "dataset:extra.x", "READ"), user("extra"), entity("application:extra.app")]
-    imported(*lines)
-    first = exported()
-    empty_console()
+    import_lines(*lines)
+    first = export_bytes()
+    empty_database()
     random.Random(seed).shuffle(lines)
-    imported(*lines)
-    assert exported() == first
+    import_lines(*lines)
+    assert export_bytes() == first
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_row_points_at_what_contains_it(seed):
-    imported(*random_lines(seed))
+    import_lines(*random_lines(seed))
     rows = {str(row): row for row in Entity.objects.all()}
     for row in rows.values():
         pointed = [row.parent_id, row.namespace_id, row.application_id]
@@ -77,18 +77,18 @@ def test_every_row_points_at_what_contains_it(seed):
 
 def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_read_over():
     text = "\r\n\r\n".join(json.dumps(line) for line in EXAMPLE)
-    report = imported(b"\xef\xbb\xbf" + text.encode() + b"\r\n   \n")
+    report = import_lines(b"\xef\xbb\xbf" + text.encode() + b"\r\n   \n")
     assert report.lines == len(EXAMPLE)
 
 
 def test_an_empty_document_is_no_error():
-    assert "0 lines read: nothing changed" in str(imported(b""))
+    assert "0 lines read: nothing changed" in str(import_lines(b""))
     assert current_revision() == 0
 
 
 def test_a_missing_container_is_live_where_something_live_is_listed_in_it():
-    imported(entity("program:a.app.spark.p"), entity("program:b.app.spark.p", "planned"), entity("dataset:c.d", "deleted"))
-    assert states() == {
+    import_lines(entity("program:a.app.spark.p"), entity("program:b.app.spark.p", "planned"), entity("dataset:c.d", "deleted"))
+    assert entity_states() == {
         "instance:cdap": "live",
         "namespace:a": "live", "application:a.app": "live", "program:a.app.spark.p": "live",
         "namespace:b": "planned", "application:b.app": "planned", "program:b.app.spark.p": "planned",
@@ -97,44 +97,44 @@ def test_a_missing_container_is_live_where_something_live_is_listed_in_it():
 
 
 def test_a_live_program_makes_its_namespace_live_past_a_planned_application():
-    imported(entity("application:a.app", "planned"), entity("program:a.app.spark.p"))
-    assert states()["namespace:a"] == "live" and states()["application:a.app"] == "planned"
+    import_lines(entity("application:a.app", "planned"), entity("program:a.app.spark.p"))
+    assert entity_states()["namespace:a"] == "live" and entity_states()["application:a.app"] == "planned"
 
 
 def test_what_is_only_granted_on_is_planned_unless_it_holds_something_live():
-    imported(user("ada"), grant("user:ada", "namespace:a", "READ"), grant("user:ada", "namespace:b", "READ"),
+    import_lines(user("ada"), grant("user:ada", "namespace:a", "READ"), grant("user:ada", "namespace:b", "READ"),
              entity("stream:b.s"))
-    assert states() == {"instance:cdap": "live", "namespace:a": "planned", "namespace:b": "live", "stream:b.s": "live"}
+    assert entity_states() == {"instance:cdap": "live", "namespace:a": "planned", "namespace:b": "live", "stream:b.s": "live"}
 
 
 def test_a_deleted_address_that_is_not_listed_stays_deleted_whatever_is_in_it():
-    imported(entity("namespace:a", "deleted", description="old"), entity("application:a.app", "planned"))
-    imported(user("ada"), entity("program:a.app.spark.p"), grant("user:ada", "namespace:a", "READ"))
-    assert (states()["namespace:a"], states()["application:a.app"]) == ("deleted", "live")
+    import_lines(entity("namespace:a", "deleted", description="old"), entity("application:a.app", "planned"))
+    import_lines(user("ada"), entity("program:a.app.spark.p"), grant("user:ada", "namespace:a", "READ"))
+    assert (entity_states()["namespace:a"], entity_states()["application:a.app"]) == ("deleted", "live")
     assert Entity.objects.get(kind="namespace").description == "old"
 
 
 def test_listed_states_are_taken_as_they_are_and_grants_stay():
-    imported(*EXAMPLE, entity("dataset:sales.orders", "deleted"))
-    assert states()["dataset:sales.orders"] == "deleted"
-    assert exported_lines()[-1]["privileges"] == ["READ", "WRITE"]
+    import_lines(*EXAMPLE, entity("dataset:sales.orders", "deleted"))
+    assert entity_states()["dataset:sales.orders"] == "deleted"
+    assert export_lines()[-1]["privileges"] == ["READ", "WRITE"]
 
 
 def test_a_live_child_of_a_deleted_parent_is_accepted_with_a_warning():
-    report = imported(entity("namespace:old", "deleted"), entity("dataset:old.a"), entity("dataset:old.b"))
+    report = import_lines(entity("namespace:old", "deleted"), entity("dataset:old.a"), entity("dataset:old.b"))
     assert report.warnings == ["`namespace:old` is deleted and holds 2 live entities"]
     assert "warning: `namespace:old` is deleted" in str(report)
 
 
 def test_deleting_a_parent_warns_of_the_live_children_that_are_not_listed():
-    imported(entity("dataset:old.a"))
-    assert imported(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted and holds 1 live entity"]
+    import_lines(entity("dataset:old.a"))
+    assert import_lines(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted and holds 1 live entity"]
 
 
 def test_absent_members_leave_what_is_there():
-    imported(entity("namespace:a", "planned", description="text"), user("ada", active=False, email="a@example.com"),
+    import_lines(entity("namespace:a", "planned", description="text"), user("ada", active=False, email="a@example.com"),
              group("g", "ada"))
-    imported(entity("namespace:a"), user("ada"), {"type": "group", "name": "g"})
+    import_lines(entity("namespace:a"), user("ada"), {"type": "group", "name": "g"})
     ada = User.objects.get(username="ada")
     row = Entity.objects.get(kind="namespace")
     assert (row.state, row.description, ada.is_active, ada.email) == ("live", "text", False, "a@example.com")
@@ -142,52 +142,52 @@ def test_absent_members_leave_what_is_there():
 
 
 def test_listed_members_replace_the_members():
-    imported(user("ada"), user("bob"), user("eve"), group("g", "ada", "bob"))
+    import_lines(user("ada"), user("bob"), user("eve"), group("g", "ada", "bob"))
     before = current_revision()
-    report = imported(group("g", "eve", "bob"))
+    report = import_lines(group("g", "eve", "bob"))
     assert set(Group.objects.get(name="g").user_set.values_list("username", flat=True)) == {"bob", "eve"}
     assert (report.total(MEMBERS_ADDED), report.total(MEMBERS_REMOVED)) == (1, 1)
-    assert [line[:2] + line[4:5] for line in actions(before)] == [("member-add", "user:eve", "group:g"),
+    assert [line[:2] + line[4:5] for line in journal_entries(before)] == [("member-add", "user:eve", "group:g"),
                                                                 ("member-remove", "user:ada", "group:g")]
 
 
 def test_an_empty_list_of_members_empties_the_group():
-    imported(user("ada"), group("g", "ada"))
-    imported(group("g"))
+    import_lines(user("ada"), group("g", "ada"))
+    import_lines(group("g"))
     assert not Group.objects.get(name="g").user_set.exists()
 
 
 def test_a_grant_line_adds_privileges_and_removes_none():
-    imported(*EXAMPLE)
-    report = imported(grant("user:alice", "dataset:sales.orders", "READ", "ADMIN", reason="more"))
-    assert [(line["privileges"], line["reason"]) for line in exported_lines() if line["type"] == "grant"] \
+    import_lines(*EXAMPLE)
+    report = import_lines(grant("user:alice", "dataset:sales.orders", "READ", "ADMIN", reason="more"))
+    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] \
         == [(["ADMIN"], "more"), (["READ", "WRITE"], "quarterly close")]
     assert (report.total(GRANTS_ADDED), report.unchanged["grants"]) == (1, 1)
 
 
 def test_two_lines_about_the_same_grant_are_merged_and_the_first_reason_counts():
-    report = imported(user("ada"), grant("user:ada", "namespace:a", "READ", "READ", reason="first"),
+    report = import_lines(user("ada"), grant("user:ada", "namespace:a", "READ", "READ", reason="first"),
                       grant("user:ada", "namespace:a", "READ", "WRITE", reason="second"))
-    assert [(line["privileges"], line["reason"]) for line in exported_lines() if line["type"] == "grant"] \
+    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] \
         == [(["READ"], "first"), (["WRITE"], "second")]
     assert report.total(GRANTS_ADDED) == 2
 
 
 def test_the_kind_of_an_address_may_be_in_capitals_but_is_the_same_entity():
-    assert refused(entity("DataSet:a.b"), entity("dataset:a.b")).faults[0].reason == "it is listed twice: first on line 1"
-    imported(entity("DataSet:a.b"))
-    assert "dataset:a.b" in states()
+    assert refused_import(entity("DataSet:a.b"), entity("dataset:a.b")).faults[0].reason == "it is listed twice: first on line 1"
+    import_lines(entity("DataSet:a.b"))
+    assert "dataset:a.b" in entity_states()
 
 
 def test_a_planned_container_lives_when_a_later_document_lists_something_live_in_it():
-    imported(user("bob"), grant("user:bob", "namespace:a", "READ"))
-    report = imported(entity("dataset:a.x", "live"))
+    import_lines(user("bob"), grant("user:bob", "namespace:a", "READ"))
+    report = import_lines(entity("dataset:a.x", "live"))
     assert {str(e): e.state for e in Entity.objects.all()} == {
         "instance:cdap": "live", "namespace:a": "live", "dataset:a.x": "live"}
     assert report.total(ENTITIES_CHANGED) == 2
-    assert not imported(entity("dataset:a.x", "live")).changes
-    imported(entity("namespace:a", "deleted"))
-    assert imported(entity("dataset:a.y")).warnings
+    assert not import_lines(entity("dataset:a.x", "live")).changes
+    import_lines(entity("namespace:a", "deleted"))
+    assert import_lines(entity("dataset:a.y")).warnings
     assert Entity.objects.get(kind="namespace").state == "deleted"
 
 
@@ -195,9 +195,9 @@ def test_a_grant_that_stands_twice_is_told_and_the_order_of_the_lines_decides_no
     lines = [grant("user:bob", "dataset:a.x", "READ", reason="B"), grant("user:bob", "dataset:a.x", "READ", reason="A")]
     exports = []
     for order in (lines, lines[::-1]):
-        report = imported(user("bob"), *order)
+        report = import_lines(user("bob"), *order)
         (warning,) = report.warnings
         assert warning == "line 3 grants READ on `dataset:a.x` to `user:bob` again, as line 2 does"
-        exports.append(exported())
-        empty_console()
+        exports.append(export_bytes())
+        empty_database()
     assert exports[0] == exports[1] and b'"reason":"A"' in exports[0]

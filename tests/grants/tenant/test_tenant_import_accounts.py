@@ -16,19 +16,19 @@ from grants.tenant.report import (
 from tests.support.tenant_documents import (
     AUTHOR,
     EXAMPLE,
-    actions,
     document,
     entity,
     grant,
     group,
-    imported,
+    import_lines,
+    journal_entries,
     user,
 )
 
 pytestmark = pytest.mark.django_db
 
 def test_an_imported_user_is_an_ordinary_principal_without_a_password():
-    imported(user("ada"))
+    import_lines(user("ada"))
     ada = User.objects.get()
     assert (ada.role, ada.is_principal, ada.is_active) == (Role.ORDINARY, True, True)
     assert not (ada.is_superuser or ada.is_staff)
@@ -37,17 +37,17 @@ def test_an_imported_user_is_an_ordinary_principal_without_a_password():
 
 def test_an_import_never_changes_the_role_or_the_password_of_an_account():
     root = User.objects.create_user("root", password="secret", role=Role.ADMINISTRATOR, is_principal=False)
-    report = imported(user("root", email="root@example.com"))
+    report = import_lines(user("root", email="root@example.com"))
     after = User.objects.get()
     assert (after.role, after.password, after.email, after.is_principal) == (root.role, root.password, "root@example.com", True)
     assert report.total(USERS_CHANGED) == 1
-    assert [line[:2] for line in actions()] == [("user-change", "user:root"), ("principal-add", "user:root")]
+    assert [line[:2] for line in journal_entries()] == [("user-change", "user:root"), ("principal-add", "user:root")]
 
 
 @pytest.mark.parametrize("line", [grant("user:root", "namespace:a", "READ"), group("g", "root")])
 def test_an_account_of_the_console_that_is_only_named_becomes_a_principal(line):
     User.objects.create_user("root", is_principal=False, is_active=False, email="root@example.com")
-    imported(line)
+    import_lines(line)
     root = User.objects.get()
     assert (root.is_principal, root.is_active, root.email) == (True, False, "root@example.com")
 
@@ -62,10 +62,10 @@ def test_an_administrator_only_may_import():
 def test_a_document_cannot_switch_off_the_last_administrator():
     add_user(author=AUTHOR, name="ada", role=Role.ADMINISTRATOR)
     with pytest.raises(BadTenantDocument) as refused:
-        imported(entity("namespace:sales"), user("ada", active=False))
+        import_lines(entity("namespace:sales"), user("ada", active=False))
     (fault,) = refused.value.faults
     assert (fault.line, fault.field) == (2, "active") and "no other would stay active" in fault.reason
     assert not Entity.objects.exists()
     add_user(author=AUTHOR, name="bea", role=Role.ADMINISTRATOR)
-    imported(user("ada", active=False))
+    import_lines(user("ada", active=False))
     assert not User.objects.get(username="ada").is_active

@@ -16,12 +16,12 @@ from grants.models import JournalLine, User
 from tests.support.tenant_documents import (
     EXAMPLE,
     document,
-    empty_console,
+    empty_database,
     entity,
-    exported,
+    export_bytes,
     grant,
     group,
-    imported,
+    import_lines,
     user,
 )
 
@@ -81,9 +81,9 @@ def _big(lines: int) -> list[dict]:
 def test_the_number_of_queries_does_not_grow_with_the_lines_of_a_chunk():
     counts = []
     for lines in (400, 1_600):
-        empty_console()
+        empty_database()
         with CaptureQueriesContext(connection) as queries:
-            imported(*_big(lines))
+            import_lines(*_big(lines))
         # the journal has chunks of its own size, and only a large import ends with telling the planner
         counts.append(sum("grants_journalline" not in query["sql"] and "ANALYZE" not in query["sql"] for query in queries))
     assert counts[0] == counts[1]
@@ -94,10 +94,10 @@ def test_a_hundred_thousand_lines_load_with_under_thirty_seconds_of_work():
     """Of this process: how long it waits for a core is up to the tests beside it."""
     content = document(*_big(100_000))
     start = time.process_time()
-    assert imported(content).lines == 100_000
+    assert import_lines(content).lines == 100_000
     assert time.process_time() - start < 30
     start = time.process_time()
-    assert not imported(content).changes
-    assert exported().count(b"\n") > 100_000 * 0.99
+    assert not import_lines(content).changes
+    assert export_bytes().count(b"\n") > 100_000 * 0.99
     assert time.process_time() - start < 30
     assert first_break() is None

@@ -14,8 +14,8 @@ from tests.support.tenant_documents import (
     entity,
     grant,
     group,
-    imported,
-    refused,
+    import_lines,
+    refused_import,
     user,
 )
 
@@ -26,7 +26,7 @@ CASES = tomllib.loads((Path(__file__).parents[2] / "cases" / "tenant_bad_lines.t
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_a_bad_line_is_refused_with_its_number_its_field_and_the_reason(case):
-    refusal = refused(user("ada"), "", case["line"], entity("namespace:fine"))
+    refusal = refused_import(user("ada"), "", case["line"], entity("namespace:fine"))
     (fault,) = refusal.faults
     assert (fault.line, fault.field) == (3, case["field"])
     assert case["reason"] in fault.reason
@@ -48,7 +48,7 @@ def test_a_bad_line_is_refused_with_its_number_its_field_and_the_reason(case):
 ], ids=["latin-1", "utf-16", "brackets", "braces", "digits", "one-digit-too-many", "one-level-too-deep",
          "ten-megabytes", "one-byte-too-long"])
 def test_bytes_that_are_no_line_are_refused(content, reason):
-    refusal = refused(b'{"type":"user","name":"bob"}\n' + content + b'\n{"type":"user"}\n')
+    refusal = refused_import(b'{"type":"user","name":"bob"}\n' + content + b'\n{"type":"user"}\n')
     assert (refusal.faults[0].line, refusal.faults[0].reason) == (2, reason)
     assert "line 3" in str(refusal)
 
@@ -56,13 +56,13 @@ def test_bytes_that_are_no_line_are_refused(content, reason):
 def test_json_at_the_limits_is_parsed_and_refused_for_its_content_only():
     deepest = b'{"type":' + b"[" * (MAX_NESTING - 1) + b"]" * (MAX_NESTING - 1) + b"}\n"
     longest = b'{"type":"user","name":' + b"7" * MAX_DIGITS + b"}\n"
-    reasons = [fault.reason for fault in refused(deepest + longest).faults]
+    reasons = [fault.reason for fault in refused_import(deepest + longest).faults]
     assert reasons == ["it must be text, not a list", "it must be text, not a number"]
 
 
 def test_a_line_as_long_as_allowed_is_read():
     line = b'{"type":"user","name":"bob"}'
-    assert imported(line.ljust(MAX_LINE_BYTES) + b"\n").lines == 1
+    assert import_lines(line.ljust(MAX_LINE_BYTES) + b"\n").lines == 1
 
 
 def test_an_endless_line_is_never_held_in_memory():
@@ -79,7 +79,7 @@ def test_an_endless_line_is_never_held_in_memory():
 
 
 def test_every_fault_of_a_line_is_named():
-    refusal = refused({"type": "grant", "principal": "ada", "entity": "x", "privileges": [], "reason": 1, "why": 2})
+    refusal = refused_import({"type": "grant", "principal": "ada", "entity": "x", "privileges": [], "reason": 1, "why": 2})
     assert [fault.field for fault in refusal.faults] == ["entity", "principal", "privileges", "reason", "why"]
     assert refusal.bad_lines == 1
 
@@ -88,14 +88,14 @@ def test_all_bad_lines_count_and_the_first_hundred_are_shown():
     strangers = [grant(f"user:stranger{n}", "namespace:a", "READ") for n in range(70)]
     broken = [user("") for _ in range(70)]
     lines = [line for pair in zip(strangers, broken, strict=True) for line in pair]
-    refusal = refused(user("ada"), *lines)
+    refusal = refused_import(user("ada"), *lines)
     assert [fault.line for fault in refusal.faults] == list(range(2, 102))
     assert refusal.bad_lines == 140
     assert str(refusal).splitlines()[-2:] == ["and 40 more bad lines", "140 bad lines; nothing was written"]
 
 
 def test_who_stands_on_a_bad_line_is_not_reported_as_unknown_elsewhere():
-    refusal = refused(user("ada", active="yes"), {"type": "group", "name": "g", "members": 1},
+    refusal = refused_import(user("ada", active="yes"), {"type": "group", "name": "g", "members": 1},
                       grant("user:ada", "namespace:a", "READ"), grant("group:g", "namespace:a", "READ"), group("h", "ada"))
     assert [fault.line for fault in refusal.faults] == [1, 2]
 
@@ -107,18 +107,18 @@ def test_who_stands_on_a_bad_line_is_not_reported_as_unknown_elsewhere():
     (group("g"), group("g")),
 ])
 def test_an_entity_a_user_or_a_group_stands_on_one_line_only(first, second):
-    (fault,) = refused(first, user("other"), second).faults
+    (fault,) = refused_import(first, user("other"), second).faults
     assert (fault.line, fault.reason) == (3, "it is listed twice: first on line 1")
 
 
 def test_what_is_quoted_in_a_message_is_short_and_printable():
-    (fault,) = refused(entity("data\x1b[31m\ud800set:" + "x" * 10_000)).faults
+    (fault,) = refused_import(entity("data\x1b[31m\ud800set:" + "x" * 10_000)).faults
     assert "surrogate" in fault.reason
-    (fault,) = refused({"type": "user", "name": "ada", "\x1b[31m" + "x" * 10_000: 1}).faults
+    (fault,) = refused_import({"type": "user", "name": "ada", "\x1b[31m" + "x" * 10_000: 1}).faults
     assert len(str(fault)) < 300 and str(fault).isprintable()
 
 
 def test_a_line_with_faults_of_two_sorts_is_one_bad_line():
     with pytest.raises(BadTenantDocument) as refused:
-        imported(group("analysts", "nobody", "nobody"), user("ada", active="yes"))
+        import_lines(group("analysts", "nobody", "nobody"), user("ada", active="yes"))
     assert refused.value.bad_lines == len({fault.line for fault in refused.value.faults})

@@ -10,20 +10,20 @@ from grants.tenant import import_document as importing
 from grants.tenant.faults import BadTenantDocument
 from tests.support.tenant_documents import (
     EXAMPLE,
-    actions,
     entity,
-    exported,
+    export_bytes,
     grant,
     group,
-    imported,
+    import_lines,
+    journal_entries,
     user,
 )
 
 pytestmark = pytest.mark.django_db
 
 def test_every_change_has_a_line_and_the_chain_holds():
-    imported(*EXAMPLE)
-    assert actions() == [
+    import_lines(*EXAMPLE)
+    assert journal_entries() == [
         ("register", "", "instance:cdap", "", "live", "test"),
         ("register", "", "namespace:sales", "", "live", "test"),
         ("plan", "", "dataset:sales.orders", "", "planned", "test"),
@@ -39,11 +39,11 @@ def test_every_change_has_a_line_and_the_chain_holds():
 
 
 def test_changes_of_what_is_there_have_their_lines():
-    imported(*EXAMPLE)
+    import_lines(*EXAMPLE)
     before = current_revision()
-    imported(entity("namespace:sales", "deleted", description="Sold"), entity("dataset:sales.orders"),
+    import_lines(entity("namespace:sales", "deleted", description="Sold"), entity("dataset:sales.orders"),
              user("bob", active=False, email="bob@example.com"))
-    assert [line[:-1] for line in actions(before)] == [
+    assert [line[:-1] for line in journal_entries(before)] == [
         ("delete", "", "namespace:sales", "", "deleted"),
         ("describe", "", "namespace:sales", "", "Sold"),
         ("register", "", "dataset:sales.orders", "", "live"),
@@ -59,23 +59,23 @@ def test_a_failure_in_the_middle_leaves_nothing(monkeypatch):
 
     monkeypatch.setattr(importing, "append_to_journal", fails)
     with pytest.raises(RuntimeError):
-        imported(*EXAMPLE)
+        import_lines(*EXAMPLE)
     assert not Entity.objects.exists() and not User.objects.exists() and current_revision() == 0
 
 
 # the dry run
 
 def test_a_dry_run_reports_what_the_import_will_do_and_writes_nothing():
-    imported(entity("namespace:a"), user("ada"), group("g", "ada"))
+    import_lines(entity("namespace:a"), user("ada"), group("g", "ada"))
     lines = [*EXAMPLE, entity("namespace:a", "deleted"), group("g"), user("ada", active=False), entity("dataset:a.b")]
-    before = (exported(), current_revision())
-    planned = imported(*lines, dry_run=True)
-    assert (exported(), current_revision()) == before
-    done = imported(*lines)
+    before = (export_bytes(), current_revision())
+    planned = import_lines(*lines, dry_run=True)
+    assert (export_bytes(), current_revision()) == before
+    done = import_lines(*lines)
     assert (planned.changes, planned.unchanged, planned.warnings) == (done.changes, done.unchanged, done.warnings)
     assert "nothing written" in str(planned) and "would be members removed: 1" in str(planned)
 
 
 def test_a_dry_run_finds_the_bad_lines_too():
     with pytest.raises(BadTenantDocument):
-        imported(grant("user:stranger", "namespace:a", "READ"), dry_run=True)
+        import_lines(grant("user:stranger", "namespace:a", "READ"), dry_run=True)

@@ -9,7 +9,7 @@ from django.test import Client
 from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import ApiToken
 from grants.models import JournalLine, User
-from tests.support.authors import COMMAND, everything
+from tests.support.authors import COMMAND, database_state
 from tests.support.pages import page_html
 
 WHO = ("ada", "aud", "ned", "out")
@@ -52,9 +52,9 @@ def test_each_page_has_the_expected_status_for_each_account(page, statuses, brow
 
 @pytest.mark.parametrize(("url", "sent"), WRITES)
 def test_only_administrators_can_write(url, sent, browse, issued):
-    before, hashes = everything(), set(User.objects.values_list("password", flat=True))
+    before, hashes = database_state(), set(User.objects.values_list("password", flat=True))
     assert [browse(name).post(url.format(token=issued.token.pk), sent).status_code for name in WHO[1:]] == [403, 404, 404]
-    assert everything() == before and set(User.objects.values_list("password", flat=True)) == hashes
+    assert database_state() == before and set(User.objects.values_list("password", flat=True)) == hashes
 
 
 def test_a_token_is_shown_once_and_never_again(browse):
@@ -148,9 +148,9 @@ def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, is
 
 
 def forecast_text(client, url: str) -> str:
-    before = everything()
+    before = database_state()
     text = unescape(page_html(client.get(url)))
-    assert everything() == before and 'name="reason"' in text
+    assert database_state() == before and 'name="reason"' in text
     return text
 
 
@@ -215,12 +215,12 @@ def test_a_refused_email_and_its_reason_are_kept(browse):
 
 @pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
 def test_an_invalid_email_address_is_refused(email, browse):
-    before = everything()
+    before = database_state()
     for url, sent in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
         response = browse("ada").post(url, sent | {"email": email})
         assert response.status_code == 400
         assert "is not an email address. Enter one such as name@example.com" in page_html(response)
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_the_forecast_takes_a_bounded_number_of_queries(browse, django_assert_max_num_queries):

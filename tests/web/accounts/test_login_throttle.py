@@ -14,7 +14,7 @@ from authzconsole import settings as of_the_product
 from authzconsole.common import login_throttle
 from authzconsole.common.tokens import create_token
 from authzconsole.ops.address import free_port
-from tests.support.cast import PASSWORD, SETUP, people
+from tests.support.cast import PASSWORD, SETUP, create_sample_users
 from tests.support.workers import ROOT, database_url
 
 MANY = login_throttle.MAX_PASSWORDS_PER_NAME
@@ -31,7 +31,7 @@ def now(monkeypatch):
 
 @pytest.fixture
 def cast(db):
-    return people()
+    return create_sample_users()
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import check
 from grants.models import Plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import at, everything
+from tests.support.authors import database_state
 from tests.support.cast import DELETED, PLANNED, SALES
 
 WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
@@ -20,7 +21,7 @@ PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/n
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse):
     client = browse("aud")
-    for place in map(at, (*SALES, PLANNED, DELETED)):
+    for place in map(parse_address, (*SALES, PLANNED, DELETED)):
         for who in WHO:
             each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["operation_answers"]
             of, _, name = who.partition(":")
@@ -35,7 +36,7 @@ def test_the_same_question_is_answered_in_every_generation_with_its_source(brows
     assert [glance.name for glance in ask["generation_summaries"] if glance.is_current] == ["existing"]
     assert all(glance.source for glance in ask["generation_summaries"])
     for glance in ask["generation_summaries"]:
-        target = at("program:sales.shop.workflow.daily")
+        target = parse_address("program:sales.shop.workflow.daily")
         assert glance.allowed == check(Question("user", "grp", "start", target, glance.name)).allowed
     assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
 
@@ -90,7 +91,7 @@ def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):
 def test_it_costs_the_same_however_much_lies_inside(url, browse):
     client, costs = browse("aud"), []
     for numbers in (range(1), range(1, 60)):
-        ensure_entities(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:
             client.get(url, headers={"HX-Request": "true", "HX-Target": "ask"})
         costs.append(len(captured))
@@ -105,9 +106,9 @@ def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
     client = browse("ada")
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert 'action="/plans/missing"' in page
-    before, response = everything()[0], client.post("/plans/missing", sent())
+    before, response = database_state()[0], client.post("/plans/missing", sent())
     plan = Plan.objects.get()
-    assert response["Location"] == f"/plans/{plan.pk}/" and everything()[0] == before
+    assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
     client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
     assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.allowed
@@ -116,8 +117,9 @@ def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse):
-    client, place = browse("ada"), at("namespace:sales")
-    ensure_entities(states={at(f"{kind}:sales.more{n}"): "live" for n in range(3) for kind in ("stream", "dataset_module")})
+    client, place = browse("ada"), parse_address("namespace:sales")
+    ensure_entities(states={parse_address(f"{kind}:sales.more{n}"): "live" for n in range(3)
+                            for kind in ("stream", "dataset_module")})
     for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
         for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
             missing = check(Question(type_, name, operation, place, generation)).missing or ()
@@ -136,7 +138,7 @@ def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_
     for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
         monkeypatch.setattr(f"{module}.gather_facts", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
     for numbers in (range(1), range(1, 1_500)):
-        ensure_entities(states={at(f"dataset:sales.more{n}"): "live" for n in numbers})
+        ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:
             assert client.post("/plans/missing", sent())["Location"].startswith("/plans/")
         costs.append(len(captured))
@@ -157,10 +159,10 @@ def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anyt
 
 
 def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
-    before = everything()
+    before = database_state()
     assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
     assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert browse("ada").post("/plans/missing", sent(subject="nonsense:x")).status_code == 303
     assert browse("ada").post("/plans/missing", sent(operation="explode")).status_code == 303
     assert browse("ada").post("/plans/missing", sent(address="nonsense")).status_code == 404
-    assert everything() == before
+    assert database_state() == before

@@ -2,13 +2,13 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import check
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.authors import at
 from tests.support.cast import DELETED
 
 ORDERS = "dataset:sales.orders"
@@ -37,13 +37,13 @@ def test_a_question_is_answered_where_it_is_asked(browse):
 @pytest.mark.parametrize("who", ["user:ned", "user:dee", "group:operators", "user:ina"])
 @pytest.mark.parametrize("operation", KINDS["namespace"].operations)
 def test_all_generations_stand_side_by_side_as_the_engine_answers_them(who, operation, browse):
-    ensure_entities(states={at(f"stream:sales.s{number}"): "live" for number in range(20)})
+    ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(20)})
     asked = {"subject": who, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
     ask = browse("aud").get("/ask", asked).context["ask"]
     assert [one.name for one in ask["generation_answers"]] == list(GENERATIONS)
     assert [one.name for one in ask["generation_answers"] if one.is_current] == ["existing"]
     for one in ask["generation_answers"]:
-        said = check(Question(*who.split(":"), operation, at("namespace:sales"), one.name))
+        said = check(Question(*who.split(":"), operation, parse_address("namespace:sales"), one.name))
         shown = one.answer.decision
         assert (shown.allowed, shown.source, one.answer.missing_total) == (said.allowed, said.source, len(said.missing or ()))
         assert f"generation={one.name}" in one.url and one.url.startswith("/ask?")
@@ -147,7 +147,7 @@ def test_the_name_or_key_of_one_entity_is_enough(text, browse):
 
 
 def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
-    ensure_entities(states={at("application:hr.orders"): "live", at("dataset:hr.customers"): "live"})
+    ensure_entities(states={parse_address("application:hr.orders"): "live", parse_address("dataset:hr.customers"): "live"})
     response = browse("aud").get("/ask?subject=dee&entity=orders")
     assert [str(entity) for entity, _ in response.context["suggestions"]] == ["application:hr.orders", ORDERS]
     assert browse("dee").get("/ask?entity=orders").status_code == 303
@@ -156,7 +156,7 @@ def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
 
 
 def test_what_is_called_so_is_offered_before_what_lies_in_it(browse):
-    ensure_entities(states={at("dataset:hr.sales"): "live"})
+    ensure_entities(states={parse_address("dataset:hr.sales"): "live"})
     offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
     assert str(offered[0][0]) == "namespace:sales" and len(offered) > 3 and len(set(offered)) == len(offered)
 

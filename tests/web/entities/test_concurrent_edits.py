@@ -2,19 +2,19 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.selectors import entity_at
 from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.models import JournalLine
 from grants.plans.sources.copy import create_plan_from_copy
-from tests.support.authors import at
 from tests.support.cast import SETUP
 
 DELETE = "/lifecycle/delete/namespace:sales"
 
 
 @pytest.mark.parametrize("meanwhile", [
-    lambda: change_grants(author=SETUP, grant=[("group:operators", at("dataset:sales.orders"), "WRITE")]),
+    lambda: change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]),
     lambda: activate_generation(author=SETUP, name="existing"),
 ])
 def test_a_deletion_that_would_do_something_else_than_was_foretold_is_not_done(meanwhile, browse):
@@ -32,7 +32,7 @@ def test_what_changed_elsewhere_does_not_hold_a_deletion_up(browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
     assert f'name="form_version" value="{form_version}"' in client.get(DELETE).content.decode()
-    change_grants(author=SETUP, grant=[("group:operators", at("instance:cdap"), "READ")])
+    change_grants(author=SETUP, grant=[("group:operators", parse_address("instance:cdap"), "READ")])
     assert client.post(DELETE, {"form_version": form_version}).status_code == 303
 
 
@@ -51,15 +51,15 @@ def test_a_description_takes_the_place_of_none_that_its_writer_did_not_see(brows
     response = client.post(url, mine)
     text = response.content.decode()
     assert response.status_code == 409 and "All orders" in text and "Orders of the shop" in text and "clearer" in text
-    assert entity_at(at("dataset:sales.orders")).description == "All orders"
+    assert entity_at(parse_address("dataset:sales.orders")).description == "All orders"
     assert client.post(url, mine | {"was": response.context["was"]}).status_code == 303
-    assert entity_at(at("dataset:sales.orders")).description == "Orders of the shop"
+    assert entity_at(parse_address("dataset:sales.orders")).description == "Orders of the shop"
 
 
 def test_the_reason_of_a_plan_that_has_become_stale_goes_to_the_new_one(browse):
     client = browse("ada")
     plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
-    change_grants(author=SETUP, revoke=[("user:ned", at("dataset:sales.orders"), "ADMIN")])
+    change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
     text = client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes"}).content.decode()
     assert '<input type="hidden" name="reason" value="he takes over">' in text
     response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)

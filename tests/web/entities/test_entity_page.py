@@ -2,10 +2,11 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import JournalLine
-from tests.support.authors import at, everything, states
+from tests.support.authors import database_state, entity_states
 from tests.support.cast import SETUP
 
 SALES, ORDERS = "/entities/namespace:sales", "/entities/dataset:sales.orders"
@@ -27,7 +28,7 @@ def test_children_are_filtered_by_kind_state_and_name(browse):
 
 
 def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(browse):
-    ensure_entities(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
+    ensure_entities(states={parse_address("kerberosprincipal:etl/host.com@REALM"): "live"})
     children = browse("ada").get("/entities/instance:cdap").context["children"]
     assert [str(row["entity"]) for row in children["rows"]] == ["namespace:hr", "namespace:sales"]
     assert not children["is_filtered"] and [chip["title"] for chip in children["kinds"] if chip["is_current"]] == ["namespaces"]
@@ -36,7 +37,7 @@ def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(bro
 
 
 def test_children_are_paged_forth_and_back_without_a_gap(browse):
-    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, seen, url = browse("ada"), [], SALES
     while url:
         page = client.get(url).context["children"]
@@ -56,7 +57,7 @@ def test_a_broken_page_address_shows_a_page_all_the_same(query, browse):
 
 
 def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
-    ensure_entities(states={at(f"stream:sales.s{number:03}"): "live" for number in range(60)})
+    ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
     page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
     selection, text = page.context["children"]["selection"], page.content.decode()
@@ -84,7 +85,7 @@ def test_who_changes_nothing_chooses_nothing(who, browse):
 
 
 def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(browse):
-    ensure_entities(states={at("dataset:sales.idle"): "planned", at("dataset:plans.inner"): "planned"})
+    ensure_entities(states={parse_address("dataset:sales.idle"): "planned", parse_address("dataset:plans.inner"): "planned"})
     client, url = browse("ada"), "/entities/dataset:sales.idle"
     assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
     for name in ("aud", "dee"):
@@ -99,7 +100,7 @@ def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(brow
 
 
 def test_the_matrix_tells_direct_from_through_a_group(browse):
-    change_grants(author=SETUP, grant=[("user:grp", at("program:sales.shop.workflow.daily"), "READ")])
+    change_grants(author=SETUP, grant=[("user:grp", parse_address("program:sales.shop.workflow.daily"), "READ")])
     rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]
     cells = {row["principal"].address: [cell.how for cell in row["cells"]] for row in rows}
     assert cells == {"user:grp": ["direct", "none", "group", "none"], "user:ned": ["none", "none", "none", "direct"],
@@ -180,7 +181,7 @@ def test_fields_appear_that_the_chosen_operation_reads(browse):
              for asked in ("operation=get", "operation=deploy")}
     assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
     response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")
-    assert response.context["ask"]["answer"].decision.missing == ((at("artifact:sales.new"), "ADMIN"),)
+    assert response.context["ask"]["answer"].decision.missing == ((parse_address("artifact:sales.new"), "ADMIN"),)
 
 
 @pytest.mark.parametrize(("asked", "fault"), [
@@ -227,7 +228,7 @@ def test_an_unregistered_address_offers_an_administrator_both_ways_to_begin(brow
 
 
 def test_a_kerberos_principal_with_slashes_has_a_page(browse):
-    ensure_entities(states={at("kerberosprincipal:etl/host.com@REALM"): "live"})
+    ensure_entities(states={parse_address("kerberosprincipal:etl/host.com@REALM"): "live"})
     response = browse("ada").get("/entities/instance:cdap?kind=kerberosprincipal")
     url = response.context["children"]["rows"][0]["address_link"].url
     assert url == "/entities/kerberosprincipal:etl/host.com@REALM"
@@ -235,21 +236,21 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
 
 
 def test_the_delete_page_foretells_and_deletes_nothing(browse):
-    before = everything()
+    before = database_state()
     text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
     assert "6 entities will be deleted" in text and "1 planned entity remains planned" in text and "grants remain" in text
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_deleting_and_recreating_keeps_and_revives_the_grants(browse):
     client = browse("ada")
     response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold"}, follow=True)
     assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
-    assert states()["dataset:sales.orders"] == "deleted"
+    assert entity_states()["dataset:sales.orders"] == "deleted"
     assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
     assert "will apply" in client.get("/lifecycle/recreate/namespace:sales").content.decode()
     client.post("/lifecycle/recreate/namespace:sales", {"reason": "bought back"})
-    assert states()["namespace:sales"] == "live"
+    assert entity_states()["namespace:sales"] == "live"
 
 
 def test_registering_goes_from_a_kind_and_a_name_over_the_forecast_to_the_entity(browse):
@@ -273,11 +274,11 @@ def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
 
 
 def test_what_cannot_be_done_now_is_refused_with_the_remedy(browse):
-    before = everything()
+    before = database_state()
     response = browse("ada").post("/lifecycle/register/program:sales.absent.workflow.w", {})
     assert response.status_code == 400
     assert "application:sales.absent, which contains it, is not registered" in response.content.decode()
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_description_can_be_changed(browse):
@@ -286,7 +287,7 @@ def test_a_description_can_be_changed(browse):
 
 
 def test_the_matrix_is_filtered_by_name_and_sorted_by_the_latest_grant(browse, htmx):
-    change_grants(author=SETUP, grant=[("group:operators", at("dataset:sales.orders"), "WRITE")])
+    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")])
     client, url = browse("ada"), "/entities/dataset:sales.orders"
     names = [row["principal"].name for row in client.get(url).context["holders"]["rows"]]
     assert names == ["dee", "ina", "ned", "operators"]

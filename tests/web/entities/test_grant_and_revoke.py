@@ -7,7 +7,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 
 from grants.models import JournalLine
-from tests.support.authors import everything, held
+from tests.support.authors import all_grants, database_state
 
 URL, REVOKE = "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders"
 
@@ -21,7 +21,7 @@ def test_a_grant_without_scripts_comes_back_to_the_entity_and_says_what_it_did(b
     response = browse("ada").post(URL, sent)
     assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders")
     assert said(response) == ["Granted READ, WRITE on dataset:sales.orders to user:out."]
-    assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= held()
+    assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= all_grants()
 
 
 def test_a_grant_is_journalled_with_who_why_and_in_which_request(browse):
@@ -52,10 +52,10 @@ def test_the_matrix_and_the_answer_change_with_the_grant(browse, htmx):
 
 
 def test_saying_again_what_is_so_changes_nothing_and_says_so(browse):
-    before = everything()
+    before = database_state()
     response = browse("ada").post(URL, {"principal": "user:dee", "privilege": "READ"})
     assert said(response) == ["user:dee already holds READ on dataset:sales.orders: nothing changed."]
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
@@ -77,13 +77,13 @@ def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
 ])
 @pytest.mark.parametrize("target", ["", "grant-form"])
 def test_a_bad_grant_is_explained_in_the_form_and_writes_nothing(sent, fault, target, browse, htmx):
-    before = everything()
+    before = database_state()
     response = browse("ada").post(URL, sent, headers=htmx(target) if target else {})
     assert response.status_code == 400
     said = response.content.decode().replace("<code>", "`").replace("</code>", "`")
     assert fault.replace("`", "") in said.replace("`", "")
     assert said.count(fault[:30]) == 1
-    assert everything() == before
+    assert database_state() == before
     assert ("<html" in response.content.decode()) is not bool(target)
     assert f'value="{sent["principal"]}"' in response.content.decode()
 
@@ -94,14 +94,14 @@ def test_revoking_asks_before_it_does(browse, htmx):
     assert "<html" in page.content.decode() and "<html" not in dialog.content.decode()
     for response in (page, dialog):
         assert "will no longer hold" in response.content.decode()
-    assert ("user:dee", "dataset:sales.orders", "READ") in held()
+    assert ("user:dee", "dataset:sales.orders", "READ") in all_grants()
 
 
 def test_revoking_with_a_reason_removes_the_grant(browse):
     sent = {"principal": "user:dee", "privilege": "READ", "reason": "left the team"}
     response = browse("ada").post(REVOKE, sent)
     assert said(response) == ["Revoked READ on dataset:sales.orders from user:dee."]
-    assert ("user:dee", "dataset:sales.orders", "READ") not in held()
+    assert ("user:dee", "dataset:sales.orders", "READ") not in all_grants()
     assert JournalLine.objects.get(action="revoke").reason == "left the team"
 
 
@@ -136,12 +136,12 @@ def test_revoking_what_is_not_held_says_so(browse):
 
 
 def test_a_post_without_the_token_of_the_form_is_refused(browse, cast):
-    client, before = Client(enforce_csrf_checks=True), everything()
+    client, before = Client(enforce_csrf_checks=True), database_state()
     client.force_login(cast["ada"])
     response = client.post(URL, {"principal": "user:out", "privilege": "READ"})
     assert response.status_code == 403
     assert "The form has expired" in response.content.decode()
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_an_own_role_that_was_taken_away_ends_writing_at_once(browse, cast):

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from authzconsole.web.explorer import tree as branches
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
-from tests.support.authors import at
 from tests.support.cast import SETUP
 
 PROGRAM = "program:sales.shop.workflow.daily"
@@ -36,7 +36,7 @@ def few_at_once(monkeypatch):
 
 @pytest.fixture
 def streams(cast):
-    ensure_entities(states={at(f"stream:sales.s{n}"): "live" for n in range(8)})
+    ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
 
 
 def test_it_opens_at_the_namespaces(browse):
@@ -101,7 +101,7 @@ def test_it_is_narrowed_to_a_state_and_to_the_containers_in_which_something_is_i
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("dataset", 1)]
     assert inside(client, level.branches[0].load_url) == ["legacy"]
-    ensure_entities(states={at("program:sales.shop.spark.old"): "deleted"})
+    ensure_entities(states={parse_address("program:sales.shop.spark.old"): "deleted"})
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("application", 1), ("dataset", 1)]
     assert inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
@@ -120,7 +120,7 @@ def test_an_ordinary_account_finds_only_what_it_sees(browse):
 
 
 def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few_at_once, streams):
-    change_grants(author=SETUP, grant=[("user:dee", at(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
+    change_grants(author=SETUP, grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
     urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
     few = [tree(browse("dee"), url) for url in urls]
     for name in ("FEW_GRANTS", "FEW_GRANTS_INSIDE", "MANY_ROWS"):
@@ -154,6 +154,6 @@ def test_no_line_leads_to_the_page_of_an_instance_that_the_account_does_not_see(
 
 
 def test_the_only_kind_of_a_tree_is_open(cast, browse):
-    ensure_entities(states={at("kerberosprincipal:etl/host@REALM"): "live"})
+    ensure_entities(states={parse_address("kerberosprincipal:etl/host@REALM"): "live"})
     assert tree(browse("ada"), "/explorer?kind=kerberosprincipal") == [
         (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]

@@ -9,13 +9,14 @@ import pytest
 from django.db import connection
 
 from authzconsole.web.journal import page as journal
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.journal import Author, current_revision
 from grants.models import JournalLine
 from grants.plans.apply import apply_plan
 from grants.plans.sources.copy import create_plan_from_copy
-from tests.support.authors import administrator, at
+from tests.support.authors import administrator
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
 
@@ -81,7 +82,7 @@ def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
 
 def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
     change_grants(author=Author("the tests", reason="=1+1", request_id="request-7"),
-                  grant=[("user:out", at("dataset:sales.orders"), "READ")])
+                  grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
     client = browse("aud")
     rows = list(csv.DictReader(io.StringIO(streamed_text(client.get("/journal.csv?principal=user:out")))))
     assert [(row["action"], row["entity"], row["reason"], row["request_id"]) for row in rows] == [
@@ -102,8 +103,9 @@ def test_verification_reports_an_intact_and_a_broken_chain(browse):
 
 def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_assert_max_num_queries):
     client = browse("aud")
-    ensure_entities(states={at("dataset:sales.more"): "live"})
-    change_grants(author=SETUP, grant=[(f"user:{name}", at("dataset:sales.more"), privilege) for name in ("ned", "dee", "out")
+    ensure_entities(states={parse_address("dataset:sales.more"): "live"})
+    change_grants(author=SETUP,
+                  grant=[(f"user:{name}", parse_address("dataset:sales.more"), privilege) for name in ("ned", "dee", "out")
                                        for privilege in ("READ", "WRITE", "ADMIN")])
     client.get("/journal/")
     # PostgreSQL is told in a transaction of its own how to plan

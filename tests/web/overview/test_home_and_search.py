@@ -2,10 +2,10 @@
 
 import pytest
 
+from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
 from grants.models import User
-from tests.support.authors import at
 from tests.support.pages import page_html
 
 
@@ -67,7 +67,7 @@ def test_a_search_shows_nothing_unseen_however_many_match_the_text(most, browse,
 
 
 def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(browse):
-    ensure_entities(states={at(address): "live" for address in (
+    ensure_entities(states={parse_address(address): "live" for address in (
         "application:hr.orders", "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a",
         "program:hr.x.workflow.orders")})
     assert rows_of(browse("ada").get("/search?q=Orders")) == [
@@ -77,7 +77,7 @@ def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(br
 
 def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_so(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
-    ensure_entities(states={at(f"dataset:aaa.orders{number}"): "live" for number in range(9)})
+    ensure_entities(states={parse_address(f"dataset:aaa.orders{number}"): "live" for number in range(9)})
     for text in ("orders", "sales.orders", "dataset:sales.orders"):
         response = browse("ada").get(f"/search?q={text}")
         assert rows_of(response)[0] == "dataset:sales.orders", text

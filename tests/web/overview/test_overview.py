@@ -6,9 +6,9 @@ import pytest
 from django.utils import timezone
 
 from authzconsole.web.shared import row_estimates
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import GroupGrant, User
-from tests.support.authors import at
 from tests.support.pages import page_html
 from tests.support.reports import done_run
 
@@ -96,7 +96,7 @@ def test_a_damaged_visibility_report_leaves_the_areas(browse, place):
 
 def test_small_namespaces_share_one_tile(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.reports.charts.namespace_treemap.MAX_TILES", 3)
-    ensure_entities(states={at(f"namespace:n{number}"): "live" for number in range(5)})
+    ensure_entities(states={parse_address(f"namespace:n{number}"): "live" for number in range(5)})
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 
 

@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 
+from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import JournalLine, Plan, User
-from tests.support.authors import at, everything
+from tests.support.authors import database_state
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
 
@@ -52,9 +53,9 @@ def test_each_page_has_the_expected_status_for_each_account(page, statuses, brow
 
 @pytest.mark.parametrize(("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES])
 def test_only_administrators_can_write(url, sent, statuses, browse):
-    before = everything()
+    before = database_state()
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_lists_filter_by_part_of_the_name(browse):
@@ -118,13 +119,13 @@ def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, c
 def test_a_group_without_members_shows_its_visible_entities(browse):
     Group.objects.create(name="night")
     assert browse("aud").get("/people/group:night").context["visibility"]["rows"] == []
-    change_grants(author=SETUP, grant=[("group:night", at("dataset:hr.salaries"), "READ")])
+    change_grants(author=SETUP, grant=[("group:night", parse_address("dataset:hr.salaries"), "READ")])
     (row,) = browse("aud").get("/people/group:night").context["visibility"]["rows"]
     assert (str(row["address_link"]), row["reason"].is_only) == ("namespace:hr", True)
 
 
 def test_a_namespace_visible_through_a_single_grant_says_so(browse):
-    change_grants(author=SETUP, grant=[("user:out", at("program:sales.shop.workflow.daily"), "EXECUTE")])
+    change_grants(author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")])
     (row,) = browse("aud").get("/people/user:out").context["visibility"]["rows"]
     assert (row["reason"].privilege, str(row["reason"].address_link), row["reason"].is_only) == (
         "EXECUTE", "program:sales.shop.workflow.daily", True)
@@ -193,11 +194,11 @@ def test_latest_changes_link_to_the_filtered_journal(browse):
 
 
 def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
-    before = everything()
+    before = database_state()
     response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})
     text = page_html(response)
     assert response.status_code == 400 and "group:opers is not known here" in text
-    assert 'value="dee"' in text and 'value="opers"' in text and everything() == before
+    assert 'value="dee"' in text and 'value="opers"' in text and database_state() == before
 
 
 def test_users_and_groups_are_added_with_a_reason(browse):
@@ -246,7 +247,7 @@ def test_off_boarding_lists_the_entities_that_would_be_stranded(browse):
 
 
 def test_removing_a_group_lists_stranded_entities_and_affected_members(browse):
-    change_grants(author=SETUP, grant=[("group:operators", at("dataset:hr.salaries"), "ADMIN")])
+    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:hr.salaries"), "ADMIN")])
     response = browse("ada").get("/people/leaving/group:operators")
     assert (response.context["loss"].none, response.context["loss"].one, response.context["grants"]) == (1, 0, 3)
     assert [member.name for member in response.context["members"]] == ["grp"]
@@ -284,7 +285,7 @@ def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, dj
         Group.objects.create(name=f"group{number}").user_set.add(User.objects.create(username=f"more{number}"))
     Group.objects.get(name="group1").user_set.add(User.objects.get(username="dee"))
     Group.objects.get(name="operators").user_set.add(*User.objects.filter(username__startswith="more"))
-    places = [at(f"dataset:sales.more{number}") for number in range(40)]
+    places = [parse_address(f"dataset:sales.more{number}") for number in range(40)]
     change_grants(author=SETUP, grant=[(who, place, "ADMIN") for who in ("user:dee", "group:operators") for place in places])
     client = browse("dee" if url == "/my-access" else "ada")
     assert client.get(url).status_code == 200
@@ -309,11 +310,11 @@ def test_seeing_as_another_user_shows_their_pages_and_says_so(browse):
 
 
 def test_nothing_can_be_changed_while_seeing_as_another_user(browse):
-    client, before = browse("ada"), everything()
+    client, before = browse("ada"), database_state()
     see_as(client, "ned")
     assert client.post("/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}).status_code == 403
     assert client.post("/password", {}).status_code == 403
-    assert everything() == before
+    assert database_state() == before
 
 
 def test_only_administrators_and_auditors_can_see_as_another_user(browse, cast):

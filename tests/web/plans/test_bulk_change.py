@@ -9,11 +9,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import Plan
 from grants.plans.sources.change_file import SAMPLES
-from tests.support.authors import at, everything, held
+from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES, SETUP
 from tests.support.reports import done_run
 
@@ -53,11 +54,11 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert sent == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "itself": ["yes"], "kind": ALL_KINDS}
     assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
         "artifact": 1, "application": 1, "program": 1, "dataset": 2}
-    before = held()
+    before = all_grants()
     made = client.post(MANY, sent | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
-    assert places(made) == set(SALES) and "6 grants to add" in text_of(made) and held() == before
+    assert places(made) == set(SALES) and "6 grants to add" in text_of(made) and all_grants() == before
     client.post(f"/plans/{made.context['plan'].pk}/apply", {"reason": "she audits sales"})
-    assert held() - before == {("user:out", place, "READ") for place in SALES}
+    assert all_grants() - before == {("user:out", place, "READ") for place in SALES}
 
 
 @pytest.mark.parametrize(("url", "name"), [
@@ -166,14 +167,14 @@ def test_a_cleanup_without_ghost_grants_says_so(namespace, words, browse):
 
 
 def test_a_plan_is_created_from_pasted_text_and_from_a_file(browse):
-    client, before = browse("ada"), everything()[:7]
+    client, before = browse("ada"), database_state()[:7]
     pasted = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
     assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to revoke" in text_of(pasted)
     sent = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
     chosen = client.post(IMPORT, {"file": sent, "text": "left aside"}, follow=True)
     assert "Grant 1 and revoke 1 from quarter.csv" in text_of(chosen)
     assert "1 line repeats an earlier line of the file and is skipped: line 4." in text_of(chosen)
-    assert everything()[:7] == before and "imported changes" in text_of(client.get("/plans/"))
+    assert database_state()[:7] == before and "imported changes" in text_of(client.get("/plans/"))
 
 
 @pytest.mark.parametrize("form", ["pasted", "chosen"])
@@ -235,7 +236,7 @@ def test_creating_a_plan_takes_a_constant_number_of_queries(browse):
     client = browse("ada")
 
     def statements(first, last):
-        addresses = [at(f"dataset:sales.more{number}") for number in range(first, last)]
+        addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         lines = "".join(f"grant,user:dee,{address},READ\n" for address in addresses)

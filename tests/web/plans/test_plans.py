@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.evaluation.engine import check
@@ -15,7 +16,7 @@ from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, at, everything, held
+from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
 from tests.support.reports import done_run
@@ -45,13 +46,15 @@ SENT = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "gen
 
 @pytest.fixture
 def plan(cast):
-    return create_plan_from_changes(author=COMMAND, grant=[("user:out", at(ORDERS), "READ"), ("user:dee", at(ORDERS), "READ")],
-                           revoke=[("user:ned", at(ORDERS), "ADMIN")])
+    return create_plan_from_changes(author=COMMAND,
+                                    grant=[("user:out", parse_address(ORDERS), "READ"),
+                                           ("user:dee", parse_address(ORDERS), "READ")],
+                           revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
 
 
 @pytest.fixture
 def applied(cast):
-    made = create_plan_from_changes(author=COMMAND, grant=[("user:out", at("dataset:hr.salaries"), "READ")])
+    made = create_plan_from_changes(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
     return apply_plan(author=COMMAND, plan_id=made.pk)
 
 
@@ -62,10 +65,10 @@ def test_each_page_has_the_expected_status_for_each_account(page, statuses, brow
 
 @pytest.mark.parametrize("url", WRITES)
 def test_only_administrators_can_change_plans(url, browse, plan, applied):
-    before = everything()
+    before = database_state()
     url = url.format(plan=plan.pk, applied=applied.pk)
     assert [browse(name).post(url, SENT).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
-    assert everything() == before
+    assert database_state() == before
     assert browse("ada").get(url).status_code == 405
     assert browse().post(url, SENT).status_code == 303
 
@@ -90,37 +93,37 @@ def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
 
 
 def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse, plan):
-    client, before = browse("ada"), everything()
+    client, before = browse("ada"), database_state()
     answer = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
     text = page_html(answer)
     assert answer.status_code == 400 and "Confirm that entities will have" in text and "tidy up" in text
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes"})
     assert answer.status_code == 400 and "the reason is missing" in page_html(answer)
-    assert everything() == before
+    assert database_state() == before
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
     assert "is applied: 1 granted, 1 revoked." in page_html(answer) and "Undo with a plan" in page_html(answer)
 
 
 def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
-    change_grants(author=SETUP, grant=[("user:grp", at(ORDERS), "READ")])
-    client, before = browse("ada"), everything()
+    change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
+    client, before = browse("ada"), database_state()
     page = page_html(client.get(f"/plans/{plan.pk}/"))
     assert "Changed since it was created: line" in page and "Apply plan" not in page
     answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
-    assert answer.status_code == 409 and "Changed since it was created: line" in page_html(answer) and everything() == before
+    assert answer.status_code == 409 and "Changed since it was created: line" in page_html(answer) and database_state() == before
     answer = client.post(f"/plans/{plan.pk}/renew", follow=True)
     assert "Apply plan" in page_html(answer) and f"plan {plan.pk}" in page_html(answer)
 
 
 def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
-    client, before = browse("ada"), held()
+    client, before = browse("ada"), all_grants()
     client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
-    assert held() != before
+    assert all_grants() != before
     answer = client.post(f"/plans/{plan.pk}/undo", follow=True)
     inverse = answer.context["plan"]
-    assert inverse.inverse_of_id == plan.pk and held() != before
+    assert inverse.inverse_of_id == plan.pk and all_grants() != before
     client.post(f"/plans/{inverse.pk}/apply", {"reason": "back"})
-    assert held() == before
+    assert all_grants() == before
     assert f"Plan {inverse.pk}</a> undoes it" in page_html(client.get(f"/plans/{plan.pk}/"))
 
 
@@ -134,7 +137,7 @@ def test_a_discarded_plan_cannot_be_changed(browse, plan):
 
 
 def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
-    client, question = browse("ada"), Question("user", "dee", "delete", at("namespace:sales"), "final")
+    client, question = browse("ada"), Question("user", "dee", "delete", parse_address("namespace:sales"), "final")
     page = page_html(client.get("/entities/namespace:sales?deleter=dee"))
     assert "/forecast/namespace:sales?deleter=dee" in page
     page = client.get(FORECAST)
@@ -178,7 +181,8 @@ def test_sections_are_rendered_alone(browse, plan, htmx):
 
 
 def test_items_are_paged(browse):
-    grants = [(f"user:{name}", at(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out") for number in range(60)]
+    grants = [(f"user:{name}", parse_address(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out")
+              for number in range(60)]
     plan = create_plan_from_changes(author=COMMAND, grant=grants)
     seen = []
     for number in (1, 2, 3):
@@ -191,13 +195,13 @@ def test_the_number_of_queries_does_not_grow_with_the_data(browse):
     client = browse("ada")
 
     def counts(numbers):
-        addresses = [at(f"dataset:sales.more{number:03}") for number in numbers]
+        addresses = [parse_address(f"dataset:sales.more{number:03}") for number in numbers]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", address, "READ") for address in addresses],
                                revoke=[("user:ned", address, "ADMIN") for address in addresses])
         done = apply_plan(author=COMMAND, plan_id=create_readiness_plan(
-            author=COMMAND, namespace=at("namespace:hr"), user="dee" if numbers[0] else "ned", generation="final").pk)
+            author=COMMAND, namespace=parse_address("namespace:hr"), user="dee" if numbers[0] else "ned", generation="final").pk)
         create_inverse_plan(author=COMMAND, plan_id=done.pk)
         return [queries(client, url) for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{done.pk}/", FORECAST)]
 

@@ -7,7 +7,7 @@ from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.models import ActiveGeneration, JournalLine
 from grants.policies.catalogue import GENERATIONS
-from tests.support.authors import everything
+from tests.support.authors import database_state
 from tests.support.pages import page_html
 from tests.support.reports import done_run
 
@@ -65,10 +65,10 @@ def test_only_administrators_can_activate_a_generation(browse):
     offered = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
                for name in ("ada", "aud", "dee")}
     assert offered == {"ada": True, "aud": False, "dee": False}
-    url, before = "/policies/core/activate", everything()
+    url, before = "/policies/core/activate", database_state()
     assert [browse(name).get(url).status_code for name in ("ada", "aud", "dee", "out")] == [200, 403, 404, 404]
     assert [browse(name).post(url, {"from": "final"}).status_code for name in ("aud", "dee", "out")] == [403, 404, 404]
-    assert everything() == before and active_generation().name == "final"
+    assert database_state() == before and active_generation().name == "final"
     assert browse("ada").get("/policies/none/activate").status_code == 404
 
 
@@ -98,10 +98,10 @@ def test_activating_a_generation_is_journalled_with_its_reason(browse):
 def test_an_outdated_form_changes_nothing_and_keeps_its_reason(browse):
     client = browse("ada")
     ActiveGeneration.objects.create(pk=1, name="existing")
-    before = everything()
+    before = database_state()
     response = client.post("/policies/core/activate", {"from": "final", "reason": "trial"})
     assert response.status_code == 409 and "another generation was activated in the meantime" in page_html(response)
-    assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and everything() == before
+    assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and database_state() == before
 
 
 def test_the_pages_cost_a_fixed_number_of_queries(browse, django_assert_max_num_queries):

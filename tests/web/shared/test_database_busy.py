@@ -6,8 +6,8 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 
-from tests.support.authors import everything
-from tests.support.cast import house
+from tests.support.authors import database_state
+from tests.support.cast import create_sample_tenant
 
 URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
 
@@ -36,8 +36,8 @@ def test_any_other_error_of_the_database_stays_a_failure(browse, monkeypatch):
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL lets several write at once")
 def test_a_long_import_answers_other_writers_503():
     client, importing = Client(), sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
-    client.force_login(house()["ada"])
-    before = everything()
+    client.force_login(create_sample_tenant()["ada"])
+    before = database_state()
     connection.cursor().execute("PRAGMA busy_timeout=50")
     importing.execute("BEGIN IMMEDIATE")
     try:
@@ -46,5 +46,5 @@ def test_a_long_import_answers_other_writers_503():
         importing.execute("ROLLBACK")
         importing.close()
         connection.close()
-    assert everything() == before
+    assert database_state() == before
     assert client.post(URL, SENT).status_code == 303

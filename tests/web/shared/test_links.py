@@ -7,10 +7,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from django.urls import resolve
 
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import JournalLine, User
-from tests.support.authors import at, held, states
+from tests.support.authors import all_grants, entity_states
 from tests.support.cast import SETUP
 
 NAMES = ["a?b", "a#b", "a%b", "a%3Fb", "a/b", "a//b", "a&b", 'a"b', "a'b", "a+b", "a;b", "a\\b", "a?b=c&d#e"]
@@ -21,8 +22,8 @@ ADDRESSED = ("entity", "grant", "revoke", "lifecycle", "lifecycle-describe")
 @pytest.fixture(params=NAMES)
 def place(request, cast):
     """A kerberos principal of that name, with more holders than a page shows, beside one that a cut address would hit."""
-    place = at(f"kerberosprincipal:{request.param}")
-    ensure_entities(states={place: "live", at("kerberosprincipal:a"): "live"})
+    place = parse_address(f"kerberosprincipal:{request.param}")
+    ensure_entities(states={place: "live", parse_address("kerberosprincipal:a"): "live"})
     names = [f"user:holder{number:02}" for number in range(25)]
     User.objects.bulk_create(User(username=name.removeprefix("user:")) for name in names)
     change_grants(author=SETUP, grant=[(name, place, "READ") for name in names])
@@ -85,10 +86,10 @@ def form_of(response, verb: str) -> str:
 
 
 def test_the_forms_change_the_entity_that_they_stand_on_and_no_other(place, browse):
-    client, before = browse("ada"), states()
+    client, before = browse("ada"), entity_states()
     page = client.get(url_of("entity", place))
     client.post(form_of(page, "grant"), {"principal": "user:out", "privilege": "WRITE"})
-    assert [entity for who, entity, _ in held() if who == "user:out"] == [str(place)]
+    assert [entity for who, entity, _ in all_grants() if who == "user:out"] == [str(place)]
     form = client.get(next(url for url in links(page) if url.startswith("/revoke/") and "holder03" in url))
     client.post(form_of(form, "revoke"), {"principal": "user:holder03", "privilege": "READ"})
     assert JournalLine.objects.get(action="revoke").entity == str(place)
@@ -96,7 +97,7 @@ def test_the_forms_change_the_entity_that_they_stand_on_and_no_other(place, brow
     assert client.post(form_of(form, "describe"), {"description": "d"}, follow=True).context["entity"].address == place
     form = client.get(form_of(client.get(url_of("entity", place)), "lifecycle"))
     client.post(form_of(form, "lifecycle"), {})
-    assert states() == before | {str(place): "deleted"}
+    assert entity_states() == before | {str(place): "deleted"}
 
 
 def test_a_refused_form_stays_at_its_entity(place, browse, htmx):
@@ -109,5 +110,5 @@ def test_a_refused_form_stays_at_its_entity(place, browse, htmx):
 
 def test_an_address_that_is_not_registered_leads_to_itself(cast, browse):
     for name in NAMES:
-        place = at(f"kerberosprincipal:{name}")
+        place = parse_address(f"kerberosprincipal:{name}")
         assert set(led_to(browse("ada").get(url_of("entity", place)))) == {str(place)}

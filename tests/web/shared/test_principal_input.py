@@ -3,13 +3,14 @@
 import pytest
 
 from authzconsole.models import ApiToken
+from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import JournalLine, Plan, User
 from grants.principals.services import add_group, add_member
-from tests.support.authors import at, held
+from tests.support.authors import all_grants
 from tests.support.cast import SETUP
 
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 # of each there is another whose name is what is left of it
 NAMES = ["dee ", " dee", "user:dee"]
 
@@ -21,7 +22,7 @@ def name(request, cast):
 
 
 def holders_of(privilege):
-    return {who for who, entity, what in held() if entity == str(ORDERS) and what == privilege}
+    return {who for who, entity, what in all_grants() if entity == str(ORDERS) and what == privilege}
 
 
 def test_a_grant_and_its_revocation_reach_whoever_is_called_so(name, browse):

@@ -7,10 +7,10 @@ from django.test.utils import CaptureQueriesContext
 
 from analytics.models import AnalysisRun
 from authzconsole.web.shared.entity_search import search_visible_entities
+from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.models import User
-from tests.support.authors import at
 from tests.support.cast import SETUP
 
 PAGES = {
@@ -55,16 +55,16 @@ def queries(client, url) -> int:
 
 def grow(numbers):
     """More of everything that a page lists."""
-    ensure_entities(states={at(f"{address}{n}{rest}"): "live" for n in numbers
+    ensure_entities(states={parse_address(f"{address}{n}{rest}"): "live" for n in numbers
                             for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
     for n in numbers:
         Group.objects.create(name=f"group{n}").user_set.add(User.objects.create(username=f"deeper{n}"))
     places = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
     change_grants(author=SETUP, grant=[
-        *((f"user:deeper{n}", at(place), "READ") for n in numbers for place in places),
-        *((f"group:group{n}", at(place), "ADMIN") for n in numbers for place in places),
-        *(("user:dee", at(f"dataset:sales.more{n}"), "READ") for n in numbers),
-        *(("user:dee", at(f"dataset:more{n}.d"), "READ") for n in numbers),
+        *((f"user:deeper{n}", parse_address(place), "READ") for n in numbers for place in places),
+        *((f"group:group{n}", parse_address(place), "ADMIN") for n in numbers for place in places),
+        *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
+        *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
     ])
     for _ in numbers:
         AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
