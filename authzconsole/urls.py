@@ -1,4 +1,4 @@
-"""The URLs of the console: the pages, the AuthZEN API and the REST API."""
+"""The URLs of the console: the pages, grouped by the areas of `authzconsole.web`, the AuthZEN API and the REST API."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
@@ -43,18 +43,24 @@ from authzconsole.web.reports.table import report_table_page
 
 # an address is always the last part of a path because the name of a Kerberos principal can contain slashes
 urlpatterns = [
+    # overview
     path("", home, name="home"),
+    # APIs
     path("", include("authzconsole.api.urls")),
     path("api/v1/", include("authzconsole.rest.urls")),
+    # sign-in and health
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
     path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("password", PasswordChange.as_view(), name="password"),
+    # explorer
     path("search", search_page, name="search"),
     path("suggest/principals", suggest_principals, name="suggest-principals"),
-    path("ask", ask_page, name="ask"),
     path("explorer", explorer, name="explorer"),
     path("explorer/inside", explorer_inside, name="explorer-inside"),
+    # ask
+    path("ask", ask_page, name="ask"),
+    # entities
     path("entities/<path:address>", entity_page, name="entity"),
     path("grant/<path:address>", grant, name="grant"),
     path("revoke/<path:address>", revoke, name="revoke"),
@@ -62,6 +68,7 @@ urlpatterns = [
     path("lifecycle/<slug:verb>/<path:address>", lifecycle, name="lifecycle"),
     path("describe/<path:address>", describe, name="lifecycle-describe"),
     path("forecast/<path:address>", forecast_page, name="forecast"),
+    # people
     path("people/", principal_list, name="people"),
     path("people/add", add_principal, name="people-add"),
     path("people/compare", compare_users, name="people-compare"),
@@ -70,6 +77,7 @@ urlpatterns = [
     path("people/leaving/<path:principal>", off_board, name="person-leaving"),
     path("people/<path:principal>", principal_page, name="person"),
     path("my-access", my_access, name="my-access"),
+    # accounts
     path("accounts/", account_list, name="accounts"),
     path("accounts/tokens/", token_list, name="tokens"),
     path("accounts/tokens/new", new_token, name="token-new"),
@@ -77,6 +85,7 @@ urlpatterns = [
     path("accounts/password/<path:principal>", renew_password, name="account-password"),
     path("accounts/change/<path:principal>", change_account, name="account-change"),
     path("accounts/<path:principal>", account_page, name="account"),
+    # plans
     path("plans/", plan_list, name="plans"),
     path("plans/readiness", new_plan_from_readiness, name="plan-readiness"),
     path("plans/policy-impact/<int:pk>", new_plan_from_impact, name="plan-impact"),
@@ -91,11 +100,14 @@ urlpatterns = [
     path("plans/<int:pk>/discard", discard_plan_view, name="plan-discard"),
     path("plans/<int:pk>/undo", undo_plan_view, name="plan-undo"),
     path("plans/<int:pk>/renew", renew_plan_view, name="plan-renew"),
+    # policies
     path("policies/", policies_page, name="policies"),
     path("policies/<slug:name>/activate", activate_generation_page, name="generation-activate"),
+    # journal
     path("journal/", journal_page, name="journal"),
     path("journal/proof", verify_journal, name="journal-proof"),
     path("journal.<slug:extension>", download_journal, name="journal-file"),
+    # reports
     path("analyses/", run_list, name="analyses"),
     path("analyses/start", start_run, name="analysis-start"),
     path("analyses/nightly/<slug:analysis>", schedule_page, name="analysis-schedule"),

@@ -1,4 +1,4 @@
-"""What templates print: marks, numbers and times. Nothing here decides what may be shown."""
+"""Template tags and filters that format icons, numbers, times and text. Nothing here decides what an account may see."""
 
 import re
 from datetime import datetime
@@ -15,11 +15,11 @@ from authzconsole.web.shared.links import AddressLink
 
 register = template.Library()
 
-# kinds that a deployment registers have no mark of their own
+# kinds that a deployment registers have no icon of their own
 _DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text()))
 _LEVEL_ICONS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
 _QUOTED = re.compile(r"`([^`\n]+)`")
-# a shorter word fits into the narrowest column
+# shorter words fit into the narrowest column
 _LONG_WORD = re.compile(r"\S{28,}")
 _PART_ENDS = re.compile(r"(?<=[.:/])(?=[^.:/\s\d])")
 _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (1_000, "year"))
@@ -27,7 +27,7 @@ _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A picture from icons.svg; decoration beside words, so hidden from a screen reader."""
+    """An icon from icons.svg. It decorates text, so screen readers skip it."""
     drawn = name if name in _DRAWN else "entity"
     return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
                        static("icons.svg"), drawn)
@@ -35,7 +35,7 @@ def icon(name: str) -> SafeString:
 
 @register.filter
 def portrait(tiles: list[TreemapTile]) -> list[TreemapTile]:
-    """The same treemap for a phone."""
+    """The same treemap in portrait format, for phones."""
     return treemap((tile.item for tile in tiles), PORTRAIT)
 
 
@@ -46,7 +46,7 @@ def level_icon(level: str) -> str:
 
 @register.filter
 def format_sentence(text: object) -> SafeString:
-    """A sentence, with what it quotes by backticks as code, and long addresses breaking between their parts; escaped first."""
+    """Escape a sentence, format text in backticks as code, and let long addresses break between their parts."""
     if isinstance(text, SafeString):
         return text
     escaped = _LONG_WORD.sub(lambda word: breakable(mark_safe(word[0])), str(conditional_escape(text)))
@@ -55,13 +55,13 @@ def format_sentence(text: object) -> SafeString:
 
 @register.filter
 def breakable(address: str) -> SafeString:
-    """A part of an address, which breaks between its names and in none of them; escaped first."""
+    """Escape an address and let it break between its names, but not inside a name."""
     return mark_safe(_PART_ENDS.sub("<wbr>", str(conditional_escape(address))))
 
 
 @register.filter
 def as_link(address_link: AddressLink) -> SafeString:
-    """An address in a sentence. No template of its own: one ends with a line break, and a comma may follow here."""
+    """An address in a sentence. This is no template, because a template ends with a line break and a comma may follow."""
     if address_link.url:
         return format_html('<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link)))
     return format_html('<span class="mono">{}</span>', format_sentence(str(address_link)))
@@ -81,13 +81,13 @@ def pluralized(value: int, words: str) -> str:
 
 @register.filter
 def capped_count(value: int, most: int) -> str:
-    """A figure that was counted only so far."""
+    """A number that was counted only up to `most`."""
     return f"over {most:,}" if value > most else f"{value:,}"
 
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """How long ago, with the exact time on hover."""
+    """The time since then, with the exact time on hover."""
     if at is None:
         return ""
     exactly = f"{at:%d %B %Y, %H:%M:%S} UTC"

@@ -69,7 +69,7 @@ def test_a_dialog_whose_form_does_not_arrive_keeps_what_was_typed_and_says_so(pa
     page.route("**/revoke/**", lambda route: route.abort())
     page.route("**/grant/**", lambda route: route.abort())
     page.locator("dialog button[type=submit]").click()
-    expect(page.locator("dialog [role=alert]")).to_contain_text("The console did not answer.")
+    expect(page.locator("dialog [role=alert]")).to_contain_text("The console did not respond.")
     assert page.locator("dialog [name=reason]").input_value() == "no longer needed"
 
 
@@ -91,7 +91,7 @@ def test_a_branch_and_a_page_that_do_not_come_can_be_asked_for_again(page):
     page.route("**/entities/**", lambda route: route.abort())
     branch = page.locator(f"#explorer [role=treeitem][href='{name}']")
     branch.locator(".branch-toggle").click()
-    expect(page.locator("#notices")).to_contain_text("The console did not answer.")
+    expect(page.locator("#notices")).to_contain_text("The console did not respond.")
     expect(branch).to_have_attribute("aria-expanded", "false")
     assert branch.get_attribute("aria-busy") is None
     current = page.locator("#explorer [aria-current]").get_attribute("href")

@@ -1,13 +1,13 @@
 "use strict";
 
-// A field that finds as one types: a combobox, and the listbox under it that htmx fills. What is chosen is opened, or written into
-// a field that says `data-takes`.
+// Search fields with suggestions: a combobox, and the listbox below it that htmx fills. A chosen suggestion opens its page, or fills
+// the field if it has `data-takes`.
 (() => {
   const asField = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
   const listOf = (field) => document.getElementById(field.getAttribute("aria-controls"));
   const fieldOf = (list) => document.querySelector(`[role=combobox][aria-controls="${CSS.escape(list.id)}"]`);
   const optionsOf = (field) => [...listOf(field).querySelectorAll("[role=option]:not([aria-disabled])")];
-  // a field that a swap takes away loses its list, and then the focus
+  // when a swap removes a field, its list is removed before the field loses the focus
   const isOpen = (field) => listOf(field)?.hidden === false;
   const markedOf = (field) => listOf(field).querySelector("[aria-selected=true]");
 
@@ -43,14 +43,14 @@
     const list = event.detail.target;
     if (!list.matches(".suggestions[role=listbox]")) return;
     const field = fieldOf(list);
-    // an answer that comes after the field was left, or emptied, opens nothing
+    // a late response must not open the list of a field that was left or emptied
     show(field, document.activeElement === field && field.value.trim() !== "" && list.childElementCount > 0);
   });
 
   document.addEventListener("input", (event) => {
     const field = asField(event.target);
     if (field === null) return;
-    // Enter must not open what an earlier text found
+    // Enter must not open a suggestion for an earlier text
     mark(field, null);
     if (field.value.trim() === "") show(field, false);
   });
@@ -67,7 +67,7 @@
   });
 
   document.addEventListener("mousedown", (event) => {
-    // the field keeps the focus, or its list would be gone before the click
+    // keep the focus in the field; otherwise the list closes before the click
     if (event.target.closest(".suggestions") !== null) event.preventDefault();
   });
 

@@ -1,4 +1,4 @@
-// The search field, the folded menu, copying, the dialog, and what htmx asks for.
+// Search shortcut, collapsed menu, copy buttons, dialog, and htmx requests.
 "use strict";
 
 (() => {
@@ -23,7 +23,7 @@
 
   const copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
-    // browsers offer no clipboard to a console that is served over plain http
+    // browsers provide no clipboard API over plain HTTP
     const area = document.createElement("textarea");
     area.value = text;
     area.className = "visually-hidden";
@@ -51,30 +51,30 @@
 
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") return;
-    // an empty field of a filter says nothing: the address in the bar stays short
+    // omit empty filter fields, to keep URLs short
     for (const [name, value] of [...event.detail.formData.entries()]) {
       if (value === "") event.detail.formData.delete(name);
     }
   });
 
-  const reading = new Map();
+  const pendingReads = new Map();
   document.addEventListener("htmx:beforeRequest", (event) => {
     const { xhr, target, requestConfig } = event.detail;
     if (requestConfig.verb !== "get" || !target.id) return;
-    // what was asked for last is what is shown, also when an earlier answer comes late
-    reading.get(target.id)?.abort();
-    reading.set(target.id, xhr);
+    // the latest request wins, even if an earlier response arrives later
+    pendingReads.get(target.id)?.abort();
+    pendingReads.set(target.id, xhr);
     target.setAttribute("aria-busy", "true");
     xhr.addEventListener("loadend", () => {
-      if (reading.get(target.id) !== xhr) return;
-      reading.delete(target.id);
+      if (pendingReads.get(target.id) !== xhr) return;
+      pendingReads.delete(target.id);
       target.removeAttribute("aria-busy");
     });
   });
 
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
     const { history } = event.detail, to = new URL(history.path, location.href);
-    // the address that is shown already is no step: Back would lead to the same again
+    // the same URL again is no history step; otherwise Back would lead to the same page
     if (to.pathname === location.pathname && to.search === location.search) history.type = "replace";
   });
 

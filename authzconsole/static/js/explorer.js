@@ -1,6 +1,6 @@
 "use strict";
 
-// The tree of entities: opened and walked through with the keyboard as the ARIA practices describe a tree view.
+// The tree of entities, with the keyboard interaction of the ARIA tree view pattern.
 (() => {
   const tree = () => document.querySelector("#explorer [role=tree]");
   const itemOf = (element) => element.closest?.("#explorer [role=treeitem]") ?? null;
@@ -29,7 +29,7 @@
   const show = (item) => {
     const before = tree().querySelector("[aria-current]");
     markCurrent(item);
-    // what does not come is not shown: the one before it still is. Why it did not come is said by notices.js
+    // if the request fails, the previous entity stays displayed and marked; notices.js reports the error
     htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML" }).catch(() => {
       if (item.hasAttribute("aria-current")) markCurrent(before);
     });
@@ -40,7 +40,7 @@
     item?.setAttribute("aria-current", "page");
   };
 
-  // before htmx sees the click: the mark that opens stands in the link
+  // capture the click before htmx: the toggle is inside the link
   document.addEventListener("click", (event) => {
     const item = itemOf(event.target);
     if (item === null || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -51,7 +51,7 @@
       toggle(item);
     } else if (!item.classList.contains("more")) {
       toggle(item, true);
-      // where the tree stands alone its links lead to the pages themselves
+      // without a detail pane the links open the pages
       if (!document.getElementById("detail")?.checkVisibility()) return;
       event.preventDefault();
       show(item);
@@ -83,7 +83,7 @@
     else step(items, place);
   });
 
-  // what was focused is gone with the line that said More: the first of what came in its place is next
+  // the focused "Show more" row is replaced: focus the first of the new rows
   let place = -1;
   document.addEventListener("htmx:beforeSwap", (event) => {
     const asked = event.detail.requestConfig.elt;
@@ -95,31 +95,31 @@
     if (place >= 0) focusOn(shown()[place]);
     place = -1;
     if (event.detail.target.matches("[role=group]")) event.detail.target.previousElementSibling.removeAttribute("aria-busy");
-    if (event.detail.target.id === "explorer") arrive();
-    if (event.detail.target.id === "detail") opened();
+    if (event.detail.target.id === "explorer") scrollToCurrent();
+    if (event.detail.target.id === "detail") handleDetailLoaded();
   });
 
-  // a branch that did not come is closed, so that opening it asks again
-  const notCome = ({ detail: { target } }) => {
+  // collapse a branch that failed to load, so that expanding it retries
+  const handleLoadFailure = ({ detail: { target } }) => {
     if (!target?.matches("#explorer [role=group]")) return;
     target.previousElementSibling.removeAttribute("aria-busy");
     toggle(target.previousElementSibling, false);
   };
-  for (const failed of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(failed, notCome);
+  for (const failed of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(failed, handleLoadFailure);
 
-  const opened = () => {
+  const handleDetailLoaded = () => {
     document.querySelector("#explorer [name=at]").value = decodeURIComponent(location.pathname.replace(/^.*?\/entities\//, ""));
-    // the tree stays where it is under the pointer: the page moves only as far as the tree sticks
+    // keep the tree under the pointer: scroll only as far as the tree is sticky
     const { top } = document.getElementById("detail").getBoundingClientRect();
     if (top < 0) scrollBy(0, top - 16);
   };
 
-  const arrive = () => {
+  const scrollToCurrent = () => {
     const pane = document.querySelector(".explorer-pane"), current = tree()?.querySelector("[aria-current]");
     if (!tree()?.querySelector("[tabindex='0']")) tree()?.querySelector("[role=treeitem]")?.setAttribute("tabindex", "0");
     if (!pane || !current) return;
     const { top, bottom } = current.getBoundingClientRect(), frame = pane.getBoundingClientRect();
     if (top < frame.top || bottom > frame.bottom) pane.scrollTop += (top + bottom) / 2 - (frame.top + frame.bottom) / 2;
   };
-  document.addEventListener("DOMContentLoaded", arrive);
+  document.addEventListener("DOMContentLoaded", scrollToCurrent);
 })();

@@ -1,15 +1,15 @@
-// A page of several parts has one address. What a step of one part asks is counted from the address at which that part was drawn,
-// and said in the address that is shown now: other parts may have gone on since.
+// A page with several sections has one URL. A request of one section is compared with the URL at which that section was rendered, and
+// only its changes are applied to the current URL, because other sections may have changed it since.
 "use strict";
 
 (() => {
-  const drawnFirst = location.search;
-  const drawnAt = new WeakMap();
-  const drawnWith = (part) => {
+  const initialSearch = location.search;
+  const searchBySection = new WeakMap();
+  const searchOf = (part) => {
     for (let element = part; element !== null; element = element.parentElement) {
-      if (drawnAt.has(element)) return drawnAt.get(element);
+      if (searchBySection.has(element)) return searchBySection.get(element);
     }
-    return drawnFirst;
+    return initialSearch;
   };
   const merged = (asked, drawn, shown) => {
     for (const name of new Set([...asked.keys(), ...drawn.keys()])) {
@@ -20,17 +20,17 @@
     return shown.toString().replaceAll("%3A", ":");
   };
 
-  // console.js has left out what is empty
+  // console.js has already removed empty fields
   document.addEventListener("htmx:configRequest", ({ detail }) => {
     const to = new URL(detail.path, location.href);
     if (detail.verb !== "get" || to.pathname !== location.pathname || !detail.target?.id) return;
     for (const [name, value] of [...detail.formData.entries()]) to.searchParams.append(name, value);
     for (const name of [...detail.formData.keys()]) detail.formData.delete(name);
-    const search = merged(to.searchParams, new URLSearchParams(drawnWith(detail.target)), new URLSearchParams(location.search));
+    const search = merged(to.searchParams, new URLSearchParams(searchOf(detail.target)), new URLSearchParams(location.search));
     detail.path = to.pathname + (search && `?${search}`);
   });
   document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
     const part = document.getElementById(target.id);
-    if (part !== null) drawnAt.set(part, location.search);
+    if (part !== null) searchBySection.set(part, location.search);
   });
 })();

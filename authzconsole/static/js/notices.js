@@ -1,11 +1,11 @@
-// Notices float over the page: each can be closed, and none lies on what is focused. A request that failed is one.
+// Notices float over the page. Each can be closed, and none covers the focused element. Failed requests show a notice.
 "use strict";
 
 (() => {
   const dialog = () => document.getElementById("dialog");
   const notices = document.getElementById("notices");
   let cameFrom = null;
-  const closable = (notice) => {
+  const addCloseButton = (notice) => {
     const closer = document.createElement("button");
     closer.type = "button";
     closer.className = "button plain close";
@@ -13,22 +13,22 @@
     closer.setAttribute("aria-label", "Close this notice");
     notice.append(closer);
   };
-  const uncover = () => {
+  const uncoverFocus = () => {
     const focused = document.activeElement, isFloating = getComputedStyle(notices).position === "fixed";
     if (!isFloating || notices.childElementCount === 0 || focused.tabIndex < 0 || dialog()?.open) return;
     if (focused === document.body || notices.contains(focused)) return;
     const field = focused.getBoundingClientRect(), over = notices.getBoundingClientRect();
     if (field.bottom <= over.top || field.top >= over.bottom || field.right <= over.left || field.left >= over.right) return;
-    // what is higher than the rest of the window cannot be shown whole
+    // an element taller than the free part of the window cannot be shown completely
     if (field.height < over.top) scrollBy(0, field.bottom - over.top + 8);
   };
-  const noticed = () => {
-    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))")) closable(notice);
-    uncover();
+  const update = () => {
+    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))")) addCloseButton(notice);
+    uncoverFocus();
   };
   if (notices !== null) {
-    new MutationObserver(noticed).observe(notices, { childList: true });
-    document.addEventListener("focusin", uncover);
+    new MutationObserver(update).observe(notices, { childList: true });
+    document.addEventListener("focusin", uncoverFocus);
     notices.addEventListener("focusin", ({ relatedTarget }) => {
       if (relatedTarget !== null && !notices.contains(relatedTarget)) cameFrom = relatedTarget;
     });
@@ -38,29 +38,29 @@
       const next = notices.querySelector(".close") ?? (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
       next?.focus({ preventScroll: true });
     });
-    noticed();
+    update();
   }
 
   const failure = (text) => {
     const notice = document.getElementById("failure").content.firstElementChild.cloneNode(true);
     notice.querySelector("p").textContent = text;
     if (!dialog().open) return notices.replaceChildren(notice);
-    // over the page it would lie under the dialog, which keeps what was typed in it
+    // a notice of the page would be below the dialog; the dialog keeps its form
     notice.setAttribute("role", "alert");
     dialog().querySelector("[role=alert]")?.remove();
     dialog().querySelector("h2").after(notice);
   };
 
   const MEANINGS = {
-    404: "There is nothing at this address any more. Reload the page.",
-    500: "The console failed while it answered. Reload the page; the cause is in the console's log.",
-    503: "The database is busy with another write, such as an import: nothing was changed. Send it again in a moment.",
+    404: "This page no longer exists. Reload the page.",
+    500: "Internal error. Reload the page; the log of the console has the cause.",
+    503: "The database is busy with another write, such as an import. Nothing was changed. Try again in a moment.",
   };
-  // a refusal has more than one cause: its page says which
-  const saidIn = (html) => new DOMParser().parseFromString(html, "text/html").querySelector("h1 + p")?.textContent;
+  // 403 has several causes: take the explanation from the response
+  const explanationIn = (html) => new DOMParser().parseFromString(html, "text/html").querySelector("h1 + p")?.textContent;
   document.addEventListener("htmx:responseError", (event) => {
     const { status, responseText } = event.detail.xhr;
-    failure((status === 403 ? saidIn(responseText) : MEANINGS[status]) ?? `The console answered ${status}. Reload the page.`);
+    failure((status === 403 ? explanationIn(responseText) : MEANINGS[status]) ?? `Unexpected response (${status}). Reload the page.`);
   });
-  document.addEventListener("htmx:sendError", () => failure("The console did not answer. Check the connection, then try again."));
+  document.addEventListener("htmx:sendError", () => failure("The console did not respond. Check the connection and try again."));
 })();

@@ -1,22 +1,22 @@
-// What is sent once is done once: who clicks again before the answer would get a second token, or be refused what was just done.
+// Submit a form only once. A second click before the response would create a second token, or fail because the change is already made.
 "use strict";
 
 (() => {
-  // whoever stops the page from loading, of which nothing tells, may send again after a while
-  const MOST_MILLISECONDS = 10_000;
-  let underWay = null;
-  const arrived = () => {
-    clearTimeout(underWay?.timer);
-    underWay?.button?.removeAttribute("aria-busy");
-    underWay = null;
+  // no event reports that the user stopped the page from loading, so allow another submit after a while
+  const TIMEOUT_MILLISECONDS = 10_000;
+  let pending = null;
+  const reset = () => {
+    clearTimeout(pending?.timer);
+    pending?.button?.removeAttribute("aria-busy");
+    pending = null;
   };
   document.addEventListener("submit", (event) => {
-    // what is prevented already is sent by htmx, which says itself what becomes of a second click
+    // a prevented event means that htmx sends the form and handles a second click itself
     if (event.defaultPrevented || event.target.method !== "post") return;
-    if (underWay !== null) return event.preventDefault();
-    underWay = { button: event.submitter, timer: setTimeout(arrived, MOST_MILLISECONDS) };
+    if (pending !== null) return event.preventDefault();
+    pending = { button: event.submitter, timer: setTimeout(reset, TIMEOUT_MILLISECONDS) };
     event.submitter?.setAttribute("aria-busy", "true");
   });
-  // with Back a page may come as it was left
-  addEventListener("pageshow", arrived);
+  // Back may restore the page in the state in which it was left
+  addEventListener("pageshow", reset);
 })();
