@@ -98,7 +98,7 @@ def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(pa
     expect(notices).to_contain_text("Granted READ on dataset:sales.orders to user:out.")
     assert in_sight(notices)
     expect(page.locator("#holders")).to_contain_text("out")
-    expect(page.locator("#history .change").first).to_contain_text("grant READ userout")
+    expect(page.locator("#history .change").first).to_contain_text("Granted READ userout")
     button = page.locator("#grant-form-send")
     expect(button).to_be_focused()
     over, focused = notices.bounding_box(), button.bounding_box()
@@ -116,7 +116,7 @@ def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_b
     pressed(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
     expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
-    expect(page.locator("#history .change").first).to_contain_text("revoke ADMIN userned")
+    expect(page.locator("#history .change").first).to_contain_text("Revoked ADMIN userned")
     expect(page.locator("#holders-title")).to_be_focused()
 
 
@@ -152,6 +152,6 @@ def test_a_plan_for_the_chosen_waits_until_something_is_chosen_and_counts_it(pag
     expect(button).to_have_text("Plan for 4 selected")
     expect(button).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Plan for 4 chosen entities")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Plan for 4 selected")
     page.go_back()
     expect(page.locator("#children-plan")).to_be_visible()
