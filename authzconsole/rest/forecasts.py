@@ -76,7 +76,7 @@ class DeletionQuery(PageQuery):
 
 EXAMPLE = {
     "namespace": "namespace:sales", "user": "sofia.lindqvist", "generation": "final", "verdict": "inconsistent",
-    "sentence": "An inconsistent state: it stops at the datasets, of which 1 may not be deleted.",
+    "sentence": "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted.",
     "source": {"seed": "002", "table": "Namespaces", "row": "Delete"}, "live": 6, "gone": 2, "remains": 4,
     "namespace_goes": False, "grants_removed": 0, "grants_kept": 3, "heirs_users": 1, "heirs_groups": 0,
     "steps": [{"kinds": {"application": 1, "program": 1}, "live": 2, "missing": 0, "gone": 2, "remains": 0, "outcome": "goes"},

@@ -1,5 +1,7 @@
-"""What a principal lacks, to delete a namespace above all, as a stream: what `missing` of the explained decision says, for a
-namespace of any size."""
+"""Stream the smallest set of missing grants that would turn a denial into a permit.
+
+The explanation of a decision names the same grants in `missing`; this module handles namespaces of any size.
+"""
 
 from collections.abc import Iterator
 
@@ -31,55 +33,62 @@ from grants.policies.grammar import (
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
-OPERATION = "delete"
-ENTITIES_AT_ONCE = 2_000
+DELETE_OPERATION = "delete"
+FETCH_SIZE = 2_000
 
 
 def active_user_named(name: str) -> User:
-    """Raises PlanError where there is no active user of that name."""
+    """Return the active user of this name. Raises PlanError if there is none."""
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:
         raise PlanError(f"user:{name} is not known here: add it first, or correct the name")
     if not user.is_active:
-        raise PlanError(f"{user} is inactive, and denied everything whatever it holds: activate it first")
+        raise PlanError(f"{user} is inactive and is denied everything: activate the user first")
     return user
 
 
 def missing_grants_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
-    """The smallest set of grants that turns the denial into a permit, each once, read as it is asked for; none where nothing is
-    missing that a grant could give. At most eight queries before the first. Raises PlanError where there are more than `most`."""
-    short = check_summary(question, most=1)
-    total = len(short.missing or ()) + short.unlisted_count
+    """Yield the smallest set of grants that would turn the denial into a permit, each once, as a stream.
+
+    Yields nothing where no grant would help. At most eight queries before the first.
+    Raises PlanError if more than `most` grants are missing.
+    """
+    summary = check_summary(question, most=1)
+    total = len(summary.missing or ()) + summary.unlisted_count
     if total > most:
-        raise PlanError(f"{total:,} grants are missing, and a plan holds {most:,}: make one for everything in {question.target} "
-                        f"of a few kinds at a time")
-    if not short.unlisted_count:
-        return iter(short.missing or ())
-    return _gap(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
+        raise PlanError(f"{total:,} grants are missing, but a plan can contain at most {most:,}: plan a bulk change of "
+                        f"{question.target}, a few kinds at a time")
+    if not summary.unlisted_count:
+        return iter(summary.missing or ())
+    return _missing_grants(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
 
 
 def missing_grants_to_delete(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
-    """The smallest set of grants that the user lacks, each once, read as it is asked for. Raises LifecycleError where that is
-    no live namespace."""
-    question = Question("user", user.username, OPERATION, namespace, generation.name)
-    return _gap(question, live_namespace(namespace), grant_tables_of_user(user))
+    """Yield the smallest set of grants that the user lacks, each once, as a stream.
+
+    Raises LifecycleError if it is not a live namespace.
+    """
+    question = Question("user", user.username, DELETE_OPERATION, namespace, generation.name)
+    return _missing_grants(question, live_namespace(namespace), grant_tables_of_user(user))
 
 
-def _gap(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
-    """entity: the question's target. tables: the grants that count."""
-    requires = question.policy.requirement
-    return _gaps(requires, question, entity, tables) if _is_listed(requires) else iter(_weighed(requires, question))
+def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
+    """entity: the target of the question. tables: the grants that count."""
+    requirement = question.policy.requirement
+    if _has_one_smallest_set(requirement):
+        return _streamed_missing_grants(requirement, question, entity, tables)
+    return iter(_smallest_alternative(requirement, question))
 
 
-def _is_listed(expression: Expression) -> bool:
-    """Whether there is one smallest set, made of those of its parts: then nothing needs to be weighed."""
+def _has_one_smallest_set(expression: Expression) -> bool:
+    """Return whether the smallest sets of the parts form the smallest set, so that there are no alternatives to compare."""
     match expression:
         case AllOf(parts):
-            return all(map(_is_listed, parts))
+            return all(map(_has_one_smallest_set, parts))
         case Has(_, scope):
             return scope == Scope.SELF
         case Given(_, then):
-            return _is_listed(then)
+            return _has_one_smallest_set(then)
         case HasOnAllLive() | Always():
             return True
         case AnyOf() | HasAtOrBelow():
@@ -88,30 +97,31 @@ def _is_listed(expression: Expression) -> bool:
             raise UnknownExpression(expression)
 
 
-def _gaps(expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
+def _streamed_missing_grants(expression: Expression, question: Question, entity: Entity,
+                             tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
     match expression:
         case AllOf(parts):
             for part in parts:
-                yield from _gaps(part, question, entity, tables)
+                yield from _streamed_missing_grants(part, question, entity, tables)
         case Has(privileges):
             is_met = requirement_condition(expression, FilterContext(tables, [entity.kind]))
             if not Entity.objects.filter(is_met, pk=entity.pk).exists():
                 yield entity.address, min(privileges, key=ANY.index)
         case HasOnAllLive(privilege, kind):
-            held = requirement_condition(Has((privilege,)), FilterContext(tables, list(KINDS)))
-            rows = live_entities_inside(entity, kind).exclude(held).values_list("kind", "key")
-            for place in rows.iterator(chunk_size=ENTITIES_AT_ONCE):
-                yield Address(*place), privilege
+            has_privilege = requirement_condition(Has((privilege,)), FilterContext(tables, list(KINDS)))
+            rows = live_entities_inside(entity, kind).exclude(has_privilege).values_list("kind", "key")
+            for kind_and_key in rows.iterator(chunk_size=FETCH_SIZE):
+                yield Address(*kind_and_key), privilege
         case Given(parameter, then):
             if question.has_parameter(parameter):
-                yield from _gaps(then, question, entity, tables)
+                yield from _streamed_missing_grants(then, question, entity, tables)
         case Always():
             return
         case _:
             raise UnknownExpression(expression)
 
 
-def _weighed(requires: Expression, question: Question) -> tuple[MissingGrant, ...]:
-    """Of alternatives the smallest, by the explanation itself."""
+def _smallest_alternative(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
+    """Return the smallest of the alternative sets, as the explanation of the decision computes it."""
     (facts,) = gather_facts([question], explained=True)
-    return smallest_missing_grants(requires, question, facts) or ()
+    return smallest_missing_grants(requirement, question, facts) or ()

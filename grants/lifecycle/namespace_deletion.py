@@ -1,9 +1,9 @@
-"""If this person deleted this namespace now: what would go, what would remain, and what the grants on it would become.
+"""Forecast the deletion of one namespace by one user: deleted and remaining entities, and the effect on their grants.
 
-One person and one namespace, from the database, in a fixed number of statements; addresses by the page, counts always.
+The forecast reads the database in a fixed number of statements. Counts are complete; addresses are queried page by page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
@@ -25,12 +25,15 @@ from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
 from grants.querysets import effective_grant_condition
 
-MAX_GHOSTS = 12
+MAX_GHOST_GRANTS = 12
 
 
 class DeletionVerdict(StrEnum):
-    """complete: all of it goes, the namespace too. partial: what may not be deleted remains, and the namespace with it.
-    inconsistent: some types go and others do not. stopped: begun, and stopped before anything went. refused: not begun.
+    """How the deletion ends.
+
+    complete: the namespace and everything inside is deleted. partial: entities that the user may not delete remain, and
+    so does the namespace. inconsistent: some kinds are deleted, others remain. stopped: the deletion began and stopped
+    before it deleted anything. refused: the deletion did not begin.
     """
 
     COMPLETE = "complete"
@@ -41,6 +44,8 @@ class DeletionVerdict(StrEnum):
 
 
 class StepOutcome(StrEnum):
+    """How one step of the deletion ends."""
+
     GOES = "goes"
     PARTLY = "partly"
     STOPS = "stops"
@@ -50,7 +55,10 @@ class StepOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletionStep:
-    """The live entities of one type, or of the few that go together. missing: of them, how many the person may not delete."""
+    """The live entities of the kinds that one step deletes.
+
+    kinds: (kind, number of live entities). missing: number of live entities that the user may not delete.
+    """
 
     kinds: tuple[tuple[str, int], ...]
     live: int
@@ -65,9 +73,9 @@ class DeletionStep:
 
 @dataclass(frozen=True, slots=True)
 class GhostHolders:
-    """Who holds a privilege on what would be gone: access at once for them, where an address is recreated.
+    """The number of holders of one privilege on the deleted entities. They regain access if an address is recreated.
 
-    users: active ones. grants: of everybody, those of the inactive too.
+    users: active users only. grants: all grants, also those of inactive users.
     """
 
     privilege: Privilege
@@ -78,9 +86,11 @@ class GhostHolders:
 
 @dataclass(frozen=True, slots=True)
 class DeletionForecast:
-    """grants_removed, grants_kept: on what goes, one privilege of one principal each; which of them, the generation says.
-    heirs, heirs_users, heirs_groups: who hold the grants kept. ghosts: the first MAX_GHOSTS of them, by address.
-    lacks_namespace: whether the namespace itself is among what the person may not delete.
+    """The forecast of `deletion_forecast`.
+
+    grants_removed, grants_kept: number of grants on the deleted entities; the generation determines which of the two.
+    heirs, heirs_users, heirs_groups: the holders of the kept grants. ghosts: the first MAX_GHOST_GRANTS of these, by address.
+    lacks_namespace: whether the user may not delete the namespace itself.
     """
 
     namespace: Address
@@ -116,25 +126,28 @@ class DeletionForecast:
 
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
-    """user: a name. Raises LifecycleError where that is no live namespace, UnknownGeneration. At most thirteen statements."""
+    """Return what happens if the user of this name deletes the namespace. At most thirteen statements.
+
+    Raises LifecycleError if it is not a live namespace, and UnknownGeneration.
+    """
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user)
-    begins = tables is not None and _begins(entity, tables, rules)
-    found = tuple(_steps(entity, tables or (), rules, begins))
-    goes = begins and not any(step.remains for step in found)
-    verdict = _verdict(found, begins, goes, rules)
-    sentence = _sentence(verdict, f"user:{user}", namespace, found, tables is not None)
-    gone = _gone(entity, tables or (), rules, found, goes)
-    heirs = _heirs(gone)
+    begins = tables is not None and _meets_namespace_requirement(entity, tables, rules)
+    steps = tuple(_steps(entity, tables or (), rules, begins))
+    namespace_goes = begins and not any(step.remains for step in steps)
+    verdict = _verdict(steps, begins, namespace_goes, rules)
+    sentence = _sentence(verdict, f"user:{user}", namespace, steps, tables is not None)
+    deleted = _deleted_entities(entity, tables or (), rules, steps, namespace_goes)
+    heirs = _ghost_holders(deleted)
     grants = sum(row.grants for row in heirs)
-    forecast = DeletionForecast(namespace, user, rules, verdict, sentence, found, goes, lacks_namespace=not begins)
+    forecast = DeletionForecast(namespace, user, rules, verdict, sentence, steps, namespace_goes, lacks_namespace=not begins)
     if rules.deleting_removes_grants:
         return replace(forecast, grants_removed=grants)
-    return replace(forecast, grants_kept=grants, heirs=heirs, heirs_users=_principals("user", gone),
-                   heirs_groups=_principals("group", gone), ghosts=_first_grants(gone))
+    return replace(forecast, grants_kept=grants, heirs=heirs, heirs_users=_holder_count("user", deleted),
+                   heirs_groups=_holder_count("group", deleted), ghosts=_first_grants(deleted))
 
 
 def live_namespace(namespace: Address) -> Entity:
-    """Raises LifecycleError where that is no live namespace."""
+    """Return the entity of a live namespace. Raises LifecycleError for every other address."""
     if namespace.kind != "namespace":
         raise LifecycleError(f"{namespace} is not a namespace: name one, such as namespace:sales")
     entity = entity_at(namespace)
@@ -145,21 +158,21 @@ def live_namespace(namespace: Address) -> Entity:
 
 
 def undeletable_entities(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
-    """The live entities in the namespace, itself among them, that this person may not delete; by address."""
+    """Return the live entities that the user may not delete, by address: the namespace and those inside."""
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user) or ()
     namespace_condition = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
-    lacking = Q(kind="namespace") & ~namespace_condition
-    inside = ~Q(kind="namespace") & ~_permitted(entity, tables, rules)
-    return sorted_by_address(subtree_of(entity).filter(lacking | inside, state=State.LIVE))
+    undeletable_namespace = Q(kind="namespace") & ~namespace_condition
+    undeletable_inside = ~Q(kind="namespace") & ~_deletable_condition(entity, tables, rules)
+    return sorted_by_address(subtree_of(entity).filter(undeletable_namespace | undeletable_inside, state=State.LIVE))
 
 
-def _begins(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
+def _meets_namespace_requirement(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
     is_met = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
     return Entity.objects.filter(is_met, pk=entity.pk).exists()
 
 
-def _permitted(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
-    """The entities in the namespace that may be deleted once the deletion has begun."""
+def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
+    """Match the entities inside the namespace that may be deleted once the deletion has begun."""
     by_requirement: dict = {}
     for kind in (kind for step in deletion_steps() for kind in step):
         by_requirement.setdefault(rules.deletion.requirement_for(kind), []).append(kind)
@@ -167,108 +180,112 @@ def _permitted(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation
                         for requirement, kinds in by_requirement.items()), NONE)
 
 
-def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, begins: bool):
+def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, begins: bool) -> Iterator[DeletionStep]:
+    """Yield the steps in the order of the platform. One query."""
     rows = live_entities_inside(entity).order_by().values_list("kind").annotate(
-        Count("pk"), permitted=Count("pk", filter=_permitted(entity, tables, rules)))
-    counts = {kind: (live, permitted) for kind, live, permitted in rows}
+        Count("pk"), deletable=Count("pk", filter=_deletable_condition(entity, tables, rules)))
+    counts = {kind: (live, deletable) for kind, live, deletable in rows}
     reached = begins
     for kinds in deletion_steps():
         present = tuple((kind, counts[kind][0]) for kind in kinds if kind in counts)
-        live, permitted = (sum(counts[kind][place] for kind, _ in present) for place in (0, 1))
-        outcome = _outcome(live, permitted, reached, rules)
+        live = sum(count for _, count in present)
+        deletable = sum(counts[kind][1] for kind, _ in present)
+        outcome = _outcome(live, deletable, reached, rules)
         reached = reached and outcome != StepOutcome.STOPS
-        gone = permitted if outcome in (StepOutcome.GOES, StepOutcome.PARTLY) else 0
-        yield DeletionStep(present, live, live - permitted, gone, outcome)
+        gone = deletable if outcome in (StepOutcome.GOES, StepOutcome.PARTLY) else 0
+        yield DeletionStep(present, live, live - deletable, gone, outcome)
 
 
-def _outcome(live: int, permitted: int, reached: bool, rules: Generation) -> StepOutcome:
+def _outcome(live: int, deletable: int, reached: bool, rules: Generation) -> StepOutcome:
     if not live:
         return StepOutcome.EMPTY
     if not reached:
         return StepOutcome.NOT_REACHED
-    if live == permitted:
+    if live == deletable:
         return StepOutcome.GOES
     return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY
 
 
-def _verdict(found: Sequence[DeletionStep], begins: bool, goes: bool, rules: Generation) -> DeletionVerdict:
+def _verdict(steps: Sequence[DeletionStep], begins: bool, namespace_goes: bool, rules: Generation) -> DeletionVerdict:
     if not begins:
         return DeletionVerdict.REFUSED
-    if goes:
+    if namespace_goes:
         return DeletionVerdict.COMPLETE
     if rules.deletion.on_undeletable == OnUndeletable.SKIP:
         return DeletionVerdict.PARTIAL
-    return DeletionVerdict.INCONSISTENT if any(step.gone for step in found) else DeletionVerdict.STOPPED
+    return DeletionVerdict.INCONSISTENT if any(step.gone for step in steps) else DeletionVerdict.STOPPED
 
 
-def _gone(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, found: Sequence[DeletionStep],
-          goes: bool) -> QuerySet:
-    whole = [kind for step in found if step.outcome == StepOutcome.GOES for kind, _ in step.kinds]
-    partly = [kind for step in found if step.outcome == StepOutcome.PARTLY for kind, _ in step.kinds]
-    some = Q(kind__in=[*whole, "namespace"] if goes else whole)
-    if partly:
-        some |= Q(kind__in=partly) & _permitted(entity, tables, rules)
-    return subtree_of(entity).filter(some, state=State.LIVE).order_by()
+def _deleted_entities(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, steps: Sequence[DeletionStep],
+                      namespace_goes: bool) -> QuerySet:
+    """Return the entities that the deletion would delete."""
+    complete = [kind for step in steps if step.outcome == StepOutcome.GOES for kind, _ in step.kinds]
+    partial = [kind for step in steps if step.outcome == StepOutcome.PARTLY for kind, _ in step.kinds]
+    condition = Q(kind__in=[*complete, "namespace"] if namespace_goes else complete)
+    if partial:
+        condition |= Q(kind__in=partial) & _deletable_condition(entity, tables, rules)
+    return subtree_of(entity).filter(condition, state=State.LIVE).order_by()
 
 
-def _sentence(verdict: DeletionVerdict, who: str, namespace: Address, found: Sequence[DeletionStep], is_known: bool) -> str:
-    gone, live = sum(step.gone for step in found), sum(step.live for step in found)
-    all_of_it = quantity(live, "live entity", "live entities")
+def _sentence(verdict: DeletionVerdict, user: str, namespace: Address, steps: Sequence[DeletionStep], is_known: bool) -> str:
+    gone, live = sum(step.gone for step in steps), sum(step.live for step in steps)
+    live_entities = quantity(live, "live entity", "live entities")
     match verdict:
         case DeletionVerdict.REFUSED if not is_known:
-            return f"Nothing goes: {who} is not a known, active principal."
+            return f"Nothing is deleted: {user} is not a known, active principal."
         case DeletionVerdict.REFUSED:
-            return f"Nothing goes: {who} lacks what the deletion of {namespace} begins with, ADMIN on the namespace itself."
+            return f"Nothing is deleted: {user} lacks ADMIN on {namespace}, which the deletion requires first."
         case DeletionVerdict.COMPLETE:
-            return f"All of it goes: {all_of_it} in {namespace}, and the namespace."
+            return f"Everything is deleted: {live_entities} in {namespace}, and the namespace."
         case DeletionVerdict.PARTIAL:
-            return (f"{gone:,} of {all_of_it} in {namespace} go; each of the other {live - gone:,} "
-                    f"is reported as an error, and the namespace stands.")
-    stop = next(step for step in found if step.outcome == StepOutcome.STOPS)
-    where = f"it stops at the {step_title(stop.kinds)}, of which {stop.missing:,} may not be deleted"
+            return (f"{gone:,} of {live_entities} in {namespace} {'is' if gone == 1 else 'are'} deleted; each of the other "
+                    f"{live - gone:,} is reported as an error, and the namespace remains.")
+    stop = next(step for step in steps if step.outcome == StepOutcome.STOPS)
+    reason = f"the deletion stops at the {step_title(stop.kinds)}, because {stop.missing:,} of them cannot be deleted"
     if verdict == DeletionVerdict.STOPPED:
-        return f"Nothing goes: {where}, and {namespace} stands as it is."
-    return (f"An inconsistent state: {where}. {gone:,} of {all_of_it} in {namespace} are gone by "
-            f"then, {live - gone:,} remain, and the namespace stands.")
+        return f"Nothing is deleted: {reason}."
+    return (f"An inconsistent state: {reason}. By then {gone:,} of {live_entities} in {namespace} "
+            f"{'is' if gone == 1 else 'are'} deleted; {live - gone:,} and the namespace remain.")
 
 
 def step_title(kinds: Sequence[tuple[str, int]]) -> str:
-    """`applications and programs`."""
+    """Return the plural names of the kinds, such as `applications and programs`."""
     words = [KINDS[kind].plural for kind, _ in kinds]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _heirs(gone: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
-    """Who holds what on these entities. Two statements."""
-    counts = {kind: _by_privilege(kind, gone) for kind in GRANT_TABLES}
-    return tuple(
-        GhostHolders(privilege, counts["user"][privilege][0], counts["group"][privilege][0],
-              counts["user"][privilege][1] + counts["group"][privilege][1])
-        for privilege in Privilege if any(counts[kind][privilege][1] for kind in counts))
+def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
+    """Return the holders of each privilege on these entities. Two statements."""
+    users, groups = (_counts_by_privilege(kind, deleted) for kind in ("user", "group"))
+    rows = (GhostHolders(privilege, users[privilege][0], groups[privilege][0], users[privilege][1] + groups[privilege][1])
+            for privilege in Privilege)
+    return tuple(row for row in rows if row.grants)
 
 
-def _by_privilege(kind: str, gone: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
-    """(principals, grants) of one type of principal."""
-    rows = _grants_on(kind, gone).values_list("permission_id").annotate(
+def _counts_by_privilege(kind: str, deleted: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
+    """Return (principals, grants) of one principal type. One statement."""
+    rows = _grants_on(kind, deleted).values_list("permission_id").annotate(
         principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)), grants=Count("pk"))
     return dict.fromkeys(Privilege, (0, 0)) | {privilege_of(permission): tuple(counts) for permission, *counts in rows}
 
 
-def _principals(kind: str, gone: QuerySet[Entity]) -> int:
-    return _grants_on(kind, gone).filter(effective_grant_condition(kind)).values(GRANT_TABLES[kind][1]).distinct().count()
+def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
+    grants = _grants_on(kind, deleted).filter(effective_grant_condition(kind))
+    return grants.values(GRANT_TABLES[kind][1]).distinct().count()
 
 
-def _first_grants(gone: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
-    """The first MAX_GHOSTS by address, then by principal. Two statements."""
-    found = []
+def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
+    """Return the first MAX_GHOST_GRANTS by address, then by principal. Two statements."""
+    items = []
     for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")
-        rows = _grants_on(kind, gone).order_by(*columns).values_list(*columns)[:MAX_GHOSTS]
-        found += [ChangeItem(f"{kind}:{principal}", Address(*place), privilege_of(permission))
-                  for *place, principal, permission in rows]
-    found.sort(key=lambda item: (item.address.kind, item.address.key, item.principal, list(Privilege).index(item.privilege)))
-    return tuple(found[:MAX_GHOSTS])
+        rows = _grants_on(kind, deleted).order_by(*columns).values_list(*columns)[:MAX_GHOST_GRANTS]
+        items += [ChangeItem(f"{kind}:{principal}", Address(*address), privilege_of(permission))
+                  for *address, principal, permission in rows]
+    privileges = list(Privilege)
+    items.sort(key=lambda item: (item.address.kind, item.address.key, item.principal, privileges.index(item.privilege)))
+    return tuple(items[:MAX_GHOST_GRANTS])
 
 
-def _grants_on(kind: str, gone: QuerySet[Entity]) -> QuerySet:
-    return GRANT_TABLES[kind][0].objects.filter(content_object__in=gone.values("pk")).order_by()
+def _grants_on(kind: str, entities: QuerySet[Entity]) -> QuerySet:
+    return GRANT_TABLES[kind][0].objects.filter(content_object__in=entities.values("pk")).order_by()

@@ -33,17 +33,19 @@ class Readiness:
 
 
 def namespace_readiness(namespace: Address, user: User, generation: Generation, *, most: int) -> Readiness:
-    """What `user` holds and lacks of what deleting `namespace` requires in `generation`; of what lacks, about the first `most`
-    are named. At most six queries."""
+    """Return the readiness of `user` to delete `namespace` in `generation`. At most six queries.
+
+    most: about how many missing grants to list.
+    """
     question = Question("user", user.username, "delete", namespace, generation.name)
-    facts, requires = summary_facts(question, most), question.policy.requirement
-    required = _required(try_expression(requires, question, facts))
-    missing, more = smallest_missing_with_count(requires, question, facts)
+    facts, requirement = summary_facts(question, most), question.policy.requirement
+    required = _required_count(try_expression(requirement, question, facts))
+    missing, more = smallest_missing_with_count(requirement, question, facts)
     return Readiness(required, required - len(missing) - more, missing, more)
 
 
-def _required(node: Attempt) -> int:
-    """How many entities the requirement looks at."""
+def _required_count(node: Attempt) -> int:
+    """Return the number of entities that the requirement tests."""
     if node.requirement == "all live":
         return node.total
-    return sum(_required(part) for part in node.parts) if node.parts else 1
+    return sum(_required_count(part) for part in node.parts) if node.parts else 1

@@ -37,7 +37,7 @@ def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, 
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="Deletion forecast and missing grants").click()
-    expect(page.locator(".decision.denied")).to_contain_text("Nothing goes")
+    expect(page.locator(".decision.denied")).to_contain_text("Nothing is deleted")
     page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
     decided(page, "she takes over logistics", "is applied: 3 granted.")

@@ -1,4 +1,4 @@
-"""What would go and what would remain, held to a plain reference on random tenants, in every generation."""
+"""Forecasts of namespace deletions, compared with a simple reference on random tenants, in every generation."""
 
 import pytest
 from django.db import connection
@@ -27,81 +27,82 @@ ORDER = ["application program", "dataset", "dataset_module", "stream", "artifact
 
 @pytest.fixture(params=range(8))
 def tenant(request):
-    made = random_tenant(request.param)
-    store(made)
-    return made
+    tenant = random_tenant(request.param)
+    store(tenant)
+    return tenant
 
 
 def live_namespaces(tenant):
     return [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]
 
 
-def expected(tenant, namespace, user, generation):
-    """(addresses that go, whether it may begin), by loops over lists."""
+def expected_deletion(tenant, namespace, user, generation):
+    """Return (deleted addresses, whether the deletion begins), computed by loops over lists."""
     holders = tenant.holders("user", user) or []
 
-    def admin(address):
+    def is_administered(address):
         return any((holder, address, Privilege.ADMIN) in tenant.grants for holder in holders)
 
     inside = [a for a, state in tenant.entities.items() if a.namespace == namespace and a != namespace and state == State.LIVE]
-    if not admin(namespace):
+    if not is_administered(namespace):
         return set(), False
     if generation == "existing":
         return {*inside, namespace}, True
     if generation == "core":
-        gone = {a for a in inside if admin(a.application if a.kind == "program" else a)}
+        gone = {a for a in inside if is_administered(a.application if a.kind == "program" else a)}
         return (gone | {namespace} if len(gone) == len(inside) else gone), True
     gone = set()
     for kinds in [*(step.split() for step in ORDER), [kind for kind in KINDS if not any(kind in step.split() for step in ORDER)]]:
         of_step = [a for a in inside if a.kind in kinds]
-        if not all(map(admin, of_step)):
+        if not all(map(is_administered, of_step)):
             return gone, True
         gone.update(of_step)
     return gone | {namespace}, True
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_it_agrees_with_the_plain_reference(tenant, generation):
+def test_forecast_agrees_with_the_reference(tenant, generation):
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
             forecast = deletion_forecast(namespace, user, generation)
-            gone, begins = expected(tenant, namespace, user, generation)
-            assert forecast.gone == len(gone) and forecast.namespace_goes == (namespace in gone), (namespace, user)
+            deleted, begins = expected_deletion(tenant, namespace, user, generation)
+            assert forecast.gone == len(deleted) and forecast.namespace_goes == (namespace in deleted), (namespace, user)
             assert (forecast.verdict == DeletionVerdict.REFUSED) is (not begins)
-            of_gone = [grant for grant in tenant.grants if grant[1] in gone]
+            deleted_grants = [grant for grant in tenant.grants if grant[1] in deleted]
             removes = GENERATIONS[generation].deleting_removes_grants
-            assert (forecast.grants_removed, forecast.grants_kept) == (len(of_gone), 0)[:: 1 if removes else -1]
+            assert (forecast.grants_removed, forecast.grants_kept) == (len(deleted_grants), 0)[:: 1 if removes else -1]
             if not removes:
-                heirs = {grant[0] for grant in of_gone if grant[0].startswith("group:")
+                heirs = {grant[0] for grant in deleted_grants if grant[0].startswith("group:")
                          or tenant.users[grant[0].removeprefix("user:")] == (True, True)}
                 assert forecast.heirs_users + forecast.heirs_groups == len(heirs)
-                assert sum(row.grants for row in forecast.heirs) == len(of_gone)
-                assert len(forecast.ghosts) == min(12, len(of_gone)) and set(map(tuple, forecast.ghosts)) <= set(of_gone)
+                assert sum(row.grants for row in forecast.heirs) == len(deleted_grants)
+                assert len(forecast.ghosts) == min(12, len(deleted_grants))
+                assert set(map(tuple, forecast.ghosts)) <= set(deleted_grants)
             assert undeletable_entities(namespace, user, generation).count() == forecast.missing
 
 
-def test_the_random_tenants_hold_every_verdict():
-    """Without these the agreement would prove little."""
-    met = set()
+def test_random_tenants_cover_every_verdict():
+    """Otherwise the agreement with the reference would prove little."""
+    covered = set()
     for seed in range(8):
         tenant = random_tenant(seed)
         for namespace in live_namespaces(tenant):
             for user in tenant.users:
-                gone, begins = expected(tenant, namespace, user, "final")
-                met.add((begins, namespace in gone, bool(gone)))
-    assert met == {(False, False, False), (True, False, False), (True, False, True), (True, True, True)}
+                deleted, begins = expected_deletion(tenant, namespace, user, "final")
+                covered.add((begins, namespace in deleted, bool(deleted)))
+    assert covered == {(False, False, False), (True, False, False), (True, False, True), (True, True, True)}
 
 
 @pytest.mark.parametrize("generation", ["existing", "proposed", "final"])
-def test_all_of_it_goes_exactly_where_the_deletion_is_permitted(tenant, generation):
-    """In core the decision is about the namespace alone, and its content goes one by one."""
+def test_deletion_is_complete_exactly_where_it_is_permitted(tenant, generation):
+    """In core the decision is about the namespace alone; the entities inside are deleted one by one."""
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
             allowed = check(Question("user", user, "delete", namespace, generation)).allowed
             assert (deletion_forecast(namespace, user, generation).verdict == DeletionVerdict.COMPLETE) is allowed
 
 
-def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
+def test_forecast_of_a_complete_deletion_matches_the_actual_deletion(tenant):
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
             forecast = deletion_forecast(namespace, user, "final")
@@ -115,12 +116,12 @@ def test_what_is_foretold_of_a_whole_deletion_is_what_happens(tenant):
                 return
 
 
-def test_the_steps_follow_the_order_of_the_platform():
+def test_steps_follow_the_order_of_the_platform():
     assert [" ".join(kinds) for kinds in deletion_steps()[:-1]] == ORDER
     assert set(deletion_steps()[-1]) == {"dataset_type", "securekey"}
 
 
-def test_every_generation_says_how_with_its_source():
+def test_every_generation_cites_the_source_of_its_deletion_rules():
     for generation in GENERATIONS.values():
         assert generation.deletion.source.seed in {"core": ("001",), "existing": ("003",), "proposed": ("003",),
                                                    "final": ("002",)}[generation.name]
@@ -138,47 +139,48 @@ def outcomes(forecast):
     return {step.kinds[0][0]: step.outcome for step in forecast.steps if step.live}
 
 
-def test_in_final_one_missing_leaves_an_inconsistent_state(sales):
+def test_final_leaves_an_inconsistent_state_if_one_grant_is_missing(sales):
     forecast = deletion_forecast(sales, "ned", "final")
     assert forecast.verdict == DeletionVerdict.INCONSISTENT and not forecast.namespace_goes
     assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.STOPS,
                                   "artifact": StepOutcome.NOT_REACHED}
     assert forecast.sentence == (
-        "An inconsistent state: it stops at the datasets, of which 1 may not be deleted. 2 of 5 live entities in namespace:sales "
-        "are gone by then, 3 remain, and the namespace stands.")
+        "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted. By then 2 of 5 live "
+        "entities in namespace:sales are deleted; 3 and the namespace remain.")
     assert [str(entity) for entity in undeletable_entities(sales, "ned", "final")] == ["dataset:sales.customers"]
     assert {(row.privilege, row.users, row.groups, row.grants) for row in forecast.heirs} == {
         ("ADMIN", 1, 0, 2), ("EXECUTE", 0, 1, 1)}
 
 
-def test_in_core_one_missing_is_passed_over(sales):
+def test_core_skips_an_entity_that_cannot_be_deleted(sales):
     forecast = deletion_forecast(sales, "ned", "core")
     assert forecast.verdict == DeletionVerdict.PARTIAL and (forecast.gone, forecast.remains) == (4, 2)
     assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.PARTLY, "artifact": StepOutcome.GOES}
-    assert forecast.sentence == ("4 of 5 live entities in namespace:sales go; each of the other 1 is reported as an error, "
-                                 "and the namespace stands.")
+    assert forecast.sentence == ("4 of 5 live entities in namespace:sales are deleted; each of the other 1 is reported as an "
+                                 "error, and the namespace remains.")
 
 
-def test_in_existing_admin_on_the_namespace_takes_everything(sales):
+def test_existing_deletes_everything_with_admin_on_the_namespace(sales):
     forecast = deletion_forecast(sales, "ned", "existing")
     assert forecast.verdict == DeletionVerdict.COMPLETE and forecast.grants_removed and not forecast.grants_kept
 
 
-@pytest.mark.parametrize(("user", "words"), [("dee", "lacks what the deletion"), ("ina", "is not a known, active principal"),
+@pytest.mark.parametrize(("user", "words"),
+                         [("dee", "lacks ADMIN on namespace:sales"), ("ina", "is not a known, active principal"),
                                              ("nobody", "is not a known, active principal")])
-def test_without_admin_on_the_namespace_nothing_goes(sales, user, words):
+def test_nothing_is_deleted_without_admin_on_the_namespace(sales, user, words):
     for generation in GENERATIONS:
         forecast = deletion_forecast(sales, user, generation)
         assert forecast.verdict == DeletionVerdict.REFUSED and forecast.gone == 0 and words in forecast.sentence
 
 
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "namespace:nowhere"])
-def test_only_a_live_namespace_is_foretold(sales, address):
+def test_forecast_needs_a_live_namespace(sales, address):
     with pytest.raises(LifecycleError):
         deletion_forecast(parse_address(address), "ned")
 
 
-def test_it_takes_a_fixed_number_of_statements(sales):
+def test_forecast_takes_a_fixed_number_of_statements(sales):
     with CaptureQueriesContext(connection) as captured:
         deletion_forecast(sales, "ned", "final")
     assert len(captured) <= 13

@@ -129,7 +129,7 @@ def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse
                 assert items == {(f"{type_}:{name}", *gap) for gap in missing}
             else:
                 assert where["Location"] == NAMESPACE
-                told = "No plan was made: nothing is missing that a grant could give."
+                told = "No plan was created: nothing is missing that a grant could give."
                 assert told in client.get(NAMESPACE).content.decode()
 
 
@@ -154,8 +154,8 @@ def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anyt
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
     monkeypatch.setattr("grants.plans.create._items_write", lambda *given: pytest.fail("it was begun"))
     assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
-    assert ("No plan was made: 6 grants are missing, and a plan holds 5: make one for everything in namespace:sales of a few "
-            "kinds at a time.") in client.get(NAMESPACE).content.decode()
+    assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
+            "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
 
 
 def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
