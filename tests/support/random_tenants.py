@@ -1,9 +1,13 @@
 """Random small tenants, and the law in its plainest form: loops over lists, to hold every evaluator to one answer."""
 
+import contextlib
+import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from django.contrib.auth.models import Group
+from django.db.transaction import atomic, set_rollback
 from django.utils import timezone
 
 from entities.address import Address, instance_address, parse_address
@@ -79,28 +83,65 @@ def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
 
 
 def store(tenant: Tenant) -> None:
-    """Write the tenant into the database."""
-    rows: dict[Address, Entity] = {}
-    for address in sorted(tenant.entities, key=lambda a: len(a.ancestors)):
-        row = Entity(kind=address.kind, key=address.key, state=tenant.entities[address])
-        row.parent = rows.get(address.parent)
-        row.save()
-        rows[address] = row
-        row.namespace, row.application = rows.get(address.namespace), rows.get(address.application)
-        row.save()
-    users = {n: User.objects.create(username=n, is_active=active, is_principal=principal)
-             for n, (active, principal) in tenant.users.items()}
-    groups = {name: Group.objects.create(name=name) for name in tenant.groups}
-    for name, members in tenant.groups.items():
-        groups[name].user_set.set([users[member] for member in members])
+    """Insert the tenant into the database, in bulk."""
+    rows = _insert_entities(tenant)
+    users = {name: User(username=name, is_active=is_active, is_principal=is_principal)
+             for name, (is_active, is_principal) in tenant.users.items()}
+    User.objects.bulk_create(users.values())
+    groups = {name: Group(name=name) for name in tenant.groups}
+    Group.objects.bulk_create(groups.values())
+    User.groups.through.objects.bulk_create(User.groups.through(user=users[member], group=groups[name])
+                                            for name, members in tenant.groups.items() for member in members)
     ids, now = permission_ids(), timezone.now()
+    user_grants, group_grants = [], []
     for principal, address, privilege in tenant.grants:
         kind, _, name = principal.partition(":")
-        row = {"content_object": rows[address], "permission_id": ids[privilege], "granted_at": now}
+        entity = rows[address]
+        columns = {"content_object": entity, "permission_id": ids[privilege], "granted_at": now,
+                   "namespace_id": entity.namespace_id, "application_id": entity.application_id}
         if kind == "user":
-            UserGrant.objects.create(user=users[name], **row)
+            user_grants.append(UserGrant(user=users[name], **columns))
         else:
-            GroupGrant.objects.create(group=groups[name], **row)
+            group_grants.append(GroupGrant(group=groups[name], **columns))
+    UserGrant.objects.bulk_create(user_grants)
+    GroupGrant.objects.bulk_create(group_grants)
+
+
+def _insert_entities(tenant: Tenant) -> dict[Address, Entity]:
+    """Insert one level of the tree after the other, because a row refers to its containers by primary key."""
+    rows: dict[Address, Entity] = {}
+    by_depth = sorted(tenant.entities, key=lambda address: len(address.ancestors))
+    for _, addresses in itertools.groupby(by_depth, key=lambda address: len(address.ancestors)):
+        level = {address: Entity(kind=address.kind, key=address.key, state=tenant.entities[address],
+                                 parent=rows.get(address.parent), namespace=rows.get(address.namespace),
+                                 application=rows.get(address.application)) for address in addresses}
+        Entity.objects.bulk_create(level.values())
+        rows |= level
+        for address in {address.namespace for address in level} | {address.application for address in level}:
+            if address in level:
+                container = level[address]
+                setattr(container, container.kind, container)
+                container.save(update_fields=[container.kind])
+    return rows
+
+
+@contextlib.contextmanager
+def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tenant]:
+    """Store the tenant in a transaction that encloses the transactions of the tests, and roll it back at the end.
+
+    For fixtures with a wider scope than one test; these must request `django_db_setup`.
+    """
+    transaction = atomic()
+    with django_db_blocker.unblock():
+        transaction.__enter__()
+    try:
+        with django_db_blocker.unblock():
+            store(tenant)
+        yield tenant
+    finally:
+        with django_db_blocker.unblock():
+            set_rollback(True)
+            transaction.__exit__(None, None, None)
 
 
 def reference_holds(tenant: Tenant, question: Question) -> bool:

@@ -1,125 +1,166 @@
-"""What somebody sees is the same by whichever way it is found: from the grants, along the entities, or counted."""
+"""Every evaluation of visibility agrees: from the grants, along the entities, by kind, and in counts and searches."""
 
+import itertools
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db.models import Q, QuerySet
 
 from authzconsole.web.shared.entity_search import MAX_RESULTS, _names, parse_search, search_visible_entities
 from entities.models import Entity
 from entities.selectors import matching_entities
-from grants.evaluation.entity_filters import can_see, shown_to, visibility_condition
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, can_see, shown_to, visibility_condition
 from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
-from tests.support.random_tenants import random_tenant, store
+from grants.policies.policy import Generation
+from tests.support.random_tenants import random_tenant, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
-# where everybody holds little, and where nobody does
-WAYS = [5_000, -1]
+# every principal holds few grants; no principal does
+FEW_GRANTS_LIMITS = [5_000, -1]
+OPERATIONS = (("list",), VISIBILITY_OPERATIONS)
 
 
-@pytest.fixture(params=range(3))
-def tenant(request):
-    made = random_tenant(request.param)
-    store(made)
-    return made
+@dataclass
+class StoredTenant:
+    """entities: by primary key. visible: primary keys by user, generation and operations, from the list filter."""
+
+    entities: dict[int, Entity]
+    users: list[User]
+    visible: dict[tuple[str, str, tuple[str, ...]], set[int]]
+
+    def visible_pks(self, user: User, generation: Generation, operations: tuple[str, ...] = VISIBILITY_OPERATIONS) -> set[int]:
+        return self.visible[user.username, generation.name, operations]
+
+    def containers(self, *kinds: str) -> list[Entity]:
+        return [entity for entity in self.entities.values() if entity.kind in kinds]
 
 
-def inside(container: Entity | None):
+@pytest.fixture(scope="module", params=range(3))
+def tenant(request, django_db_setup, django_db_blocker):
+    """A tenant that no test changes, with the expected answers: stored and computed once for all tests."""
+    with stored_for_several_tests(random_tenant(request.param), django_db_blocker):
+        with django_db_blocker.unblock():
+            stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
+            for user, generation in itertools.product(stored.users, GENERATIONS.values()):
+                shown = {operation: matching_pks(shown_to(user, generation, operation)) for operation in ("list", "get")}
+                for operations in OPERATIONS:
+                    visible = set.union(*(shown[operation] for operation in operations))
+                    stored.visible[user.username, generation.name, operations] = visible
+        yield stored
+
+
+def pks(rows: QuerySet[Entity]) -> set[int]:
+    return set(rows.order_by().values_list("pk", flat=True))
+
+
+def matching_pks(condition: Q) -> set[int]:
+    return pks(Entity.objects.filter(condition))
+
+
+def users_and_generations(tenant: StoredTenant):
+    return itertools.product(tenant.users, GENERATIONS.values())
+
+
+@pytest.fixture(params=FEW_GRANTS_LIMITS)
+def few_grants(request, monkeypatch):
+    """Evaluate from the grants, or along the entities."""
+    for name in ("visibility.FEW_GRANTS", "visibility.FEW_GRANTS_INSIDE", "effective_grants.FEW_IDS"):
+        monkeypatch.setattr(f"grants.evaluation.{name}", request.param)
+
+
+def entities_inside(container: Entity | None):
+    """The entities in the container at every depth, without the container; all entities if it is None."""
     if container is None:
         return Entity.objects.all()
-    within = {"instance": {}, "namespace": {"namespace": container}, "application": {"application": container}}[container.kind]
-    return Entity.objects.filter(**within).exclude(pk=container.pk)
+    condition = {} if container.kind == "instance" else {container.kind: container}
+    return Entity.objects.filter(**condition).exclude(pk=container.pk)
 
 
-@pytest.mark.parametrize("few", WAYS)
-def test_either_way_shows_what_the_list_filter_shows(tenant, few, monkeypatch):
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few)
-    monkeypatch.setattr("grants.evaluation.effective_grants.FEW_IDS", few)
-    containers = [None, *Entity.objects.filter(kind__in=["instance", "namespace", "application"])]
-    for user in User.objects.all():
-        for generation in GENERATIONS.values():
-            for operations in (("list",), ("list", "get")):
-                shown = set.union(*(set(Entity.objects.filter(shown_to(user, generation, name))) for name in operations))
-                for container in containers:
-                    rows, seen = inside(container), visibility_of(user, generation, inside=container, operations=operations)
-                    assert set(rows.filter(seen.all_rows)) == set(rows.filter(seen.first_rows)) == shown & set(rows)
+def test_both_evaluations_show_what_the_list_filter_shows(tenant, few_grants):
+    containers = [None, *tenant.containers("instance", "namespace", "application")]
+    pks_inside = {container: pks(entities_inside(container)) for container in containers}
+    for user, generation in users_and_generations(tenant):
+        assert matching_pks(visibility_condition(user, generation)) == tenant.visible_pks(user, generation)
+        for operations, container in itertools.product(OPERATIONS, containers):
+            visibility = visibility_of(user, generation, inside=container, operations=operations)
+            expected = tenant.visible_pks(user, generation, operations) & pks_inside[container]
+            assert pks(entities_inside(container).filter(visibility.all_rows)) == expected
+            assert pks(entities_inside(container).filter(visibility.first_rows)) == expected
 
 
-@pytest.mark.parametrize("few", WAYS)
-def test_what_is_seen_in_a_container_is_counted_by_kind_and_state(tenant, few, monkeypatch):
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few)
-    monkeypatch.setattr("grants.evaluation.effective_grants.FEW_IDS", few)
-    for user in User.objects.all():
-        for generation in GENERATIONS.values():
-            for container in Entity.objects.filter(kind__in=["namespace", "application"]):
-                rows = inside(container).filter(visibility_condition(user, generation))
-                assert visibility_of(user, generation, inside=container).counts == Counter(rows.values_list("kind", "state"))
+def test_visible_entities_in_a_container_are_counted_by_kind_and_state(tenant, few_grants):
+    containers = tenant.containers("namespace", "application")
+    pks_inside = {container: pks(entities_inside(container)) for container in containers}
+    for user, generation in users_and_generations(tenant):
+        for container in containers:
+            visible = [tenant.entities[pk] for pk in tenant.visible_pks(user, generation) & pks_inside[container]]
+            counts = visibility_of(user, generation, inside=container).counts
+            assert counts == Counter((entity.kind, entity.state) for entity in visible)
 
 
-def test_of_chosen_kinds_the_same_is_seen(tenant):
-    for user in User.objects.all():
-        for generation in GENERATIONS.values():
-            seen = set(Entity.objects.filter(visibility_condition(user, generation)))
-            for kind in ("namespace", "program", "securekey"):
-                shown = visibility_condition(user, generation, kinds=[kind], row_by_row=True)
-                assert set(Entity.objects.filter(shown)) == {entity for entity in seen if entity.kind == kind}
-            assert {entity for entity in Entity.objects.all() if can_see(user, entity, generation)} == seen
+def test_visibility_of_chosen_kinds_and_of_one_entity_agree(tenant):
+    for user, generation in users_and_generations(tenant):
+        visible = tenant.visible_pks(user, generation)
+        for kind in ("namespace", "program", "securekey"):
+            shown = matching_pks(visibility_condition(user, generation, kinds=[kind], row_by_row=True))
+            assert shown == {pk for pk in visible if tenant.entities[pk].kind == kind}
+        assert {pk for pk, entity in tenant.entities.items() if can_see(user, entity, generation)} == visible
 
 
-def test_of_hundreds_of_groups_a_statement_has_one_parameter():
+def test_a_statement_has_one_parameter_for_hundreds_of_groups():
     user = User.objects.create(username="joiner")
     user.groups.set([Group.objects.create(name=f"g{n}") for n in range(300)])
-    seen = visibility_of(user, GENERATIONS["final"])
-    _, parameters = Entity.objects.filter(seen.all_rows).query.sql_with_params()
+    visibility = visibility_of(user, GENERATIONS["final"])
+    _, parameters = Entity.objects.filter(visibility.all_rows).query.sql_with_params()
     assert len(parameters) < 300
 
 
 TEXTS = ("ns0", "DATASET1", "0.s", "st", "dataset:ns0", "nothing")
 
 
-@pytest.mark.parametrize("few", WAYS)
-@pytest.mark.parametrize("most", [2_000, 1])
-def test_a_search_finds_what_the_text_finds_and_the_user_sees(tenant, few, most, settings, monkeypatch):
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", most)
-    for generation in GENERATIONS.values():
+@pytest.mark.parametrize("limit", FEW_GRANTS_LIMITS)
+@pytest.mark.parametrize("max_candidates", [2_000, 1])
+def test_a_search_returns_visible_entities_that_match_the_text(tenant, limit, max_candidates, settings, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", limit)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
+    matches = {text: set(matching_entities(text)) for text in TEXTS}
+    for user, generation in users_and_generations(tenant):
         settings.DEFAULT_GENERATION = generation.name
-        for user in User.objects.all():
-            for text in TEXTS:
-                rows = matching_entities(text).filter(visibility_condition(user, generation))
-                expected = [row for row in rows if not parse_search(text).is_short or begins(row, text)]
-                found = search_visible_entities(user, text, MAX_RESULTS * 100)
-                assert len(found.rows) == found.total == len(set(found.rows)), (user, text)
-                assert set(found.rows) <= set(expected) and (not found.is_all or found.total == len(expected)), (user, text)
+        visible = tenant.visible_pks(user, generation)
+        for text in TEXTS:
+            expected = {row for row in matches[text] if row.pk in visible
+                        and (not parse_search(text).is_short or has_name_that_starts_with(row, text))}
+            result = search_visible_entities(user, text, MAX_RESULTS * 100)
+            assert len(result.rows) == result.total == len(set(result.rows)), (user, text)
+            assert set(result.rows) <= expected and (not result.is_all or result.total == len(expected)), (user, text)
 
 
-@pytest.mark.parametrize("few", WAYS)
-def test_an_address_that_is_written_whole_is_found_by_who_sees_it_and_nobody_else(tenant, few, monkeypatch):
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MOST_LOOKED_AT", 1)
-    for user in User.objects.all()[:3]:
-        seen = set(Entity.objects.filter(visibility_condition(user, GENERATIONS["final"])))
-        for entity in Entity.objects.all()[:60:3]:
-            assert (entity in search_visible_entities(user, str(entity)).rows) == (entity in seen), (user, entity)
+@pytest.mark.parametrize("limit", FEW_GRANTS_LIMITS)
+def test_a_full_address_is_found_by_exactly_the_users_who_see_it(tenant, limit, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", limit)
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
+    for user in tenant.users[:3]:
+        visible = tenant.visible_pks(user, GENERATIONS["final"])
+        for entity in list(tenant.entities.values())[:60:3]:
+            assert (entity in search_visible_entities(user, str(entity)).rows) == (entity.pk in visible), (user, entity)
 
 
-def test_a_search_calls_an_entity_by_its_name(tenant):
-    for entity in Entity.objects.all():
+def test_the_search_uses_the_names_of_entities(tenant):
+    for entity in tenant.entities.values():
         assert _names(entity.kind, entity.key)[0] == entity.name
 
 
-def begins(row: Entity, text: str) -> bool:
-    return f".{row.key.lower()}".find(f".{text.lower()}") >= 0
+def has_name_that_starts_with(row: Entity, text: str) -> bool:
+    return f".{text.lower()}" in f".{row.key.lower()}"
 
 
-def test_it_takes_two_queries_and_one_to_count(tenant, django_assert_max_num_queries):
-    user, generation = User.objects.first(), GENERATIONS["final"]
-    namespace = Entity.objects.filter(kind="namespace").first()
+def test_visibility_takes_two_queries_and_counts_one_more(tenant, django_assert_max_num_queries):
+    namespace = tenant.containers("namespace")[0]
     with django_assert_max_num_queries(2):
-        seen = visibility_of(user, generation, inside=namespace)
+        visibility = visibility_of(tenant.users[0], GENERATIONS["final"], inside=namespace)
     with django_assert_max_num_queries(1):
-        assert seen.counts == seen.counts
+        assert visibility.counts == visibility.counts
