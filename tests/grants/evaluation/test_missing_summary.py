@@ -1,12 +1,14 @@
-"""An answer in short is the answer in full, of which the first are named and the others counted."""
+"""A summary of a decision lists the first missing grants and counts the others."""
 
+import itertools
 import random
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
 
-from entities.address import parse_address
-from entities.models import Entity, State
+from entities.address import Address
+from entities.models import Entity
 from entities.selectors import entity_at
 from grants.evaluation.engine import check, check_summary
 from grants.evaluation.entity_filters import visibility_condition
@@ -20,110 +22,121 @@ from grants.policies.explain import Attempt, Decision
 from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from tests.support.random_tenants import Tenant, random_tenant, store
+from tests.support.random_tenants import Tenant, random_tenant, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=range(4))
-def tenant(request):
-    made = random_tenant(request.param)
-    store(made)
-    made.seed = request.param
-    return made
+@dataclass
+class StoredTenant:
+    """decisions: the complete decision of every question about all live entities in a namespace."""
+
+    seed: int
+    decisions: list[Decision]
+
+    @property
+    def questions(self) -> list[Question]:
+        return [decision.question for decision in self.decisions]
 
 
-def ranging(tenant) -> list[Question]:
-    """Every question about a namespace whose rule looks at all that is live in it, by every subject."""
+@pytest.fixture(scope="module", params=range(4))
+def tenant(request, django_db_setup, django_db_blocker):
+    """A tenant that no test changes, with the complete decisions: stored and computed once for all tests."""
+    with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as random_data:
+        with django_db_blocker.unblock():
+            stored = StoredTenant(request.param, [check(question) for question in questions_about_all_live_entities(random_data)])
+        yield stored
+
+
+def questions_about_all_live_entities(tenant: Tenant) -> list[Question]:
+    """Ask every subject every question about a namespace that is decided by all live entities in it."""
     subjects = [("user", name) for name in (*tenant.users, "nobody")] + [("group", name) for name in tenant.groups]
-    found = []
-    for generation in GENERATIONS.values():
-        for place in [address for address in tenant.entities if address.kind == "namespace"]:
-            for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules"):
-                requires = generation.policy("namespace", operation).requirement
-                if requires is not None and any(isinstance(leaf, HasOnAllLive) for leaf in leaves(requires)):
-                    found += [Question(*subject, operation, place, generation.name) for subject in subjects]
-    return found
+    namespaces = [address for address in tenant.entities if address.kind == "namespace"]
+    operations = ("delete", "delete-all-streams", "delete-all-dataset-modules")
+    questions = []
+    for generation, namespace, operation in itertools.product(GENERATIONS.values(), namespaces, operations):
+        requirement = generation.policy("namespace", operation).requirement
+        if requirement is not None and any(isinstance(leaf, HasOnAllLive) for leaf in leaves(requirement)):
+            questions += [Question(*subject, operation, namespace, generation.name) for subject in subjects]
+    return questions
 
 
 def nodes(attempts) -> list[Attempt]:
     return [node for attempt in attempts for node in (attempt, *nodes(attempt.parts))]
 
 
-def assert_shortened(short: Decision, full: Decision, most: int) -> None:
-    assert (short.allowed, short.sentence, short.reason, short.source) == (full.allowed, full.sentence, full.reason, full.source)
-    for one, other in zip(nodes(short.attempts), nodes(full.attempts), strict=True):
+def assert_is_summary(summary: Decision, full: Decision, max_listed: int) -> None:
+    """Assert that the summary lists the first missing grants of the complete decision, counts the others, and else equals it."""
+    for name in ("allowed", "sentence", "reason", "source"):
+        assert getattr(summary, name) == getattr(full, name)
+    for node, full_node in zip(nodes(summary.attempts), nodes(full.attempts), strict=True):
         for name in ("requirement", "met", "words", "grants", "total"):
-            assert getattr(one, name) == getattr(other, name)
-        assert one.missing == (other.missing[:most] if one.requirement == ALL_LIVE else other.missing)
-        assert len(one.missing) + one.unlisted_count == len(other.missing)
-    assert (short.missing is None) == (full.missing is None)
+            assert getattr(node, name) == getattr(full_node, name)
+        assert node.missing == (full_node.missing[:max_listed] if node.requirement == ALL_LIVE else full_node.missing)
+        assert len(node.missing) + node.unlisted_count == len(full_node.missing)
+    assert (summary.missing is None) == (full.missing is None)
     if full.missing is not None:
-        assert short.missing[:most] == full.missing[:most]
-        assert len(short.missing) + short.unlisted_count == len(full.missing)
+        assert summary.missing[:max_listed] == full.missing[:max_listed]
+        assert len(summary.missing) + summary.unlisted_count == len(full.missing)
 
 
-@pytest.mark.parametrize("most", [1, 3, 1_000])
-def test_an_answer_in_short_says_what_the_answer_in_full_says(tenant, most):
-    cut = 0
-    for question in ranging(tenant):
-        short, full = check_summary(question, most), check(question)
-        assert_shortened(short, full, most)
-        cut += short.unlisted_count > 0
-    assert cut or most > 1
+@pytest.mark.parametrize("max_listed", [1, 3, 1_000])
+def test_a_summary_agrees_with_the_complete_decision(tenant, max_listed):
+    shortened = 0
+    for full in tenant.decisions:
+        summary = check_summary(full.question, max_listed)
+        assert_is_summary(summary, full, max_listed)
+        shortened += summary.unlisted_count > 0
+    assert shortened or max_listed > 1
 
 
-def withheld(full: Decision, seen: set) -> tuple[str, list, list]:
-    """What a reader is told who sees only those: the sentence, what is missing, and of each attempt what it lacks and how much
-    it looked at. By loops over lists."""
-    ranged = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing}
-    if ranged <= seen:
+def expected_redaction(full: Decision, visible: set[Address]) -> tuple[str, list, list]:
+    """Return what a reader sees who sees only these entities: the sentence, the missing grants, and the missing grants and the
+    total of each attempt. Computed by loops over lists."""
+    on_all_live = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing}
+    if on_all_live <= visible:
         return full.sentence, full.missing, [(node.missing, node.total) for node in nodes(full.attempts)]
-    lacks = f"Denied: {full.question.principal} lacks privileges on entities that you may not see."
-    told = []
+    redacted_sentence = f"Denied: {full.question.principal} lacks privileges on entities that you may not see."
+    attempts = []
     for node in nodes(full.attempts):
-        is_cut = node.requirement == ALL_LIVE and not {address for address, _ in node.missing} <= seen
-        told.append((tuple(gap for gap in node.missing if gap[0] in seen), 0) if is_cut else (node.missing, node.total))
-    return full.sentence if full.allowed else lacks, None, told
+        is_redacted = node.requirement == ALL_LIVE and not {address for address, _ in node.missing} <= visible
+        visible_missing = tuple(grant for grant in node.missing if grant[0] in visible)
+        attempts.append((visible_missing, 0) if is_redacted else (node.missing, node.total))
+    return full.sentence if full.allowed else redacted_sentence, None, attempts
 
 
-def seen_of(question: Question, reader: User, generation: Generation, most: int, attempt: Attempt) -> MissingEntities | None:
-    return visible_missing_entities(question, attempt, visibility_of(reader, generation, inside=entity_at(attempt.where)), most)
+def visible_summary(question: Question, reader: User, generation: Generation, max_listed: int,
+                    attempt: Attempt) -> MissingEntities | None:
+    visibility = visibility_of(reader, generation, inside=entity_at(attempt.where))
+    return visible_missing_entities(question, attempt, visibility, max_listed)
 
 
-@pytest.mark.parametrize("few", [5_000, -1])
-def test_a_reader_is_told_of_what_the_reader_sees(tenant, few, monkeypatch):
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few)
-    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few)
-    dice, most, hidden = random.Random(tenant.seed), 2, 0
-    readers = list(User.objects.all())
-    for question in ranging(tenant):
+def visible_addresses(reader: User, generation: Generation) -> set[Address]:
+    rows = Entity.objects.filter(visibility_condition(reader, generation)).order_by()
+    return {Address(kind, key) for kind, key in rows.values_list("kind", "key")}
+
+
+@pytest.mark.parametrize("few_grants", [5_000, -1])
+def test_a_redacted_summary_shows_only_what_its_reader_sees(tenant, few_grants, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few_grants)
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few_grants)
+    dice, max_listed, redacted = random.Random(tenant.seed), 2, 0
+    readers = list(User.objects.order_by("pk"))
+    visible = {(reader, name): visible_addresses(reader, GENERATIONS[name]) for reader in readers for name in GENERATIONS}
+    for full in tenant.decisions:
         reader, generation = dice.choice(readers), GENERATIONS[dice.choice(list(GENERATIONS))]
-        seen = {entity.address for entity in Entity.objects.filter(visibility_condition(reader, generation))}
-        told = redact(check_summary(question, most), partial(seen_of, question, reader, generation, most))
-        sentence, missing, lacking = withheld(check(question), seen)
-        assert told.sentence == sentence and (told.missing is None) == (missing is None)
-        for node, (gaps, total) in zip(nodes(told.attempts), lacking, strict=True):
-            expected = gaps[:most] if node.requirement == ALL_LIVE else gaps
+        missing_entities = partial(visible_summary, full.question, reader, generation, max_listed)
+        summary = redact(check_summary(full.question, max_listed), missing_entities)
+        sentence, missing, attempts = expected_redaction(full, visible[reader, generation.name])
+        assert summary.sentence == sentence and (summary.missing is None) == (missing is None)
+        for node, (gaps, total) in zip(nodes(summary.attempts), attempts, strict=True):
+            expected = gaps[:max_listed] if node.requirement == ALL_LIVE else gaps
             assert (node.missing, node.unlisted_count, node.total) == (expected, len(gaps) - len(expected), total)
-        hidden += missing is None and not told.allowed
-    assert hidden
+        redacted += missing is None and not summary.allowed
+    assert redacted
 
 
-def test_an_answer_in_short_takes_six_queries(tenant, django_assert_max_num_queries):
-    for question in ranging(tenant)[:20]:
+def test_a_summary_takes_at_most_six_queries(tenant, django_assert_max_num_queries):
+    for question in tenant.questions[:20]:
         with django_assert_max_num_queries(6):
             check_summary(question, 3)
-
-
-@pytest.mark.parametrize("neighbour", ["NS1", "Ns1", "ns_1", "ns10"])
-def test_no_neighbour_stands_among_what_is_named_however_the_database_sorts(neighbour):
-    tenant = Tenant(users={"ann": (True, True)})
-    for namespace in ("ns1", neighbour):
-        found = [f"namespace:{namespace}", *(f"dataset:{namespace}.d{number}" for number in range(3))]
-        tenant.entities |= {parse_address(address): State.LIVE for address in found}
-    store(tenant)
-    question = Question("user", "ann", "delete", parse_address("namespace:ns1"), "final")
-    short, full = check_summary(question, 2), check(question)
-    assert not full.allowed and len(full.missing) == 4
-    assert_shortened(short, full, 2)
