@@ -20,8 +20,8 @@ from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
 
 ROWS_A_PAGE = 25
-# the instance shows its namespaces first; in alphabetical order they would come last
-USUAL_KIND = {"instance": "namespace"}
+# by kind of container: the kind of child that is displayed if the URL selects none; all kinds for other containers
+DEFAULT_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
 PARAMETERS = ("kind", "state", "find", "after", "before")
 
@@ -31,22 +31,22 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     if not child_kinds(entity.kind):
         return None
     counts = visible_child_counts(request, entity, generation)
-    totals = [(*kind_and_state, total) for kind_and_state, total in counts.items()]
+    totals = [(kind, state, total) for (kind, state), total in counts.items()]
     rows, visibility = children_of(entity), FULL_VISIBILITY
     if not request.user.can_see_all:
         visibility = list_visibility_inside(request, entity, generation)
         # without visible children of a kind, do not scan all its rows for the first visible one
         rows = rows.filter(kind__in={kind for kind, _ in counts})
-    usual = USUAL_KIND.get(entity.kind, "")
-    kind = choice_parameter(request, "kind", KINDS) if "kind" in request.GET else usual
+    default_kind = DEFAULT_KIND.get(entity.kind, "")
+    kind = choice_parameter(request, "kind", KINDS) if "kind" in request.GET else default_kind
     state = choice_parameter(request, "state", State.values)
     find = text_parameter(request, "find", max_characters=200)
     page = _children_page(request, entity, rows, visibility, totals, kind, state, find)
     return {
         "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
-        "kind": kind or (ALL_KINDS if usual else ""), "state": state,
-        "kinds": _kind_chips(request, totals, kind, state, usual), "states": _state_counts(totals, kind),
-        "is_filtered": bool(kind != usual or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
+        "kind": kind or (ALL_KINDS if default_kind else ""), "state": state,
+        "kinds": _kind_chips(request, totals, kind, state, default_kind), "states": _state_counts(totals, kind),
+        "is_filtered": bool(kind != default_kind or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
 
 
@@ -60,12 +60,12 @@ def visible_child_counts(request: HttpRequest, entity: Entity, generation: Gener
 
 
 def _child_counts(entity: Entity) -> Counter[tuple[str, str]]:
-    counted = _countable_children(entity).values_list("kind", "state").annotate(total=Count("*"))
-    return Counter({(kind, state): total for kind, state, total in counted})
+    rows = _countable_children(entity).values_list("kind", "state").annotate(total=Count("*"))
+    return Counter({(kind, state): total for kind, state, total in rows})
 
 
 def _countable_children(entity: Entity) -> QuerySet[Entity]:
-    """Return the children with the conditions of the index that covers kind and state."""
+    """Return the children with a condition for which an index on kind and state can answer the count alone."""
     if entity.kind != "namespace":
         return Entity.objects.filter(parent=entity).order_by()
     return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
@@ -77,7 +77,7 @@ def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibili
         rows = rows.filter(kind=kind)
     if state:
         rows = rows.filter(state=state)
-    total = sum(n for k, s, n in totals if kind in ("", k) and state in ("", s))
+    total = sum(count for row_kind, row_state, count in totals if kind in ("", row_kind) and state in ("", row_state))
     if find:
         rows = _filter_by_name(rows, entity, find)
         total = rows.filter(visibility.all_rows).count()
@@ -85,30 +85,31 @@ def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibili
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
-    """Filter by the own name of a child: the part of its key after the key of the parent."""
+    """Filter by the name of a child within its parent: the part of its key after the key of the parent."""
     if entity.kind == "instance":
         return rows.filter(key__icontains=find)
-    beginning = Length(Value(entity.key)) + 2
-    return rows.annotate(own_name=Substr(F("key"), beginning)).filter(own_name__icontains=find)
+    name_start = Length(Value(entity.key)) + 2
+    return rows.annotate(own_name=Substr(F("key"), name_start)).filter(own_name__icontains=find)
 
 
 def _rows(request, entities: list[Entity]) -> list[dict]:
     ids = [entity.pk for entity in entities]
     if request.user.can_see_all:
         principals = holder_counts("id", ids)
-        return [{"address_link": address_link_to(e), "entity": e,
-                 "principals": sum(principals.get(e.pk, {}).values())} for e in entities]
+        return [{"address_link": address_link_to(entity), "entity": entity,
+                 "principals": sum(principals.get(entity.pk, {}).values())} for entity in entities]
     held = held_privileges(request.user, ids)
-    return [{"address_link": address_link_to(e), "entity": e, "cells": privilege_cells(held[e.pk], e.state)} for e in entities]
+    return [{"address_link": address_link_to(entity), "entity": entity,
+             "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
 
 
-def _kind_chips(request, totals: list, kind: str, state: str, usual: str) -> list[dict]:
-    """Return the filter chips. `parameter` is the value of `kind` in the URL. usual: the kind shown if the URL names none."""
+def _kind_chips(request, totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
+    """Return the links that filter by kind. `parameter`: the value of the URL parameter `kind`. totals: (kind, state, count)."""
     by_kind: dict[str, int] = {}
     for name, row_state, total in totals:
         if state in ("", row_state):
             by_kind[name] = by_kind.get(name, 0) + total
-    chips = [{"kind": "", "parameter": ALL_KINDS if usual else "", "title": "All", "total": sum(by_kind.values())}]
+    chips = [{"kind": "", "parameter": ALL_KINDS if default_kind else "", "title": "All", "total": sum(by_kind.values())}]
     chips += [{"kind": name, "parameter": name, "title": KINDS[name].plural, "total": by_kind[name]}
               for name in KINDS if name in by_kind]
     return [{**chip, "url": url_with(request, kind=chip["parameter"], after=None, before=None),
@@ -116,4 +117,5 @@ def _kind_chips(request, totals: list, kind: str, state: str, usual: str) -> lis
 
 
 def _state_counts(totals: list, kind: str) -> list[tuple[str, int]]:
-    return [(value, sum(n for k, s, n in totals if s == value and kind in ("", k))) for value in State.values]
+    return [(state, sum(count for row_kind, row_state, count in totals if row_state == state and kind in ("", row_kind)))
+            for state in State.values]

@@ -1,4 +1,4 @@
-"""Detect concurrent edits: a form sends the version of the data it was opened with, and a changed version refuses the write."""
+"""Detect concurrent edits: a form sends the version of the data that it displayed. If the data changed, the write is refused."""
 
 import hashlib
 

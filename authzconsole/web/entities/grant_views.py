@@ -1,4 +1,4 @@
-"""Grant and revoke on one entity. The form is a page by itself, a dialog, or section of the entity page."""
+"""Grant and revoke on one entity. The form is a separate page, a dialog, or a section of the entity page."""
 
 import json
 
@@ -18,7 +18,7 @@ from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
 from grants.models import GrantAttributes
 
-# id of the form on a page by itself; it is sent without htmx, because that page has no sections to refresh
+# id of the form on a separate page; it is sent without htmx, because that page has no sections to refresh
 STANDALONE = "change-form-standalone"
 
 
@@ -67,14 +67,14 @@ def _form_fields(data) -> dict:
 
 
 def _field_at_fault(fields: dict, error: Exception) -> str:
-    """Return the field that caused the error. Everything else in the form comes from the page and is valid."""
+    """Return the field that caused the error; empty if it is neither the principal nor the privileges."""
     if not fields["privileges"]:
         return "privilege"
     return "principal" if not fields["principal"] or isinstance(error, ChangeRefused) else ""
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message, with each error once: an unknown principal is one error for any number of privileges."""
+    """Return the message without repetitions: an unknown principal causes one error for each privilege."""
     if isinstance(error, ChangeRefused):
         return "; ".join(dict.fromkeys(message for _, _, message in error.errors))
     return str(error)
@@ -98,7 +98,7 @@ def _privilege_list(items) -> str:
 
 
 def _success_response(request: HttpRequest, target: Address) -> HttpResponse:
-    """Redirect, or for htmx send the notices and an event that makes the sections with grants reload."""
+    """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
     if not request.htmx:
         return see_other(entity_url(target))
     response = render_page(request, "shared/feedback/notices.html", {})
@@ -108,7 +108,7 @@ def _success_response(request: HttpRequest, target: Address) -> HttpResponse:
 
 
 def _form_response(request: HttpRequest, verb: str, target: Address, fields: dict, *, status: int = 200) -> HttpResponse:
-    """Render the form as a page, in the dialog, or in target of the submitted form."""
+    """Render the form as a page, in the dialog, or in the section that htmx requests."""
     section = requested_section(request)
     templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
     return render_page(request, f"entities/grants/{templates.get(section, f'_{verb}_form.html')}", {

@@ -20,8 +20,8 @@ from grants.principals.administrator_loss import capped_admin_count
 
 ROWS_A_PAGE = 20
 ORDERS = ("latest",)
-# the filter by name is displayed for more holders than this
-MIN_FILTERED = 10
+# with more holders than this, the section has a filter by name
+MAX_UNFILTERED_HOLDERS = 10
 
 
 def holders_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
@@ -38,7 +38,7 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     rows = [_row(holder, entity, through, request.user.can_administer) for holder in page.rows]
     return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
             "admins": capped_admin_count(entity) if entity.is_live else None,
-            "is_filtered": bool(find) or page.total > MIN_FILTERED,
+            "is_filtered": bool(find) or page.total > MAX_UNFILTERED_HOLDERS,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}
 

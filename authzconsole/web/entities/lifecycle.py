@@ -1,4 +1,4 @@
-"""Register, describe, delete and recreate entities. A forecast in numbers is shown before each change."""
+"""Register, describe, delete and recreate entities. The page before each change shows its forecast."""
 
 from django.contrib import messages
 from django.db import transaction
@@ -29,7 +29,7 @@ TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
-    """Show the forecast of registering, deleting or recreating an entity, and do it on POST."""
+    """Show the forecast of registering, deleting or recreating an entity; make the change on POST."""
     if verb not in TITLES:
         raise Http404("there is no such page")
     target = administrable_address_or_404(request, address)
@@ -38,7 +38,7 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     if request.method != "POST":
         return _forecast_page(request, verb, target, fields)
     try:
-        outcome = _change_if_unchanged(request, verb, target, fields)
+        outcome = _change_if_forecast_is_current(request, verb, target, fields)
     except (GrantError, EntityError) as error:
         return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
@@ -47,8 +47,8 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     return see_other(entity_url(target))
 
 
-def _change_if_unchanged(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
-    """Make the change. Return None if its forecast is no longer the one that the form showed."""
+def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
+    """Make the change. Return None, without a change, if the forecast differs from the one that the form displayed."""
     with transaction.atomic():
         lock_journal()
         forecast = lifecycle_forecast(target, verb)
@@ -67,8 +67,8 @@ def _change(request: HttpRequest, verb: str, target: Address, fields: dict) -> O
     author = request_author(request, fields["reason"])
     if verb == "delete":
         return delete_entity(author=author, address=target)
-    make = register_entity if verb == "register" else recreate_entity
-    return make(author=author, address=target, description=fields["description"], creator=_creator(fields["creator"]))
+    service = register_entity if verb == "register" else recreate_entity
+    return service(author=author, address=target, description=fields["description"], creator=_creator(fields["creator"]))
 
 
 def _creator(text: str) -> str | None:
@@ -105,7 +105,7 @@ def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def lifecycle_new(request: HttpRequest) -> HttpResponse:
-    """Select a kind and a name inside a container, then continue to the forecast of registering it."""
+    """Show the form for the kind and name of a new entity; on POST, continue to the forecast of registering it."""
     if request.method != "POST":
         return _new_page(request, request.GET)
     try:
@@ -118,7 +118,7 @@ def lifecycle_new(request: HttpRequest) -> HttpResponse:
 
 
 def _address_from_form(data) -> Address:
-    """Return the address inside the chosen parent. Raise AddressError naming the part at fault."""
+    """Return the address inside the selected parent. Raise AddressError; its message names the invalid part."""
     parent, kind, name = _parent(data), data.get("kind", ""), data.get("name", "").strip()
     if kind not in {child.name for child in child_kinds(parent.kind)}:
         raise AddressError(f"{parent} cannot contain `{kind}`; it can contain "
@@ -165,7 +165,7 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _save_description(request: HttpRequest, target: Address, fields: dict) -> Outcome | None:
-    """Save the description. Return None if it changed after the form was opened, so that no text is overwritten unread."""
+    """Save the description. Return None, without a change, if it changed after the form was opened."""
     with transaction.atomic():
         lock_journal()
         current_version = form_version(entity_at(target).description)

@@ -1,4 +1,4 @@
-"""Forecast of deleting a namespace as one user: what is deleted, what remains, and which grants are missing."""
+"""The forecast of a namespace deletion by one user: which entities are deleted, which remain, and which grants are missing."""
 
 from collections.abc import Iterator
 
@@ -75,8 +75,8 @@ def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
             (forecast.grants_removed, "grant is removed", "grants are removed", "") if removes
             else (forecast.grants_kept, "grant becomes a ghost grant", "grants become ghost grants", ""),
             (forecast.missing, "cannot be deleted", "cannot be deleted", "bad" if forecast.missing else "")]
-    for figure, one, many, meaning in rows:
-        yield figure, one if figure == 1 else many, meaning
+    for figure, singular, plural, meaning in rows:
+        yield figure, singular if figure == 1 else plural, meaning
 
 
 def _receivers(user: User) -> list[str]:

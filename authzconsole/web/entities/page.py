@@ -51,7 +51,7 @@ VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELE
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A notice about an entity that is not live, and what that means for its grants."""
+    """A notice that explains the state of an entity that is not live, and the effect on its grants. level: of its icon."""
 
     level: str
     text: str
@@ -102,7 +102,7 @@ def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
 
 
 def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of a bulk change inside the entity; empty if the account may not, or the kind has no children."""
+    """Return the URL of a bulk change inside the entity; empty if the account cannot change it or the kind has no children."""
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
@@ -112,14 +112,15 @@ def _hint(entity: Entity) -> Hint | None:
     if entity.is_live:
         return None
     grants = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
-    one = grants == 1
+    is_single = grants == 1
     if entity.state == State.PLANNED:
-        waiting = f"{grants:,} grant{' applies' if one else 's apply'} once it exists." if grants else "It has no grants."
-        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {waiting}")
+        applying = f"{grants:,} grant applies" if is_single else f"{grants:,} grants apply"
+        grant_text = f"{applying} once it exists." if grants else "It has no grants."
+        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {grant_text}")
     if not grants:
         return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and has no grants left.")
-    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if one else 's'} "
-                           f"remain{'s' if one else ''} as ghost grant{'' if one else 's'} and would apply again "
+    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if is_single else 's'} "
+                           f"remain{'s' if is_single else ''} as ghost grant{'' if is_single else 's'} and would apply again "
                            "if it is recreated.")
 
 
@@ -129,7 +130,10 @@ def _own_hint(entity: Entity) -> Hint | None:
 
 
 def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
-    """Say that no entity is registered at this address, and how to start with it. Only for accounts that see everything."""
+    """Render a 404 page for an unregistered address, with links to register it and to grant on it.
+
+    Only for accounts that see everything.
+    """
     return render_page(request, "entities/unregistered.html", {
         "address_link": address_link_to(address, linked=False), "address": address, "kind": KINDS[address.kind],
         "can_change": request.user.can_administer and address.kind != "instance",

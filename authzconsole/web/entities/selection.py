@@ -12,7 +12,7 @@ from authzconsole.web.shared.paging import Page, url_with
 from entities.address import AddressError, parse_address
 from grants.plans.sources.bulk import MAX_SELECTED
 
-# parameters that the form has fields for, or that say which page is on_page
+# parameters that the form has fields for, or that select the page
 FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selection")
 
 

@@ -1,4 +1,4 @@
-"""The Explorer: the tree of all entities, next to the page of an entity or, on narrow windows, as a page by itself."""
+"""The Explorer: the tree of all entities, displayed next to an entity page or, in narrow windows, as a separate page."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -35,7 +35,7 @@ def explorer_inside(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Whether htmx reloads the tree on the Explorer page itself, where the filter belongs in the URL."""
+    """Whether htmx reloads the tree on the Explorer page, whose URL contains the filter."""
     return (request.htmx.current_url_abs_path or "").partition("?")[0] == request.path
 
 
@@ -45,7 +45,10 @@ def _tree(request: HttpRequest) -> Tree:
 
 
 def _container(request: HttpRequest, name: str) -> Entity:
-    """Return the entity in the URL, by default the instance. The instance is never 404: without visible entities it is empty."""
+    """Return the entity in the URL, by default the instance.
+
+    The instance is never 404: for an account without visible entities its tree is empty.
+    """
     address = address_or_404(text_parameter(request, name) or str(instance_address()))
     root = entity_at(address) if address == instance_address() else None
     return root or entity_or_404(request, str(address))

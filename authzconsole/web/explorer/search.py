@@ -1,4 +1,4 @@
-"""Search for addresses and principals by part of their names."""
+"""Search for entities and principals by part of their names."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 
 def _result_row(entity: Entity, linked: bool) -> dict:
-    """linked: whether the address is a link. In a suggestion list the whole option is one."""
+    """Return the context of one result. linked: whether its address is a link; in a suggestion list the option is one."""
     return {"entity": entity, "address_link": address_link_to(entity, linked=linked), "url": entity_url(entity)}
 
 

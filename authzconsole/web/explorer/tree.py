@@ -1,4 +1,8 @@
-"""The entity hierarchy as a tree: children of a container, grouped by kind if there are several, in windows of limited size."""
+"""The entity hierarchy as a tree.
+
+The children of a container are grouped by kind, unless it can contain only one kind. A level lists at most MAX_ROWS entities
+and links to those before and after them.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +22,7 @@ from entities.vocabulary import KINDS, child_kinds
 from grants.policies.policy import Generation
 
 MAX_ROWS = 50
-# number of rows displayed before the entity that the tree is opened at, so that it appears among its neighbours
+# rows before the entity at which the tree opens, so that the level also shows its neighbours
 ROWS_BEFORE = 10
 
 
@@ -59,17 +63,18 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
-    """Filter the tree by kind and state. Empty values match everything."""
+    """The filter of the tree by kind and state. Empty values match everything."""
 
     kind: str = ""
     state: str = ""
 
-    def may_contain_matches(self, kind: str) -> bool:
-        """Whether entities of that kind may contain matches. They are then displayed in any state."""
+    def can_contain_matches(self, kind: str) -> bool:
+        """Whether entities of that kind can contain matches. Such containers are displayed in any state."""
         return bool(child_kinds(kind)) and kind != self.kind
 
     def includes(self, kind: str) -> bool:
-        return self.kind in ("", kind) or any(self.includes(below.name) for below in child_kinds(kind))
+        """Whether entities of that kind can match or contain matches."""
+        return self.kind in ("", kind) or any(self.includes(child.name) for child in child_kinds(kind))
 
     @property
     def matches_everything(self) -> bool:
@@ -78,17 +83,18 @@ class TreeFilter:
     def rows(self, rows: QuerySet[Entity], kind: str, *, sees_all: bool) -> QuerySet[Entity]:
         """Filter rows of one kind. sees_all: the account sees all children, so containers without matches can be omitted."""
         rows = rows.filter(kind=kind)
-        if not self.may_contain_matches(kind):
+        if not self.can_contain_matches(kind):
             return rows.filter(state=self.state) if self.state else rows
         if self.matches_everything or not sees_all:
             return rows
-        wanted = {name: value for name, value in (("kind", self.kind), ("state", self.state)) if value}
-        return rows.filter(Exists(Entity.objects.filter(**wanted, **{kind: OuterRef("pk")}).exclude(pk=OuterRef("pk"))))
+        conditions = {name: value for name, value in (("kind", self.kind), ("state", self.state)) if value}
+        entities_inside = Entity.objects.filter(**{kind: OuterRef("pk")}).exclude(pk=OuterRef("pk"))
+        return rows.filter(Exists(entities_inside.filter(**conditions)))
 
     def count(self, totals: Counter[tuple[str, str]], kind: str) -> int:
         """Return the number of matches of one kind. totals: counts by kind and state."""
-        return sum(total for (of, state), total in totals.items()
-                   if of == kind and (self.state in ("", state) or self.may_contain_matches(kind)))
+        return sum(total for (row_kind, state), total in totals.items()
+                   if row_kind == kind and (self.state in ("", state) or self.can_contain_matches(kind)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +117,10 @@ class Tree:
         return branch
 
     def inside(self, container: Entity) -> Level:
-        """Return a row for each kind, or the entities if the container can only contain one kind."""
-        possible = child_kinds(container.kind)
-        kinds = [kind.name for kind in possible if self.tree_filter.includes(kind.name)]
-        if len(possible) == 1:
+        """Return one row for each kind, or the entities if the container can contain only one kind."""
+        possible_kinds = child_kinds(container.kind)
+        kinds = [kind.name for kind in possible_kinds if self.tree_filter.includes(kind.name)]
+        if len(possible_kinds) == 1:
             return self.entities(container, *kinds) if kinds else Level()
         totals = self._totals(container)
         counts = {kind: self._count(container, totals, kind) for kind in kinds}
@@ -122,33 +128,35 @@ class Tree:
         return Level([self._kind_branch(container, kind, count, page) for kind, count in counts.items() if count])
 
     def entities(self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = "") -> Level:
-        """Return children of one kind by key: the first ones, those after or before a key, or those around a key."""
+        """Return children of one kind sorted by key: the first ones, those after or before a key, or those around a key."""
         rows = self._rows(container, kind)
         earlier, later, has_earlier, has_later = [], [], False, False
         if before or around:
-            rows_found = rows.filter(key__lt=before or around).order_by("-key")
-            earlier, has_earlier = _first(rows_found, MAX_ROWS if before else ROWS_BEFORE)
+            rows_before = rows.filter(key__lt=before or around).order_by("-key")
+            earlier, has_earlier = _first_rows(rows_before, MAX_ROWS if before else ROWS_BEFORE)
         if not before:
-            rows_found = rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
-            later, has_later = _first(rows_found.order_by("key"), MAX_ROWS)
-        rows_found = [*reversed(earlier), *later]
-        return Level([self._entity_branch(entity) for entity in rows_found],
-                     self._url(str(container), kind, before=rows_found[0].key) if has_earlier else "",
-                     self._url(str(container), kind, after=rows_found[-1].key) if has_later else "")
+            rows_after = rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
+            later, has_later = _first_rows(rows_after.order_by("key"), MAX_ROWS)
+        entities = [*reversed(earlier), *later]
+        return Level([self._entity_branch(entity) for entity in entities],
+                     self._url(str(container), kind, before=entities[0].key) if has_earlier else "",
+                     self._url(str(container), kind, after=entities[-1].key) if has_later else "")
 
     def _expanded_level(self, container: Entity, path: list[Entity]) -> Level:
         """Return the children of the container, expanded along the path."""
         below = path[0] if path else None
         if len(child_kinds(container.kind)) == 1:
-            level = level_below = self.entities(container, child_kinds(container.kind)[0].name, around=below.key if below else "")
+            only_kind = child_kinds(container.kind)[0].name
+            level = level_below = self.entities(container, only_kind, around=below.key if below else "")
         else:
             level = self.inside(container)
-            # expand the namespaces, or the only kind there is: their own row tells nothing
-            usual = level.branches[0].of if len(level.branches) == 1 else "namespace"
-            kind = below.kind if below else usual
-            level_below = next((branch for branch in level.branches if branch.of == kind), None)
-            if level_below is not None:
-                level_below.inside = level_below = self.entities(container, kind, around=below.key if below else "")
+            # without a path, expand the only kind, or else the namespaces
+            default_kind = level.branches[0].of if len(level.branches) == 1 else "namespace"
+            kind = below.kind if below else default_kind
+            level_below = None
+            kind_branch = next((branch for branch in level.branches if branch.of == kind), None)
+            if kind_branch is not None:
+                kind_branch.inside = level_below = self.entities(container, kind, around=below.key if below else "")
         if below is not None and level_below is not None:
             self._expand(level_below, path)
         return level
@@ -167,7 +175,7 @@ class Tree:
                       load_url=self._url(str(container), kind), count=count)
 
     def _can_open(self, container: Entity) -> bool:
-        # the tree displays the instance even to accounts that may not see it; other containers are only opened if visible
+        # the tree has a row for the instance even if the account cannot see it; all other containers in the tree are visible
         return container.kind != "instance" or container.address in visible_addresses(
             {container.address: container}, self.request.user, self.generation)
 
@@ -184,20 +192,20 @@ class Tree:
 
     def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
         total = self.tree_filter.count(totals, kind)
-        is_counted = (self.tree_filter.matches_everything or not self.tree_filter.may_contain_matches(kind)
-                      or not self.request.user.can_see_all)
-        return total if is_counted or not total else self._rows(container, kind).count()
+        is_known = (self.tree_filter.matches_everything or not self.tree_filter.can_contain_matches(kind)
+                    or not self.request.user.can_see_all)
+        return total if is_known or not total else self._rows(container, kind).count()
 
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:
         rows = self.tree_filter.rows(children_of(container), kind, sees_all=self.request.user.can_see_all)
         if self.request.user.can_see_all:
             return rows
         visibility = list_visibility_inside(self.request, container, self.generation)
-        total = sum(total for (of, _), total in self._totals(container).items() if of == kind)
+        total = sum(total for (row_kind, _), total in self._totals(container).items() if row_kind == kind)
         return rows.filter(visibility.soonest(total))
 
 
-def _first(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bool]:
+def _first_rows(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bool]:
     """Return at most `max_rows` rows, and whether there are more."""
-    rows_found = list(rows[: max_rows + 1])
-    return rows_found[:max_rows], len(rows_found) > max_rows
+    first_rows = list(rows[: max_rows + 1])
+    return first_rows[:max_rows], len(first_rows) > max_rows

@@ -1,4 +1,4 @@
-"""Breadcrumbs: the ancestor_kinds of an entity, linked where the account may open them."""
+"""Breadcrumbs: the ancestors of an entity, each with a link if the account may open it."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from grants.policies.policy import Generation
 
 
 def breadcrumbs_of(entity: Entity, user, generation: Generation) -> list[dict]:
-    """Return the ancestor_kinds from the instance down to the parent. Runs at most two queries."""
+    """Return the ancestors from the instance down to the parent. Runs at most two queries."""
     visible = visible_addresses(entities_at(entity.address.ancestors), user, generation)
     return [{"title": address.name, "url": entity_url(address) if address in visible else ""}
             for address in entity.address.ancestors]
