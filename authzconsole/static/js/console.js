@@ -73,7 +73,8 @@
   });
 
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
-    const { history } = event.detail, to = new URL(history.path, location.href);
+    const { history } = event.detail,
+      to = new URL(history.path, location.href);
     // the same URL again is no history step; otherwise Back would lead to the same page
     if (to.pathname === location.pathname && to.search === location.search) history.type = "replace";
   });

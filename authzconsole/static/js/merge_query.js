@@ -26,7 +26,11 @@
     if (detail.verb !== "get" || to.pathname !== location.pathname || !detail.target?.id) return;
     for (const [name, value] of [...detail.formData.entries()]) to.searchParams.append(name, value);
     for (const name of [...detail.formData.keys()]) detail.formData.delete(name);
-    const search = merged(to.searchParams, new URLSearchParams(searchOf(detail.target)), new URLSearchParams(location.search));
+    const search = merged(
+      to.searchParams,
+      new URLSearchParams(searchOf(detail.target)),
+      new URLSearchParams(location.search),
+    );
     detail.path = to.pathname + (search && `?${search}`);
   });
   document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {

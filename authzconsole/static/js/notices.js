@@ -14,16 +14,25 @@
     notice.append(closer);
   };
   const uncoverFocus = () => {
-    const focused = document.activeElement, isFloating = getComputedStyle(notices).position === "fixed";
+    const focused = document.activeElement,
+      isFloating = getComputedStyle(notices).position === "fixed";
     if (!isFloating || notices.childElementCount === 0 || focused.tabIndex < 0 || dialog()?.open) return;
     if (focused === document.body || notices.contains(focused)) return;
-    const field = focused.getBoundingClientRect(), over = notices.getBoundingClientRect();
-    if (field.bottom <= over.top || field.top >= over.bottom || field.right <= over.left || field.left >= over.right) return;
+    const field = focused.getBoundingClientRect(),
+      over = notices.getBoundingClientRect();
+    if (
+      field.bottom <= over.top ||
+      field.top >= over.bottom ||
+      field.right <= over.left ||
+      field.left >= over.right
+    )
+      return;
     // an element taller than the free part of the window cannot be shown completely
     if (field.height < over.top) scrollBy(0, field.bottom - over.top + 8);
   };
   const update = () => {
-    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))")) addCloseButton(notice);
+    for (const notice of notices.querySelectorAll(":scope > .notice:not(:has(.close))"))
+      addCloseButton(notice);
     uncoverFocus();
   };
   if (notices !== null) {
@@ -35,7 +44,9 @@
     notices.addEventListener("click", ({ target }) => {
       if (target.closest(".close") === null) return;
       target.closest(".notice").remove();
-      const next = notices.querySelector(".close") ?? (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
+      const next =
+        notices.querySelector(".close") ??
+        (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
       next?.focus({ preventScroll: true });
     });
     update();
@@ -57,10 +68,16 @@
     503: "The database is busy with another write, such as an import. Nothing was changed. Try again in a moment.",
   };
   // 403 has several causes: take the explanation from the response
-  const explanationIn = (html) => new DOMParser().parseFromString(html, "text/html").querySelector("h1 + p")?.textContent;
+  const explanationIn = (html) =>
+    new DOMParser().parseFromString(html, "text/html").querySelector("h1 + p")?.textContent;
   document.addEventListener("htmx:responseError", (event) => {
     const { status, responseText } = event.detail.xhr;
-    failure((status === 403 ? explanationIn(responseText) : MEANINGS[status]) ?? `Unexpected response (${status}). Reload the page.`);
+    failure(
+      (status === 403 ? explanationIn(responseText) : MEANINGS[status]) ??
+        `Unexpected response (${status}). Reload the page.`,
+    );
   });
-  document.addEventListener("htmx:sendError", () => failure("The console did not respond. Check the connection and try again."));
+  document.addEventListener("htmx:sendError", () =>
+    failure("The console did not respond. Check the connection and try again."),
+  );
 })();

@@ -2,14 +2,19 @@
 "use strict";
 
 (() => {
-  const fieldKey = (field) => `${field.name} ${["checkbox", "radio"].includes(field.type) ? field.value : ""}`;
-  const labelOf = (element) => element.getAttribute("aria-label")
-    ?? (element.matches("input, select, textarea") ? fieldKey(element) : element.textContent).trim();
-  const isAlike = (one) => (other) => other.localName === one.localName && !other.disabled && other.type === one.type;
+  const fieldKey = (field) =>
+    `${field.name} ${["checkbox", "radio"].includes(field.type) ? field.value : ""}`;
+  const labelOf = (element) =>
+    element.getAttribute("aria-label") ??
+    (element.matches("input, select, textarea") ? fieldKey(element) : element.textContent).trim();
+  const isAlike = (one) => (other) =>
+    other.localName === one.localName && !other.disabled && other.type === one.type;
   const replacementIn = (part, previous) => {
-    const named = [...part.querySelectorAll(previous.localName)].filter(isAlike(previous)).filter((other) => labelOf(other) === labelOf(previous));
+    const named = [...part.querySelectorAll(previous.localName)]
+      .filter(isAlike(previous))
+      .filter((other) => labelOf(other) === labelOf(previous));
     const same = named.find((other) => other.getAttribute("href") === previous.getAttribute("href"));
-    return labelOf(previous) === "" ? null : same ?? (named.length === 1 ? named[0] : null);
+    return labelOf(previous) === "" ? null : (same ?? (named.length === 1 ? named[0] : null));
   };
   const focusHeading = (part) => {
     const heading = part.querySelector("h1, h2, h3") ?? part;
@@ -23,12 +28,16 @@
   let removed = null;
   document.addEventListener("htmx:beforeSwap", ({ detail: { target, shouldSwap } }) => {
     const focused = document.activeElement;
-    removed = shouldSwap && target.id && focused !== target && target.contains(focused)
-      ? { part: target.id, focused, wasInViewport: isInViewport(focused) } : null;
+    removed =
+      shouldSwap && target.id && focused !== target && target.contains(focused)
+        ? { part: target.id, focused, wasInViewport: isInViewport(focused) }
+        : null;
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (removed === null || removed.focused.isConnected) return;
-    const { part, wasInViewport } = removed, previous = removed.focused, section = document.getElementById(part);
+    const { part, wasInViewport } = removed,
+      previous = removed.focused,
+      section = document.getElementById(part);
     removed = null;
     if (section === null) return;
     if (document.activeElement === document.body) {
@@ -38,10 +47,12 @@
     }
     // an error message above the field moves it down: scroll to it, unless the user had scrolled away from it
     const focused = document.activeElement;
-    if (section.contains(focused) && wasInViewport && !isInViewport(focused)) focused.scrollIntoView({ block: "nearest" });
+    if (section.contains(focused) && wasInViewport && !isInViewport(focused))
+      focused.scrollIntoView({ block: "nearest" });
   });
 
-  let unfolded = [], typedIn = "";
+  let unfolded = [],
+    typedIn = "";
   document.addEventListener("htmx:beforeSwap", (event) => {
     unfolded = [...event.detail.target.querySelectorAll("details[id][open]")].map((details) => details.id);
     typedIn = document.activeElement.id;

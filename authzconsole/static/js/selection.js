@@ -10,7 +10,8 @@
     const total = boxes().filter((box) => box.type === "hidden" || box.checked).length;
     planButton().disabled = total === 0;
     planButton().querySelector("[data-selected]").textContent = String(total);
-    const free = boxes().filter(isBox), all = document.getElementById("children-all");
+    const free = boxes().filter(isBox),
+      all = document.getElementById("children-all");
     all.hidden = free.length === 0;
     all.disabled = free.every((box) => box.checked);
   };
