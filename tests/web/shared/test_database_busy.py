@@ -23,7 +23,7 @@ def test_who_waited_in_vain_is_asked_to_come_again(browse, monkeypatch):
     refused(monkeypatch, "database is locked")
     response = browse("ada").post(URL, SENT)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
-    assert "The database is busy" in response.content.decode() and "nothing was changed" in response.content.decode()
+    assert "The database is busy" in response.content.decode() and "Nothing was changed" in response.content.decode()
 
 
 def test_any_other_error_of_the_database_stays_a_failure(browse, monkeypatch):
