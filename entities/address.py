@@ -1,8 +1,8 @@
-"""The address law: how an entity is written, and which entity contains it.
+"""Parse and check addresses of entities, and find the addresses that contain them.
 
-An address is `<kind>:<key>`. The kind is lower-case (any case is accepted), names are case-sensitive. The key holds the
-names from the namespace down, joined by dots: the first dot ends the namespace, so the name of an artifact or dataset may
-hold dots itself. A program is `namespace.application.type.name`; a kerberos principal is never split.
+An address is `<kind>:<key>`. The kind is written in lower case and accepted in any case; names are case-sensitive. The key
+consists of the names from the namespace down, joined by dots. Only the first dot ends the namespace, so the name of an
+artifact or dataset may contain dots. A program is `namespace.application.type.name`; a kerberos principal is never split.
 """
 
 import re
@@ -17,12 +17,12 @@ _instance_name = "cdap"
 
 
 class AddressError(ValueError):
-    """Text that is no address; the message names the part at fault."""
+    """Text that is not an address; the message names the part at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A well-formed address. Make one with `parse_address` or `address_of`, which check it."""
+    """A well-formed address. `parse_address` and `address_of` create checked addresses."""
 
     kind: str
     key: str
@@ -32,13 +32,13 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The last part, which the parent does not already say; of a program `type.name`."""
+        """The part of the key that follows the key of the parent; for a program `type.name`."""
         parent = self.parent
         return self.key if parent is None or parent.kind == "instance" else self.key[len(parent.key) + 1 :]
 
     @property
     def parent(self) -> "Address | None":
-        """The address that contains this one; None for the instance."""
+        """The address that directly contains this one; None for the instance."""
         container = KINDS[self.kind].parent
         if container is None:
             return None
@@ -46,16 +46,16 @@ class Address:
 
     @property
     def namespace(self) -> "Address | None":
-        """The namespace that contains it; a namespace is its own."""
+        """The namespace that contains this address; a namespace returns itself."""
         return self.ancestor("namespace")
 
     @property
     def application(self) -> "Address | None":
-        """The application that contains it; an application is its own."""
+        """The application that contains this address; an application returns itself."""
         return self.ancestor("application")
 
     def ancestor(self, kind: str) -> "Address | None":
-        """The entity of that kind which this is or lies in; None where there is none."""
+        """Return the address of this kind that this address is or is inside of; None if there is none."""
         if self.kind == kind:
             return self
         chain = ancestor_kinds(self.kind)
@@ -67,24 +67,24 @@ class Address:
 
     @property
     def ancestors(self) -> list["Address"]:
-        """From the instance down to the parent."""
+        """The containers, from the instance down to the parent."""
         chain = (self.ancestor(kind) for kind in reversed(ancestor_kinds(self.kind)))
         return [ancestor for ancestor in chain if ancestor is not None]
 
 
 def ancestor_kinds(kind: str) -> tuple[str, ...]:
-    """The kinds that contain `kind`, nearest first."""
+    """Return the kinds that contain `kind`, nearest first."""
     parent = KINDS[kind].parent
     return () if parent is None else (parent, *ancestor_kinds(parent))
 
 
 def instance_address() -> Address:
-    """The one instance that this console administers."""
+    """Return the address of the one instance that this console administers."""
     return Address("instance", _instance_name)
 
 
 def set_instance_name(name: str) -> None:
-    """Decide the instance's name; called once, when the settings are read."""
+    """Set the name of the instance; called once, when the app is ready."""
     global _instance_name
     _check_name(KINDS["instance"], "the name", name)
     _instance_name = name
@@ -92,7 +92,7 @@ def set_instance_name(name: str) -> None:
 
 @lru_cache(maxsize=65_536)
 def parse_address(text: str) -> Address:
-    """Read `<kind>:<key>`. Raises AddressError naming the part at fault."""
+    """Parse `<kind>:<key>`. Raise AddressError, which names the part at fault, if it is not an address."""
     kind, colon, key = text.partition(":")
     if not colon:
         raise AddressError(f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders")
@@ -105,7 +105,7 @@ def parse_address(text: str) -> Address:
 
 @lru_cache(maxsize=65_536)
 def address_of(kind: str, key: str) -> Address:
-    """The address of `key` as a `kind`. Raises AddressError naming the part at fault."""
+    """Return the address of this kind and key. Raise AddressError, which names the part at fault, if it is not an address."""
     try:
         known = kind_by_name(kind)
     except VocabularyError as error:
@@ -150,12 +150,12 @@ def _check_program(kind: Kind, key: str) -> None:
 def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
         raise AddressError(f"{part} is empty: {with_article(kind.title)} is written {address_format(kind.name)}")
-    # what cannot be seen (controls, joiners, text direction) would let two principals look alike
-    # and a browser follows the steps `.` and `..` of a path instead of sending them
-    steps = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
-    if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or steps:
-        raise AddressError(f"{part} `{clip(name)}` holds a character that the name of {with_article(kind.title)} cannot hold "
-                           f"({_allowed(kind)})")
+    # invisible characters (controls, joiners, text direction) would make two principals look alike,
+    # and a browser resolves the segments `.` and `..` of a path instead of sending them
+    has_dot_segment = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
+    if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or has_dot_segment:
+        raise AddressError(f"{part} `{clip(name)}` contains a character that the name of {with_article(kind.title)} "
+                           f"cannot contain ({_allowed(kind)})")
 
 
 def _allowed(kind: Kind) -> str:
@@ -166,7 +166,7 @@ def _allowed(kind: Kind) -> str:
 
 
 def address_format(kind: str) -> str:
-    """How an address of that kind is written, for messages and placeholders."""
+    """Return how an address of this kind is written, for messages and placeholders."""
     if kind == "program":
         return "program:NAMESPACE.APPLICATION.TYPE.NAME"
     names = [container.upper() for container in reversed(ancestor_kinds(kind)) if container != "instance"]

@@ -1,17 +1,17 @@
-"""A deployment's own kinds of entity, read from a TOML file.
+"""Register a deployment's own kinds of entity from a TOML file.
 
     [[kind]]
     name = "record"
     parent = "instance"                # or namespace, or application
-    plural = "records"                 # the name with an s unless given
-    characters = "A-Za-z0-9_-"         # what a name may hold; this unless given
+    plural = "records"                 # default: the name with an s
+    characters = "A-Za-z0-9_-"         # allowed in a name; this is the default
 
     [kind.operations]                  # by class: create, read, write, execute, admin, list, get, delete
     read = ["read"]
     write = ["write", "annotate"]
 
-Document 001: "For new entities and entities not listed here, these core policies should be followed." Each generation decides
-such operations by the general rules of its document, where it has any.
+Document 001: "For new entities and entities not listed here, these core policies should be followed." Each generation applies
+the general rules of its document, if there are any, to the operations of these kinds.
 """
 
 import re
@@ -26,7 +26,7 @@ _MEMBERS = {"name", "title", "plural", "parent", "characters", "operations"}
 
 
 def register_kinds(path: Path) -> list[Kind]:
-    """Register every kind of the file. Raises VocabularyError naming the file and what is wrong in it."""
+    """Register every kind in the file. Raise VocabularyError, which names the file and the fault, if it is invalid."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         kinds = [_kind(table) for table in _tables(document)]

@@ -1,4 +1,4 @@
-"""Numbers of rows as one parameter of a statement, however many they are."""
+"""A lookup that passes any number of ids as one parameter of a statement."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,10 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class Among(Lookup):
-    """`pk__among=[...]`, as `pk__in`, of whose thousands of parameters each takes time to write, to send and to plan."""
+    """`pk__among=[...]` selects the same rows as `pk__in` with one parameter.
+
+    Each of thousands of parameters takes time to write, send and plan.
+    """
 
     lookup_name = "among"
     prepare_rhs = False
@@ -28,6 +31,6 @@ class Among(Lookup):
 
     def _left(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         if not self.rhs:
-            # then nothing is asked at all, as of `pk__in`
+            # then no query is executed at all, as with `pk__in`
             raise EmptyResultSet
         return self.process_lhs(compiler, connection)

@@ -1,7 +1,7 @@
-"""One table of addresses.
+"""The table of addresses.
 
-A row is an address, not a thing: it is planned before the entity exists, live while it does, and deleted afterwards, so
-that grants can precede and outlive what they are for.
+A row is an address, not the entity itself: it is planned before the entity exists, live while it exists, and deleted
+afterwards. Grants can therefore be made before an entity exists and remain after it is deleted.
 """
 
 from django.db import models
@@ -17,7 +17,7 @@ class State(models.TextChoices):
 
 
 class Entity(models.Model):
-    """An address and its state. `namespace` and `application` point at what contains it; a container is its own.
+    """An address and its state. `namespace` and `application` refer to its containers; a container refers to itself.
 
     INVARIANT: kind and key never change, and the three foreign keys follow from them (entities.address).
     """
@@ -37,7 +37,7 @@ class Entity(models.Model):
         permissions = [(privilege.value.lower(), f"{privilege} on the entity") for privilege in Privilege]
         constraints = [models.UniqueConstraint(fields=["kind", "key"], name="entity_address")]
         indexes = [
-            # with the key, so that what lies in a namespace is counted without reading the rows
+            # includes the id, so that the content of a namespace is counted without reading the rows
             models.Index(fields=["namespace", "kind", "state", "id"], name="entity_in_namespace"),
             models.Index(fields=["parent", "kind", "key"], name="entity_child"),
         ]

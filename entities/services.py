@@ -1,8 +1,7 @@
-"""Making rows and moving their state. Nothing here knows of grants: `grants.lifecycle.services` is what people call.
+"""Create rows of entities and change their state. `grants.lifecycle.services` is the public interface; it also keeps the grants.
 
-INVARIANT: `parent` is the row of the address's parent; `namespace` and `application` are the rows of the containers of that
-kind which the address is or lies in. Whoever calls holds the lock of the console's writes, or two of them could make the
-same address.
+INVARIANT: `parent` is the row of the address's parent; `namespace` and `application` are the rows of its containers of that
+kind, or the row itself. The caller holds the write lock of the console; otherwise two callers could create the same address.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,23 +24,17 @@ class EntityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EnsureResult:
-    """rows: of every address asked for and of what contains it. created: the new addresses, containers first."""
+    """rows: of the requested addresses and of their containers. created: the new addresses, containers first."""
 
     rows: dict[Address, Entity]
     created: tuple[Address, ...]
 
 
-def ensure_entity(*, address: Address, state: str) -> tuple[Entity, bool]:
-    """The row of `address`, and whether it was made now; a row that exists keeps its state. Raises EntityError."""
-    ensured = ensure_entities(states={address: state})
-    return ensured.rows[address], address in ensured.created
-
-
 def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
-    """A row for each address, in that state where it is new. Raises EntityError.
+    """Create missing rows for these addresses, in the given states. Raise EntityError for another instance.
 
-    A missing container is made too: live where a new address in it is live, else planned. A fixed number of statements for
-    every `ROWS_AT_ONCE` addresses.
+    An existing row keeps its state. Missing containers are created too: live if a new address inside is live, else planned.
+    A fixed number of statements for every `BATCH_SIZE` addresses.
     """
     for address in states:
         if fault := instance_fault(address):
@@ -50,12 +43,12 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
     missing = _missing(states, rows)
     for depth in sorted({len(address.ancestors) for address in missing}):
         level = [address for address in missing if len(address.ancestors) == depth]
-        rows.update(_made({address: missing[address] for address in level}, rows))
+        rows.update(_create_rows({address: missing[address] for address in level}, rows))
     return EnsureResult(rows, tuple(sorted(missing, key=lambda address: len(address.ancestors))))
 
 
 def instance_fault(address: Address) -> str:
-    """Why this is not the console's own instance; empty where it is, and for every other kind."""
+    """Return why this is not the console's own instance; empty if it is, and for every other kind."""
     if address.kind != "instance" or address == instance_address():
         return ""
     return (f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "
@@ -74,14 +67,14 @@ def _missing(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> d
     return missing
 
 
-def _made(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iterable[tuple[Address, Entity]]:
-    """New rows of one depth; `rows` holds everything above."""
-    made = [_row(address, state, rows) for address, state in states.items()]
-    Entity.objects.bulk_create(made, batch_size=BATCH_SIZE)
+def _create_rows(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iterable[tuple[Address, Entity]]:
+    """Create the rows of one depth; `rows` contains all rows above."""
+    created = [_row(address, state, rows) for address, state in states.items()]
+    Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
     for kind in ("namespace", "application"):
-        own = [row for row in made if row.kind == kind]
-        _point_at_itself(own, f"{kind}_id")
-    return zip(states, made, strict=True)
+        own = [row for row in created if row.kind == kind]
+        _refer_to_itself(own, f"{kind}_id")
+    return zip(states, created, strict=True)
 
 
 def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity:
@@ -92,8 +85,8 @@ def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity
                   namespace=row_of(address.namespace), application=row_of(address.application))
 
 
-def _point_at_itself(containers: list[Entity], column: str) -> None:
-    """A container is its own: its id is known only once the row is there."""
+def _refer_to_itself(containers: list[Entity], column: str) -> None:
+    """Set `column` of containers to themselves, which is possible only when the rows have ids."""
     for start in range(0, len(containers), BATCH_SIZE):
         batch = containers[start : start + BATCH_SIZE]
         Entity.objects.filter(pk__in=[row.pk for row in batch]).update(**{column: F("pk")})
@@ -102,23 +95,23 @@ def _point_at_itself(containers: list[Entity], column: str) -> None:
 
 
 def set_entity_state(*, entity: Entity, state: str) -> bool:
-    """Returns whether that changed anything."""
-    return _column_set(entity, "state", state)
+    """Return whether this changed the row."""
+    return _set_column(entity, "state", state)
 
 
 def delete_planned_entity(*, entity: Entity) -> None:
-    """Take the row of a planned address away. Raises ProtectedError where something hangs on it."""
-    assert entity.state == State.PLANNED, "what existed stays registered"
+    """Delete the row of a planned address. Raise ProtectedError if other rows refer to it."""
+    assert entity.state == State.PLANNED, "only planned addresses can be deleted"
     Entity.objects.filter(pk=entity.pk).update(namespace=None, application=None)
     entity.delete()
 
 
 def set_entity_description(*, entity: Entity, description: str) -> bool:
-    """Returns whether that changed anything."""
-    return _column_set(entity, "description", description)
+    """Return whether this changed the row."""
+    return _set_column(entity, "description", description)
 
 
-def _column_set(entity: Entity, column: str, value: str) -> bool:
+def _set_column(entity: Entity, column: str, value: str) -> bool:
     if getattr(entity, column) == value:
         return False
     setattr(entity, column, value)

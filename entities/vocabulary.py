@@ -1,7 +1,7 @@
-"""The words of the platform: privileges, kinds of entity, and the operations of each kind.
+"""Define the vocabulary of the platform: privileges, kinds of entity, and the operations of each kind.
 
-A kind is data: its parent, the pattern that its names follow and the operations that can be asked of it. The eleven kinds of
-the platform stand here; a deployment may add further ones with `register_kind`.
+A kind is data: its parent, the pattern of its names and its operations. The eleven kinds of the platform are defined here;
+a deployment can add further ones with `register_kind`.
 """
 
 import re
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Privilege(StrEnum):
-    """The four privileges, in the order in which they are always shown."""
+    """The four privileges, in the order in which they are always displayed."""
 
     READ = "READ"
     WRITE = "WRITE"
@@ -31,21 +31,21 @@ NAMESPACE_NAME = r"[A-Za-z0-9_]+"
 PLAIN_NAME = r"[A-Za-z0-9_-]+"
 ARTIFACT_NAME = r"[A-Za-z0-9_.-]+"
 DATASET_NAME = r"[A-Za-z0-9_.$-]+"
-# a principal may hold any visible character, `/` and `@` among them
+# a kerberos principal may contain any visible character, including `/` and `@`
 PRINCIPAL_NAME = r"\S+"
 
 
 class VocabularyError(ValueError):
-    """A word that the platform does not know; the message says which words it does know."""
+    """An unknown word; the message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of entity.
 
-    name: as written before the colon of an address. parent: the kind that contains it, None for the root.
-    name_pattern: what the last part of an address may hold. operations: what can be asked of it.
-    classes: of a deployment's own kind, the class of each operation, by which a generation's general rules decide it.
+    name: the part of an address before the colon. parent: the kind that contains it; None for the root.
+    name_pattern: regular expression for the last part of an address.
+    classes: for a deployment's own kind, (operation, class) pairs; the general rules of a generation apply to the class.
     """
 
     name: str
@@ -56,12 +56,13 @@ class Kind:
     operations: tuple[str, ...]
     classes: tuple[tuple[str, "OperationClass"], ...] = ()
 
-    def class_of(self, operation: str) -> "OperationClass | None":
+    def operation_class(self, operation: str) -> "OperationClass | None":
+        """Return the class of an operation; None for the kinds of the platform, which have a rule for each operation."""
         return dict(self.classes).get(operation)
 
 
 class OperationClass(StrEnum):
-    """What sort of operation it is, for kinds that the documents do not name."""
+    """The class of an operation on a kind that the documents do not name."""
 
     CREATE = "create"
     READ = "read"
@@ -121,30 +122,30 @@ KINDS: dict[str, Kind] = {
     )
 }
 
-# how lists of mixed kinds are ordered
-KIND_ORDER: dict[str, int] = {name: place for place, name in enumerate(KINDS)}
+# position of each kind in lists of several kinds
+KIND_ORDER: dict[str, int] = {name: position for position, name in enumerate(KINDS)}
 
 CONTAINER_KINDS = ("instance", "namespace", "application")
 
 
 def kind_by_name(name: str) -> Kind:
-    """The kind of that name, in any case. Raises VocabularyError naming the kinds there are."""
-    # beyond ASCII, lower-casing makes letters that were not written: a Kelvin sign would pass for a k
-    found = KINDS.get(name.lower()) if name.isascii() else None
-    if found is None:
+    """Return the kind of that name, in any case. Raise VocabularyError, which lists the kinds, if there is none."""
+    # outside ASCII, lower-casing can produce other letters: a Kelvin sign would become a k
+    kind = KINDS.get(name.lower()) if name.isascii() else None
+    if kind is None:
         raise VocabularyError(f"`{clip(name)}` is not a kind of entity; the kinds are {', '.join(KINDS)}")
-    return found
+    return kind
 
 
 def privilege_by_name(name: object) -> Privilege:
-    """The privilege of exactly that name. Raises VocabularyError naming the four."""
+    """Return the privilege of exactly that name. Raise VocabularyError, which lists the four, if there is none."""
     if isinstance(name, str) and name in Privilege.__members__:
         return Privilege[name]
     raise VocabularyError(f"`{clip(name)}` is not a privilege; the privileges are {', '.join(ANY)}")
 
 
 def register_kind(kind: Kind) -> None:
-    """Add a deployment's own kind. Raises VocabularyError where it would collide or could not be placed."""
+    """Add a deployment's own kind. Raise VocabularyError if its name is taken or its parent is not a container."""
     if kind.name in KINDS:
         raise VocabularyError(f"the kind `{kind.name}` exists already")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
@@ -160,15 +161,15 @@ def register_kind(kind: Kind) -> None:
 
 
 def child_kinds(kind: str) -> list[Kind]:
-    """The kinds that lie directly in `kind`, in the order of the vocabulary."""
+    """Return the kinds directly inside `kind`, in the order of the vocabulary."""
     return [child for child in KINDS.values() if child.parent == kind]
 
 
-def clip(value: object, most_characters: int = 80) -> str:
-    """A value as it can be quoted in a message: printable and short."""
+def clip(value: object, max_characters: int = 80) -> str:
+    """Return a value in a form that can be quoted in a message: printable and short."""
     text = str(value)
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:most_characters])
-    return shown + ("…" if len(text) > most_characters else "")
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:max_characters])
+    return shown + ("…" if len(text) > max_characters else "")
 
 
 def quantity(count: int, singular: str, plural: str) -> str:
@@ -177,5 +178,5 @@ def quantity(count: int, singular: str, plural: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """The noun with its article."""
+    """Return the noun with its indefinite article."""
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -1,7 +1,7 @@
-"""Who holds what on an entity, and what a principal holds.
+"""List the holders of grants on an entity.
 
-The two lists are made of rows with up to four grants each, and are cut into pages by slicing: a page costs the same few
-statements whatever its size, and counting one more.
+The list is a sequence of principals with up to four grants each. Slicing gives a page: the same few statements for any size of
+page, and one more to count.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from django.db.models import Count, F, IntegerField, Max, QuerySet, Value
 from django.db.models.functions import Collate
 
 from entities.models import Entity
-from entities.selectors import sorted_by_address
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant
@@ -23,7 +22,7 @@ Grants = dict[Privilege, UserGrant | GroupGrant]
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One principal on an entity. members: of a group, how many users; is_active: a group always is."""
+    """A principal with grants on an entity. members: number of users in a group; is_active: always true for a group."""
 
     principal: User | Group
     kind: str
@@ -36,24 +35,16 @@ class Holder:
         return f"{self.kind}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One entity on which a principal holds something."""
-
-    entity: Entity
-    grants: Grants = field(default_factory=dict)
-
-
 def holders_of(entity: Entity, *, find: str = "", is_latest_first: bool = False) -> "Holders":
-    """Everybody who holds a privilege on exactly this entity: users first, then groups, by name.
+    """Return the principals that hold a privilege on exactly this entity: users first, then groups, by name.
 
-    find: only those with this in their name. is_latest_first: whoever was granted something last comes first.
+    find: limit them to names that contain this text. is_latest_first: sort by the time of the latest grant, latest first.
     """
     return Holders(entity, find, is_latest_first)
 
 
 class Holders(Sequence):
-    """The `Holder`s of one entity; a slice is a list. Fits a Paginator."""
+    """The `Holder`s of one entity; a slice is a list. Can be passed to a Paginator."""
 
     def __init__(self, entity: Entity, find: str = "", is_latest_first: bool = False):
         self.entity, self._find = entity, find
@@ -71,7 +62,7 @@ class Holders(Sequence):
         return iter(self[:])
 
     def _principals(self) -> QuerySet:
-        """(order of the type, name, primary key, time of the last grant) of each holder."""
+        """Return (position of the type, name, primary key, time of the latest grant) of each holder."""
         users = self._of_type(UserGrant, 0, "user__username", "user_id")
         return users.union(self._of_type(GroupGrant, 1, "group__name", "group_id")).order_by(*self._order)
 
@@ -93,51 +84,16 @@ class Holders(Sequence):
         return [page["group" if row["place"] else "user", row["principal"]] for row in rows]
 
 
-def grants_of(principal: User | Group) -> "Holdings":
-    """Every entity on which the principal itself holds something, whatever its state, by address."""
-    return Holdings(principal)
-
-
-class Holdings(Sequence):
-    """The `Holding`s of one principal; a slice is a list. Fits a Paginator."""
-
-    def __init__(self, principal: User | Group):
-        self.principal = principal
-        model, column = GRANT_TABLES["group" if isinstance(principal, Group) else "user"]
-        self._grants = _with_facts(model).filter(**{column: principal.pk})
-
-    def __len__(self) -> int:
-        return self._entities().count()
-
-    def __getitem__(self, place: slice | int) -> list[Holding] | Holding:
-        if isinstance(place, slice):
-            return self._page(list(self._entities()[place]))
-        return self._page([self._entities()[place]])[0]
-
-    def __iter__(self):
-        return iter(self[:])
-
-    def _entities(self) -> QuerySet[Entity]:
-        return sorted_by_address(Entity.objects.filter(pk__in=self._grants.values("content_object_id")))
-
-    def _page(self, entities: list[Entity]) -> list[Holding]:
-        page = {entity.pk: Holding(entity) for entity in entities}
-        for chunk in chunks(page):
-            for grant in self._grants.filter(content_object_id__in=chunk):
-                page[grant.content_object_id].grants[grant.privilege] = grant
-        return list(page.values())
-
-
 def _distinct(grants: QuerySet, place: int, name: str, principal: str) -> QuerySet:
     return grants.order_by().values(place=Value(place, IntegerField()), name=Collate(F(name), _byte_order()),
                                     principal=F(principal))
 
 
 def _byte_order() -> str:
-    """Names sort by their bytes, as addresses do; the collation's name differs."""
+    """Return the collation that sorts by bytes, as addresses are sorted; its name depends on the database."""
     return "C" if connection.vendor == "postgresql" else "BINARY"
 
 
 def _with_facts(model: type[UserGrant | GroupGrant]) -> QuerySet:
-    """With who granted it, in the order of the privileges."""
+    """Return grants with the users who made them, in the order of the privileges."""
     return model.objects.select_related("granted_by").order_by("permission_id")

@@ -46,7 +46,7 @@ class Caller:
     def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
         """Return the states of the entities that `list` or `get` shows to the user; an invisible entity looks unregistered."""
         visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
-        return {address: entity.state for address, entity in entities_at(addresses, among=visible).items()}
+        return {address: entity.state for address, entity in entities_at(addresses, queryset=visible).items()}
 
 
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:

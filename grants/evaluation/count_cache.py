@@ -1,4 +1,4 @@
-"""Counts that take long, kept by a process for who asks again before anything is changed."""
+"""Cache slow counts in the process until the data changes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,17 +10,18 @@ from grants.models import JournalHead
 
 
 def cached_count(name: str, count: Callable[[], Counter]) -> Counter:
-    """What `count` finds, or found by the same name in the same state of the data. name: tells what is counted, and for whom,
-    from anything else. One query, and those of `count`.
+    """Return `count()`, or the cached result of an earlier call with this name if the data has not changed since.
 
-    Every change moves the head of the journal in its own transaction (grants.journal), so that its hash stands for one state of
-    all that is counted; it is read before, so that what is kept under it is never older.
+    name: must identify what is counted, and for which principal. One query, plus those of `count`.
+
+    Every change moves the head of the journal in the same transaction (grants.journal), so the hash of the head identifies
+    the state of all counted data. The hash is read before counting, so a cached count is never older than its key.
     """
     if transaction.get_connection().in_atomic_block:
-        # what it has written may not be journalled yet, and may be taken back
+        # changes of this transaction may not be journalled yet, and may be rolled back
         return count()
     state = JournalHead.objects.filter(pk=1).values_list("hash", flat=True).first()
     if state is None:
-        # nothing was ever journalled: what there is was not written by the console
+        # without a journal, the data was not written by the console, and no hash identifies its state
         return count()
     return caches["counts"].get_or_set(f"{state}:{name}", count)

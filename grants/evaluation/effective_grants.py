@@ -1,4 +1,7 @@
-"""Whose grants count for a subject: a user's own and those of its groups; a group's own."""
+"""Select the effective grants of a subject: those of a user and of its groups, or those of a group.
+
+INVARIANT: an unknown or inactive subject has no effective grants.
+"""
 
 from dataclasses import dataclass
 
@@ -11,10 +14,10 @@ from grants.models import GroupGrant, User, UserGrant
 from grants.querysets import active_principal_sql
 
 MAX_LISTED_GROUPS = 500
-FEW_IDS = 20
-_OF_MEMBERSHIPS = "group__user"
+MAX_LISTED_IDS = 20
+_MEMBER_COLUMN = "group__user"
 
-# written out, as every search begins with it: Django takes three times as long to word it as a database to answer it
+# Written as SQL, as every search starts with it: Django takes three times as long to build the query as a database to run it.
 _USER_WITH_GROUPS = f"""
 SELECT u.id, m.group_id FROM {User._meta.db_table} u LEFT JOIN {User.groups.through._meta.db_table} m ON m.user_id = u.id
 WHERE u.username = %s AND {active_principal_sql("u")}"""
@@ -22,9 +25,9 @@ WHERE u.username = %s AND {active_principal_sql("u")}"""
 
 @dataclass(frozen=True, slots=True)
 class GrantTable:
-    """The rows of one table of grants that count: those in which `column` is one of `ids`.
+    """The effective grants in one table: the rows in which `column` is one of `ids`.
 
-    relation: what an entity calls the table.
+    relation: the name of the reverse relation on an entity.
     """
 
     model: type[UserGrant | GroupGrant]
@@ -34,34 +37,35 @@ class GrantTable:
 
     @property
     def principal_condition(self) -> dict:
-        """The condition on a row."""
-        if len(self.ids) <= FEW_IDS:
+        """The condition on a grant."""
+        if len(self.ids) <= MAX_LISTED_IDS:
             return {f"{self.column}__in": self.ids}
-        # of each of hundreds of parameters Django takes as long as the database of its row
+        # for each of hundreds of parameters Django would take as long as the database takes for its row
         return {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
 
     def rows(self, **where) -> QuerySet:
+        """Return the effective grants that also meet `where`."""
         return self.model.objects.filter(**self.principal_condition, **where)
 
     def entity_conditions(self, **where) -> dict:
-        """The same, as the keywords of one `filter` of entities."""
+        """Return the same condition as keywords for one `filter` of entities."""
         return {f"{self.relation}__{name}": value for name, value in (self.principal_condition | where).items()}
 
 
 def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
-    """None for a user whose grants count for nothing. No query."""
+    """Return the tables of a principal; None for a user who is not an active principal. No query."""
     if isinstance(principal, Group):
         return tuple(_table_of_groups([principal.pk]))
     return grant_tables_of_user(principal) if principal.is_active_principal else None
 
 
 def grant_tables_of_user(user: User) -> tuple[GrantTable, ...]:
-    """For an active user. No query."""
+    """Return the tables of an active user. No query."""
     return _table_of_user(user.pk), _table_of_memberships(user.pk)
 
 
 def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
-    """None for an unknown or inactive subject. One query."""
+    """Return the tables of a subject; None if it is unknown or inactive. One query."""
     if not is_storable(name):
         return None
     if subject_type == "group":
@@ -78,16 +82,16 @@ def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
     return _table_of_user(user_id), *_table_of_groups(group_ids)
 
 
-def hold_at_most(most: int, tables: tuple[GrantTable, ...]) -> bool:
-    """Whether these are so few grants. One query, or none where the memberships are too many to list."""
-    if any(table.column == _OF_MEMBERSHIPS for table in tables):
+def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:
+    """Return whether there are at most `limit` effective grants. One query; none if the groups are too many to list."""
+    if any(table.column == _MEMBER_COLUMN for table in tables):
         return False
     selects = [f"SELECT 1 FROM {table.model._meta.db_table} WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))})"
                for table in tables]
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {most + 1}) held",
+        cursor.execute(f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {limit + 1}) effective",
                        [principal_id for table in tables for principal_id in table.ids])
-        return cursor.fetchone()[0] <= most
+        return cursor.fetchone()[0] <= limit
 
 
 def _table_of_user(user_id: int) -> GrantTable:
@@ -95,10 +99,10 @@ def _table_of_user(user_id: int) -> GrantTable:
 
 
 def _table_of_memberships(user_id: int) -> GrantTable:
-    return GrantTable(GroupGrant, "group_grants", _OF_MEMBERSHIPS, (user_id,))
+    return GrantTable(GroupGrant, "group_grants", _MEMBER_COLUMN, (user_id,))
 
 
 def _table_of_groups(group_ids: list[int]):
-    # the database plans better for numbers than for a join
+    # the database plans better for a list of ids than for a join
     if group_ids:
         yield GrantTable(GroupGrant, "group_grants", "group_id", tuple(group_ids))

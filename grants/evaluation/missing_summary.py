@@ -1,7 +1,7 @@
-"""What a rule over all live entities lacks, for a reader of the first few: these by name, all others by number.
+"""Summarize what is missing for a rule over all live entities: list the first few, count the rest.
 
-A page tells of a namespace of any size in a fixed number of queries, and keeps no more of it than it shows.
-INVARIANT: what is counted and named here is what `grants.evaluation.facts` gathers in full.
+A page can explain a decision on a namespace of any size with a fixed number of queries and bounded memory.
+INVARIANT: the listed and counted entities are those that `grants.evaluation.facts` gathers in full.
 """
 
 from collections import Counter
@@ -24,18 +24,18 @@ from grants.policies.decide import Facts, HeldGrant, MissingEntities
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
-# a key in a container is the container's, a dot, and more; keys sort by bytes (entities.migrations.0002_byte_order)
+# a key inside a container is the key of the container, a dot, and more; keys sort by bytes (entities.migrations.0002_byte_order)
 _DOT, _AFTER_DOT = ".", "/"
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFacts:
-    """The facts of one question, see `grants.policies.decide.Facts`; of what lacks a privilege it names `most`."""
+    """The facts of one question (see `grants.policies.decide.Facts`) that list at most `max_listed` missing entities."""
 
     question: Question
     facts: Facts
-    most: int
-    _found: dict = field(default_factory=dict)
+    max_listed: int
+    _cache: dict = field(default_factory=dict)
 
     @property
     def subject_is_known(self) -> bool:
@@ -51,51 +51,58 @@ class SummaryFacts:
         return self.facts.grant_at_or_below(place)
 
     def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        asked = place, privilege, kind
-        if asked not in self._found:
-            self._found[asked] = _lacking(self.question, place, privilege, kind, self.most)
-        return self._found[asked]
+        key = place, privilege, kind
+        if key not in self._cache:
+            self._cache[key] = _missing_entities(self.question, place, privilege, kind, self.max_listed)
+        return self._cache[key]
 
 
-def summary_facts(question: Question, most: int) -> SummaryFacts:
-    """Explained, of what lacks a privilege the first `most`. One query, and five for a rule over all live entities."""
-    return summary_facts_of_generations([question], most)[0]
+def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
+    """Gather explained facts that list the first `max_listed` missing entities. One query; five for a rule over all live ones."""
+    return summary_facts_of_generations([question], max_listed)[0]
 
 
-def summary_facts_of_generations(questions: Sequence[Question], most: int) -> list[SummaryFacts]:
-    """The same for questions that differ in their generation alone: what a rule over all live entities looks up is looked up once
-    for all of them."""
-    every, found = gather_facts(questions, explained=True, ranging=False), {}
-    return [SummaryFacts(question, facts, most, found) for question, facts in zip(questions, every, strict=True)]
+def summary_facts_of_generations(questions: Sequence[Question], max_listed: int) -> list[SummaryFacts]:
+    """Return these facts for questions that differ only in their generation; they share the lookups of live entities."""
+    facts_of_all, cache = gather_facts(questions, explained=True, with_live=False), {}
+    return [SummaryFacts(question, facts, max_listed, cache)
+            for question, facts in zip(questions, facts_of_all, strict=True)]
 
 
-def visible_missing_entities(question: Question, attempt: Attempt, seen: Visibility, most: int) -> MissingEntities | None:
-    """Of what lacks the privilege of an attempt over all live entities, what its reader sees, the first `most` by name; None
-    where that is all of it. seen: by the reader, inside the target. At most six queries."""
+def visible_missing_entities(question: Question, attempt: Attempt, visibility: Visibility,
+                             max_listed: int) -> MissingEntities | None:
+    """Return the missing entities of an attempt over all live entities that its reader may see; None if that is all of them.
+
+    The first `max_listed` are listed. visibility: of the reader, inside the target. At most six queries.
+    """
     (privilege,) = attempt.wanted
-    wanted = _Wanted.of(question, attempt.where, privilege, attempt.kind)
-    counts = Counter({kind: total for (kind, state), total in seen.counts.items()
+    required = _RequiredPrivilege.of(question, attempt.where, privilege, attempt.kind)
+    counts = Counter({kind: total for (kind, state), total in visibility.counts.items()
                       if state == State.LIVE and attempt.kind in (None, kind)})
-    if held := [kind for kind in _by_kind(wanted.held) if kind in counts]:
-        of_held = _by_kind(wanted.live.filter(seen.all_rows, *wanted.is_lacked, kind__in=held))
-        counts = +Counter(counts | {kind: of_held[kind] for kind in held})
+    if held_kinds := [kind for kind in _count_by_kind(required.held) if kind in counts]:
+        missing_counts = _count_by_kind(required.live.filter(visibility.all_rows, *required.lacks_privilege, kind__in=held_kinds))
+        counts = +Counter(counts | {kind: missing_counts[kind] for kind in held_kinds})
     if counts.total() == len(attempt.missing) + attempt.unlisted_count:
         return None
-    return _listed(wanted.first(counts, most, seen.first_rows), counts, total=0)
+    return _summary(required.first(counts, max_listed, visibility.first_rows), counts, total=0)
 
 
-def _lacking(question: Question, place: Address, privilege: Privilege, kind: str | None, most: int) -> MissingEntities:
-    wanted = _Wanted.of(question, place, privilege, kind)
-    if wanted is None:
+def _missing_entities(question: Question, address: Address, privilege: Privilege, kind: str | None,
+                      max_listed: int) -> MissingEntities:
+    required = _RequiredPrivilege.of(question, address, privilege, kind)
+    if required is None:
         return MissingEntities(is_empty=True)
-    live = cached_count(f"live-{wanted.entity.pk}-{kind or ''}", lambda: _by_kind(wanted.live))
-    counts = live - _by_kind(wanted.held)
-    return _listed(wanted.first(counts, most), counts, live.total())
+    live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live))
+    counts = live - _count_by_kind(required.held)
+    return _summary(required.first(counts, max_listed), counts, live.total())
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A privilege wanted on all live entities in a container. live: these; tables: the grants that count."""
+class _RequiredPrivilege:
+    """A privilege that is required on all live entities inside a container.
+
+    live: these entities. tables: the effective grants of the subject.
+    """
 
     entity: Entity
     privilege: Privilege
@@ -103,50 +110,57 @@ class _Wanted:
     live: QuerySet[Entity]
 
     @classmethod
-    def of(cls, question: Question, place: Address, privilege: Privilege, kind: str | None) -> "_Wanted | None":
-        """None where there is no such container or subject. Two queries."""
+    def of(cls, question: Question, place: Address, privilege: Privilege, kind: str | None) -> "_RequiredPrivilege | None":
+        """Return None if there is no such container or subject. Two queries."""
         entity, tables = entity_at(place), grant_tables(question.subject_type, question.subject)
         return None if entity is None or tables is None else cls(entity, privilege, tables, live_entities_inside(entity, kind))
 
     @property
     def _grants(self) -> list[QuerySet]:
-        """Those in the container by which it is held."""
+        """The grants inside the container that give the privilege, by table."""
         where = {self.entity.kind: self.entity.pk, "permission_id": permission_ids()[self.privilege]}
         return [table.rows(**where).order_by() for table in self.tables]
 
     @property
-    def is_lacked(self) -> list[Exists]:
-        """Conditions one by one: the database joins by them, as it does not by one that is made of several."""
+    def lacks_privilege(self) -> list[Exists]:
+        """The conditions that an entity lacks the privilege, one for each table.
+
+        They stay separate because the database joins by each of them, but not by one that combines them.
+        """
         return [~Exists(grants.filter(content_object_id=OuterRef("pk"))) for grants in self._grants]
 
     @property
     def held(self) -> QuerySet[Entity]:
-        """Those on which it is held: from the grants, of which there are mostly fewer than entities."""
+        """The live entities on which the privilege is held, from the grants, which are usually fewer than the entities."""
         ids = [grants.values_list("content_object_id") for grants in self._grants]
         return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
 
-    def first(self, counts: Counter, most: int, seen: Q = ALL) -> list[Address]:
-        """Of those on which it is lacked, the first by address. counts: of each kind, how many. One query, or none where
-        there are none."""
-        # of all conditions only the range of keys leads to an index, in which these have their order
-        lacked = Entity.objects.filter(seen, *self.is_lacked, state=State.LIVE)
+    def first(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
+        """Return the first entities that lack the privilege and meet `condition`, by address.
+
+        counts: how many there are of each kind.
+
+        One query; none if there are none.
+        """
+        # only the range of keys can use an index, and the index has the rows in order
+        lacked = Entity.objects.filter(condition, *self.lacks_privilege, state=State.LIVE)
         parts, expected = [], 0
         for kind in sorted(counts, key=KIND_ORDER.__getitem__):
-            if expected < most:
+            if expected < max_listed:
                 inside = lacked.filter(kind=kind, key__gt=f"{self.entity.key}{_DOT}", key__lt=f"{self.entity.key}{_AFTER_DOT}")
-                parts.append(inside.order_by("key")[:most])
+                parts.append(inside.order_by("key")[:max_listed])
             expected += counts[kind]
         if not parts:
             return []
         rows = [Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key") for part in parts]
         found = [Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])]
-        return sorted(found, key=lambda address: (KIND_ORDER[address.kind], address.key))[:most]
+        return sorted(found, key=lambda address: (KIND_ORDER[address.kind], address.key))[:max_listed]
 
 
-def _by_kind(rows: QuerySet[Entity]) -> Counter:
-    # of rows and not of their keys: an index has all that this asks for
+def _count_by_kind(rows: QuerySet[Entity]) -> Counter:
+    # COUNT(*) and not of a column: an index then contains everything that the query reads
     return Counter(dict(rows.order_by().values_list("kind").annotate(total=Count("*"))))
 
 
-def _listed(addresses: list[Address], counts: Counter, total: int) -> MissingEntities:
+def _summary(addresses: list[Address], counts: Counter, total: int) -> MissingEntities:
     return MissingEntities(not counts, total, tuple(addresses), counts.total() - len(addresses))

@@ -69,7 +69,7 @@ class Generation:
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
         """Return the policy of an operation on a deployment's own kind, by the class of the operation."""
-        operation_class = KINDS[kind].class_of(operation) if kind in KINDS else None
+        operation_class = KINDS[kind].operation_class(operation) if kind in KINDS else None
         if operation_class is None:
             return None
         rule = self.general[operation_class]

@@ -123,7 +123,7 @@ def _target(subject_type: str, subject: str, kind: str, key: str | None, operati
     key: None if the question is about all entities of the kind.
     """
     if not is_storable(subject):
-        return None, f"`{clip(subject)}` names no principal: it holds a character that no name can hold", False
+        return None, f"`{clip(subject)}` names no principal: it contains a character that no name can contain", False
     if subject_type not in SUBJECT_TYPES:
         return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
     known_kind = KINDS.get(kind.lower()) if kind.isascii() else None

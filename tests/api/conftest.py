@@ -7,7 +7,7 @@ import pytest
 
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
-from entities.services import ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.journal import Author
@@ -65,7 +65,7 @@ def people(db):
     add_group(author=OPERATOR, name="readers")
     add_member(author=OPERATOR, user="bob", group="readers")
     for key in ("dataset:lab.record-1", "dataset:lab.record-2"):
-        ensure_entity(address=parse_address(key), state="live")
+        ensure_entities(states={parse_address(key): "live"})
     first = parse_address("dataset:lab.record-1")
     change_grants(author=OPERATOR, grant=[
         ("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE), ("group:readers", first, Privilege.READ),

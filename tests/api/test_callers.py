@@ -9,7 +9,7 @@ from django.utils import timezone
 from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
 from entities.address import Address, parse_address
-from entities.services import ensure_entities, ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.models import Role, User
@@ -180,7 +180,7 @@ def test_what_an_ordinary_account_sees_of_a_search_is_what_it_may_do_and_see(acc
 def test_an_explanation_names_to_an_ordinary_account_nothing_that_the_question_did_not_name(account, api):
     account("alice")
     for number in range(3):
-        ensure_entity(address=parse_address(f"stream:lab.secret{number}"), state="live")
+        ensure_entities(states={parse_address(f"stream:lab.secret{number}"): "live"})
     body = request(kind="namespace", resource="lab", operation="delete", context={"explain": True})
     told, whole = by_session("alice").evaluate(body), api.evaluate(body)
     assert told.json()["decision"] is whole.json()["decision"] is False

@@ -10,7 +10,7 @@ import pytest
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
-from entities.services import ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
 from grants.changes.services import change_grants
 from tests.api.conftest import OPERATOR, request
@@ -65,7 +65,7 @@ def records(people):
     register_kinds(OWN_KINDS)
     first, second = parse_address("record:record-1"), parse_address("record:record-2")
     for address in (first, second):
-        ensure_entity(address=address, state="live")
+        ensure_entities(states={address: "live"})
     change_grants(author=OPERATOR, grant=[("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE),
                                           ("user:bob", first, Privilege.READ)])
     yield

@@ -8,7 +8,7 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.evaluation import authzen_search as searching
-from grants.evaluation import principal_filters as permitted_principals
+from grants.evaluation import principal_filters
 from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -65,7 +65,7 @@ def test_a_subject_with_very_many_grants_takes_up_to_six_queries_more(api, djang
 
 
 def test_a_crowded_namespace_takes_no_more_queries(api, django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", 10)
+    monkeypatch.setattr(principal_filters, "MAX_GRANTS_INSIDE", 10)
     with django_assert_num_queries(TOKEN + CONTAINER + CROWD + QUESTION):
         answer = api.search("subject", request(kind="namespace", resource="lab", operation="list"))
         assert len(answer.json()["results"]) == 2

@@ -7,7 +7,7 @@ import pytest
 from entities.address import Address
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.evaluation import authzen_search as searching
-from grants.evaluation import principal_filters as permitted_principals
+from grants.evaluation import principal_filters
 from grants.evaluation.authzen_search import search_entities, search_operations, search_principals
 from grants.evaluation.facts import gather_facts
 from grants.policies.catalogue import GENERATIONS
@@ -42,7 +42,7 @@ def take(monkeypatch, way):
     monkeypatch.setattr(searching, "FEW_GRANTS", few)
     monkeypatch.setattr(searching, "MAX_COLLECTED", (few, many))
     monkeypatch.setattr(searching, "MAX_WALKED", (first, first))
-    monkeypatch.setattr(permitted_principals, "GRANTS_INSIDE_AT_MOST", inside)
+    monkeypatch.setattr(principal_filters, "MAX_GRANTS_INSIDE", inside)
 
 
 def operations():

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entities_at, entity_at, live_entities_inside, matching_entities, subtree_of
-from entities.services import EntityError, ensure_entities, ensure_entity, set_entity_state
+from entities.services import EntityError, ensure_entities, set_entity_state
 from entities.vocabulary import KINDS
 from tests.support.authors import entity_states
 
@@ -48,15 +48,17 @@ def test_the_table_of_pointers_covers_every_kind():
 
 @pytest.mark.parametrize("address, parent, namespace, application", POINTING.values(), ids=POINTING)
 def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespace, application):
-    made, created = ensure_entity(address=parse_address(address), state=State.LIVE)
-    for row in (made, Entity.objects.get(pk=made.pk)):
-        assert (created, str(row)) == (True, address)
+    ensured = ensure_entities(states={parse_address(address): State.LIVE})
+    created = ensured.rows[parse_address(address)]
+    assert ensured.created[-1] == parse_address(address)
+    for row in (created, Entity.objects.get(pk=created.pk)):
+        assert str(row) == address
         assert (written(row.parent), written(row.namespace), written(row.application)) == (parent, namespace, application)
 
 
 @pytest.mark.parametrize("state, containers", [("live", "live"), ("planned", "planned"), ("deleted", "planned")])
 def test_missing_containers_are_registered_live_only_for_a_live_entity(state, containers):
-    ensure_entity(address=parse_address("program:sales.orders.spark.daily"), state=state)
+    ensure_entities(states={parse_address("program:sales.orders.spark.daily"): state})
     assert entity_states() == {"instance:cdap": containers, "namespace:sales": containers, "application:sales.orders": containers,
                         "program:sales.orders.spark.daily": state}
 
@@ -69,15 +71,15 @@ def test_a_container_of_a_live_and_a_planned_entity_is_live_in_either_order():
 
 def test_what_exists_keeps_its_state():
     make("dataset:sales.orders", state=State.PLANNED)
-    row, created = ensure_entity(address=parse_address("dataset:sales.orders"), state=State.LIVE)
-    assert (created, row.state) == (False, "planned")
+    ensured = ensure_entities(states={parse_address("dataset:sales.orders"): State.LIVE})
+    assert (ensured.created, ensured.rows[parse_address("dataset:sales.orders")].state) == ((), "planned")
     make("dataset:sales.clicks")
     assert entity_states()["namespace:sales"] == "planned"
 
 
 def test_another_instance_is_refused():
     with pytest.raises(EntityError, match="`instance:other` is not the instance of this console, which is `instance:cdap`"):
-        ensure_entity(address=parse_address("instance:other"), state=State.LIVE)
+        ensure_entities(states={parse_address("instance:other"): State.LIVE})
     assert not Entity.objects.exists()
 
 

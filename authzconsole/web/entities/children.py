@@ -81,7 +81,7 @@ def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibili
     if find:
         rows = _filter_by_name(rows, entity, find)
         total = rows.filter(visibility.all_rows).count()
-    return paginate_entities(request, rows.filter(visibility.soonest(total)), max_rows=ROWS_A_PAGE, total_rows=total)
+    return paginate_entities(request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_A_PAGE, total_rows=total)
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:

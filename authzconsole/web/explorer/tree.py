@@ -202,7 +202,7 @@ class Tree:
             return rows
         visibility = list_visibility_inside(self.request, container, self.generation)
         total = sum(total for (row_kind, _), total in self._totals(container).items() if row_kind == kind)
-        return rows.filter(visibility.soonest(total))
+        return rows.filter(visibility.fastest_condition(total))
 
 
 def _first_rows(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bool]:

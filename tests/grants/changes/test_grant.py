@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.models import State
-from entities.services import ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator
@@ -29,7 +29,7 @@ def people():
 
 @pytest.fixture
 def orders():
-    return ensure_entity(address=ORDERS, state=State.LIVE)[0]
+    return ensure_entities(states={ORDERS: State.LIVE}).rows[ORDERS]
 
 
 def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
@@ -88,7 +88,7 @@ def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
 
 @pytest.mark.parametrize("state", State.values)
 def test_a_registered_address_keeps_its_state(state):
-    ensure_entity(address=ORDERS, state=state)
+    ensure_entities(states={ORDERS: state})
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
     assert entity_states()["dataset:sales.orders"] == state
     assert [line[0] for line in lines_after(0)] == ["grant"]

@@ -1,4 +1,4 @@
-"""Who holds what on an entity, and what a principal holds."""
+"""The holders of an entity: their order, their filter, and the queries for a page."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -10,7 +10,7 @@ from entities.address import parse_address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
-from grants.holders import grants_of, holders_of
+from grants.holders import holders_of
 from grants.models import User
 from tests.support.authors import administrator
 
@@ -66,21 +66,3 @@ def test_a_page_costs_the_same_however_many_hold(author):
     pages = Paginator(holders_of(entity_at(ORDERS)), 50)
     assert (pages.count, pages.num_pages) == (124, 3)
     assert len({str(holder) for number in pages.page_range for holder in pages.page(number)}) == 124
-
-
-def test_what_a_principal_holds_stands_by_address_whatever_the_state(author):
-    rows = [(str(holding.entity), holding.entity.state, list(holding.grants))
-            for holding in grants_of(User.objects.get(username="a"))]
-    assert rows == [("dataset:sales.orders", "planned", [ADMIN]), ("stream:sales.clicks", "planned", [READ])]
-    (holding,) = grants_of(Group.objects.get())
-    assert (str(holding.entity), list(holding.grants)) == ("dataset:sales.orders", [EXECUTE])
-    assert len(grants_of(User.objects.get(username=author.name))) == 0
-
-
-def test_a_page_of_what_a_principal_holds_costs_two_statements(author, django_assert_num_queries):
-    alice = User.objects.get(username="a")
-    change_grants(author=author, grant=[(alice, parse_address(f"dataset:big.{n}"), p) for n in range(80) for p in (READ, ADMIN)])
-    with django_assert_num_queries(2):
-        page = grants_of(alice)[10:60]
-    assert len(page) == 50 and all(set(holding.grants) <= set(Privilege) for holding in page)
-    assert len(grants_of(alice)) == 82

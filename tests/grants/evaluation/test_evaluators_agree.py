@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from entities.models import Entity
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import answer_questions, check, check_many
-from grants.evaluation.entity_filters import can_see, shown_to
+from grants.evaluation.entity_filters import can_see, visibility_condition
 from grants.evaluation.facts import gather_facts
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
@@ -72,7 +72,7 @@ def test_the_list_filter_shows_exactly_what_the_operation_permits(tenant):
     for type_, name, principal in principals:
         for generation in GENERATIONS.values():
             for operation in ("list", "get", "delete", "start", "create", "drop", "delete-all-streams"):
-                shown = set(Entity.objects.filter(shown_to(principal, generation, operation)))
+                shown = set(Entity.objects.filter(visibility_condition(principal, generation, operations=[operation])))
                 asked = [e for e in entities if operation in KINDS[e.kind].operations]
                 questions = [Question(type_, name, operation, e.address, generation.name) for e in asked]
                 assert shown == {e for e, q in zip(asked, questions, strict=True) if reference_holds(tenant, q)}

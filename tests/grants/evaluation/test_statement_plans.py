@@ -82,9 +82,9 @@ def questions(subject_type: str, subject: str):
 
 def plan_of(asked: list[Question], explained: bool) -> str:
     """As it is planned once for all parameters, which is how it is kept."""
-    ask = facts._Ask()
+    ask = facts._Lookups()
     for question in asked:
-        facts._collect_lookups(ask, question, explained, ranging=True)
+        facts._collect_lookups(ask, question, explained, with_live=True)
     text, parameters = facts._statement(ask, explained)
     places = iter(range(1, len(parameters) + 1))
     given = ", ".join(str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'" for value in parameters)

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from authzconsole.web.shared.entity_search import MAX_RESULTS, _names, parse_search, search_visible_entities
 from entities.models import Entity
 from entities.selectors import matching_entities
-from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, can_see, shown_to, visibility_condition
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, can_see, visibility_condition
 from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
@@ -46,7 +46,7 @@ def tenant(request, django_db_setup, django_db_blocker):
         with django_db_blocker.unblock():
             stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
             for user, generation in itertools.product(stored.users, GENERATIONS.values()):
-                shown = {operation: matching_pks(shown_to(user, generation, operation)) for operation in ("list", "get")}
+                shown = {operation: matching_pks(visibility_condition(user, generation, operations=[operation])) for operation in ("list", "get")}
                 for operations in OPERATIONS:
                     visible = set.union(*(shown[operation] for operation in operations))
                     stored.visible[user.username, generation.name, operations] = visible
@@ -68,7 +68,7 @@ def users_and_generations(tenant: StoredTenant):
 @pytest.fixture(params=FEW_GRANTS_LIMITS)
 def few_grants(request, monkeypatch):
     """Evaluate from the grants, or along the entities."""
-    for name in ("visibility.FEW_GRANTS", "visibility.FEW_GRANTS_INSIDE", "effective_grants.FEW_IDS"):
+    for name in ("visibility.FEW_GRANTS", "visibility.FEW_GRANTS_INSIDE", "effective_grants.MAX_LISTED_IDS"):
         monkeypatch.setattr(f"grants.evaluation.{name}", request.param)
 
 

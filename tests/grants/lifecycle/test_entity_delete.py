@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.models import Entity, State
-from entities.services import ensure_entities, ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import LifecycleError
@@ -165,7 +165,7 @@ def test_grants_that_an_earlier_deletion_left_stay_also_where_deleting_removes_g
 
 
 def test_deleting_a_kerberos_principal_touches_nothing_else(sales):
-    ensure_entity(address=parse_address("kerberosprincipal:etl@REALM"), state=State.LIVE)
+    ensure_entities(states={parse_address("kerberosprincipal:etl@REALM"): State.LIVE})
     before = entity_states()
     delete_entity(author=COMMAND, address=parse_address("kerberosprincipal:etl@REALM"), generation="existing")
     assert entity_states() == before | {"kerberosprincipal:etl@REALM": "deleted"}

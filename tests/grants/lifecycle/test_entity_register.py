@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.models import Entity, State
-from entities.services import ensure_entities, ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import LifecycleError, NotAdministrator
@@ -30,7 +30,7 @@ ORDERS = parse_address("dataset:sales.orders")
 @pytest.fixture
 def sales():
     User.objects.create(username="alice")
-    return ensure_entity(address=parse_address("namespace:sales"), state=State.LIVE)[0]
+    return ensure_entities(states={parse_address("namespace:sales"): State.LIVE}).rows[parse_address("namespace:sales")]
 
 
 def test_the_table_covers_every_generation():
@@ -117,7 +117,7 @@ def test_a_deleted_entity_is_recreated_and_not_registered(sales):
 @pytest.mark.parametrize("state", [None, State.PLANNED])
 def test_what_was_never_deleted_is_not_recreated(sales, state):
     if state:
-        ensure_entity(address=ORDERS, state=state)
+        ensure_entities(states={ORDERS: state})
     with pytest.raises(LifecycleError, match="dataset:sales.orders was never deleted: register it instead"):
         recreate_entity(author=COMMAND, address=ORDERS)
 
@@ -129,8 +129,8 @@ def test_what_was_never_deleted_is_not_recreated(sales, state):
 ])
 def test_the_parent_must_be_live(sales, state, message):
     if state:
-        ensure_entity(address=parse_address("application:sales.etl"), state=state)
-    before = database_state()
+        ensure_entities(states={parse_address("application:sales.etl"): state})
+    before = everything()
     program = parse_address("program:sales.etl.spark.daily")
     with pytest.raises(LifecycleError) as refused:
         register_entity(author=COMMAND, address=program)
@@ -142,7 +142,7 @@ def test_the_parent_must_be_live(sales, state, message):
 @pytest.mark.parametrize("state", [None, State.PLANNED, State.LIVE])
 def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     if state:
-        ensure_entity(address=parse_address("instance:cdap"), state=state)
+        ensure_entities(states={parse_address("instance:cdap"): state})
     register_entity(author=COMMAND, address=parse_address("namespace:sales"))
     assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live"}
     registered = [entity for action, _, entity, *_ in lines_after(0) if action == "register"]
@@ -183,10 +183,9 @@ def test_what_is_not_registered_cannot_be_described():
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
 def test_only_an_active_administrator_moves_entities(sales, role, active):
     author = author_with(role, active=active)
-    ensure_entity(address=parse_address("dataset:sales.deleted"), state=State.DELETED)
-    before = database_state()
-    for change, given in ((register_entity, {"address": ORDERS}),
-                          (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
+    ensure_entities(states={parse_address("dataset:sales.deleted"): State.DELETED})
+    before = everything()
+    for change, given in ((register_entity, {"address": ORDERS}), (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
                           (delete_entity, {"address": parse_address("namespace:sales")}),
                           (describe_entity, {"address": parse_address("namespace:sales"), "description": "x"})):
         with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator"):

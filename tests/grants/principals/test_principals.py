@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.models import State
-from entities.services import ensure_entity
+from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator, PrincipalError
@@ -92,7 +92,7 @@ def test_a_name_of_150_characters_is_journaled_in_full():
 
 def test_a_deactivated_user_is_denied_until_activated_again(alice):
     orders = parse_address("dataset:sales.orders")
-    ensure_entity(address=orders, state=State.LIVE)
+    ensure_entities(states={orders: State.LIVE})
     change_grants(author=COMMAND, grant=[(alice, orders, Privilege.READ)])
     question = Question("user", "alice", "read", orders, "final")
     for active, action in ((False, "user-deactivate"), (True, "user-activate")):
