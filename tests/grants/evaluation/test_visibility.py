@@ -46,7 +46,8 @@ def tenant(request, django_db_setup, django_db_blocker):
         with django_db_blocker.unblock():
             stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
             for user, generation in itertools.product(stored.users, GENERATIONS.values()):
-                shown = {operation: matching_pks(visibility_condition(user, generation, operations=[operation])) for operation in ("list", "get")}
+                shown = {operation: matching_pks(visibility_condition(user, generation, operations=[operation]))
+                         for operation in VISIBILITY_OPERATIONS}
                 for operations in OPERATIONS:
                     visible = set.union(*(shown[operation] for operation in operations))
                     stored.visible[user.username, generation.name, operations] = visible

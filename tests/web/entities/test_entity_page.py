@@ -265,7 +265,7 @@ def test_registering_goes_from_a_kind_and_a_name_over_the_forecast_to_the_entity
 @pytest.mark.parametrize(("sent", "fault"), [
     ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
     ({"kind": "dataset", "name": ""}, "the dataset is empty"),
-    ({"kind": "dataset", "name": "a b"}, "holds a character"),
+    ({"kind": "dataset", "name": "a b"}, "contains a character"),
     ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
 ])
 def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
