@@ -130,7 +130,7 @@ def test_what_was_never_deleted_is_not_recreated(sales, state):
 def test_the_parent_must_be_live(sales, state, message):
     if state:
         ensure_entities(states={parse_address("application:sales.etl"): state})
-    before = everything()
+    before = database_state()
     program = parse_address("program:sales.etl.spark.daily")
     with pytest.raises(LifecycleError) as refused:
         register_entity(author=COMMAND, address=program)
@@ -184,8 +184,9 @@ def test_what_is_not_registered_cannot_be_described():
 def test_only_an_active_administrator_moves_entities(sales, role, active):
     author = author_with(role, active=active)
     ensure_entities(states={parse_address("dataset:sales.deleted"): State.DELETED})
-    before = everything()
-    for change, given in ((register_entity, {"address": ORDERS}), (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
+    before = database_state()
+    for change, given in ((register_entity, {"address": ORDERS}),
+                          (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
                           (delete_entity, {"address": parse_address("namespace:sales")}),
                           (describe_entity, {"address": parse_address("namespace:sales"), "description": "x"})):
         with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator"):

@@ -71,8 +71,9 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.evaluation.principal_filters._condition":
         lambda node: principal_filters._condition(node, principal_filters._Search(QUESTION, None, False)),
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
-    "grants.lifecycle.missing_grants._is_listed": missing_grants._is_listed,
-    "grants.lifecycle.missing_grants._gaps": lambda node: list(missing_grants._gaps(node, QUESTION, None, ())),
+    "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
+    "grants.lifecycle.missing_grants._streamed_missing_grants":
+        lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
     "authzconsole.rest.framework.requirements.requirement_as_json": requirement_as_json,
     "analytics.spark.engine.rules._requirement": lambda node: rules._requirement(node, "dataset", {}),
     "analytics.spark.engine.rules.admin_needed": rules.admin_needed,
@@ -94,7 +95,7 @@ AFTER_A_WALKER = {
 }
 
 # These return before they look at the parts of some composed nodes.
-LOOK_AT_NO_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._is_listed",
+LOOK_AT_NO_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._has_one_smallest_set",
                     "analytics.spark.engine.rules._compiled_fact"}
 
 
