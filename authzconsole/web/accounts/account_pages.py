@@ -26,7 +26,7 @@ from grants.models import User
 from grants.principals.principal_lists import capped_count_subquery
 from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
 
-ROWS_A_PAGE = 25
+ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
 URLS = {"change": "account-change", "password": "account-password", "off_board": "person-leaving"}
 
@@ -37,7 +37,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
     find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", ROLE_LABELS)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
     total_tokens = capped_count_subquery(active_tokens().filter(owner=OuterRef("pk")))
-    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_A_PAGE)
+    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_PER_PAGE)
     fresh = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {

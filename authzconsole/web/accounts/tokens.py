@@ -21,7 +21,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from grants.errors import GrantError
 from grants.models import User
 
-ROWS_A_PAGE = 25
+ROWS_PER_PAGE = 25
 DEFAULT_DAYS = 90
 STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
 
@@ -71,7 +71,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
     rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
-    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_A_PAGE, name="page")
+    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_PER_PAGE, name="page")
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
         "page": page, "rows": [token_row(token, token.owner) for token in page.rows], "state": state,

@@ -19,7 +19,7 @@ from grants.evaluation.count_cache import cached_count
 from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
 
-ROWS_A_PAGE = 25
+ROWS_PER_PAGE = 25
 # by kind of container: the kind of child that is displayed if the URL selects none; all kinds for other containers
 DEFAULT_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
@@ -81,7 +81,7 @@ def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibili
     if find:
         rows = _filter_by_name(rows, entity, find)
         total = rows.filter(visibility.all_rows).count()
-    return paginate_entities(request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_A_PAGE, total_rows=total)
+    return paginate_entities(request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_PER_PAGE, total_rows=total)
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:

@@ -18,7 +18,7 @@ from grants.holders import Holder, holders_of
 from grants.policies.policy import Generation
 from grants.principals.administrator_loss import capped_admin_count
 
-ROWS_A_PAGE = 20
+ROWS_PER_PAGE = 20
 ORDERS = ("latest",)
 # with more holders than this, the section has a filter by name
 MAX_UNFILTERED_HOLDERS = 10
@@ -33,7 +33,7 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
         return {"own": _own_privileges(request.user, entity)}
     find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
-    page = paginate_sequence(request, holders, max_rows=ROWS_A_PAGE, name="holders")
+    page = paginate_sequence(request, holders, max_rows=ROWS_PER_PAGE, name="holders")
     through = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
     rows = [_row(holder, entity, through, request.user.can_administer) for holder in page.rows]
     return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,

@@ -27,7 +27,7 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
-ENTITIES_A_PAGE = 25
+ENTITIES_PER_PAGE = 25
 SECTION = "lacking"
 
 
@@ -54,7 +54,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
 
 def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_A_PAGE,
+    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_PER_PAGE,
                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {

@@ -27,7 +27,7 @@ from grants.journal import LINES_PER_BATCH, current_revision, first_break
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 
-LINES_A_PAGE = 50
+LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")
 TIME_FIELDS = ("since", "until")
 SECTION = "lines"
@@ -126,13 +126,13 @@ def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
     """Return the lines before or after the revision in the URL. The cost does not depend on how far back the page is."""
     before, after = (_revision(request, name) for name in ("before", "after"))
     if before is None and after is not None:
-        lines = list(rows.filter(place__gt=after).order_by("place")[: LINES_A_PAGE + 1])
-        has_newer, has_older = len(lines) > LINES_A_PAGE, True
-        lines = lines[:LINES_A_PAGE][::-1]
+        lines = list(rows.filter(place__gt=after).order_by("place")[: LINES_PER_PAGE + 1])
+        has_newer, has_older = len(lines) > LINES_PER_PAGE, True
+        lines = lines[:LINES_PER_PAGE][::-1]
     else:
-        lines = list((rows if before is None else rows.filter(place__lt=before))[: LINES_A_PAGE + 1])
-        has_newer, has_older = before is not None, len(lines) > LINES_A_PAGE
-        lines = lines[:LINES_A_PAGE]
+        lines = list((rows if before is None else rows.filter(place__lt=before))[: LINES_PER_PAGE + 1])
+        has_newer, has_older = before is not None, len(lines) > LINES_PER_PAGE
+        lines = lines[:LINES_PER_PAGE]
     words = f"lines {lines[0].revision:,} to {lines[-1].revision:,}" if lines else ""
     return Page(
         lines, words, len(lines),

@@ -24,7 +24,7 @@ from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
 from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
-ROWS_A_PAGE = 25
+ROWS_PER_PAGE = 25
 DEFAULT_COLORING = "readiness"
 
 
@@ -65,7 +65,7 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
-    page = paginate_entities(request, rows, max_rows=ROWS_A_PAGE, total_rows=total)
+    page = paginate_entities(request, rows, max_rows=ROWS_PER_PAGE, total_rows=total)
     if sees_all:
         details = _overview_rows(page.rows, shown, run, counts=counts)
     else:

@@ -18,7 +18,7 @@ from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
 
-ROWS_A_PAGE = 20
+ROWS_PER_PAGE = 20
 MAX_NAMED = 20
 FIELDS = ("one", "other")
 
@@ -47,7 +47,7 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     both, only_one, only_other = compare_groups(one, other)
     differences = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
     total_rows = capped_count(differences.entities)
-    page = paginate_entities(request, differences.entities, max_rows=ROWS_A_PAGE, total_rows=total_rows)
+    page = paginate_entities(request, differences.entities, max_rows=ROWS_PER_PAGE, total_rows=total_rows)
     entity_ids = [entity.pk for entity in page.rows]
     held_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
     group_lists = (("Both", both), (f"Only {one.username}", only_one), (f"Only {other.username}", only_other))

@@ -17,7 +17,7 @@ from grants.models import Role, User
 from grants.principals.principal_lists import groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user
 
-ROWS_A_PAGE = 25
+ROWS_PER_PAGE = 25
 TYPES = {"user": "People", "group": "Groups"}
 # by the value of the filter: the value of is_active
 ACTIVITY = {"active": True, "inactive": False}
@@ -30,10 +30,10 @@ def principal_list(request: HttpRequest) -> HttpResponse:
     type_ = choice_parameter(request, "type", TYPES) or "user"
     find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
     if type_ == "user":
-        page = paginate_names(request, _users(find, activity), "username", max_rows=ROWS_A_PAGE)
+        page = paginate_names(request, _users(find, activity), "username", max_rows=ROWS_PER_PAGE)
     else:
         groups = groups_with_counts(Group.objects.filter(name__icontains=find))
-        page = paginate_names(request, groups, "name", max_rows=ROWS_A_PAGE)
+        page = paginate_names(request, groups, "name", max_rows=ROWS_PER_PAGE)
     rows = [{"row": row, "principal": principal_link(row), "role": ROLE_LABELS[row.role] if type_ == "user" else ""}
             for row in page.rows]
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"

@@ -32,7 +32,7 @@ from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, held_entities
 
-ROWS_A_PAGE = 20
+ROWS_PER_PAGE = 20
 MAX_GROUPS = 200
 NO_PRINCIPAL = ("This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
                 "grant or joins a group.")
@@ -125,7 +125,7 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
     if profile.is_user:
         return None
     members, find = profile.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
-    page = paginate_names(request, members.filter(username__icontains=find), "username", max_rows=ROWS_A_PAGE, prefix="member-")
+    page = paginate_names(request, members.filter(username__icontains=find), "username", max_rows=ROWS_PER_PAGE, prefix="member-")
     rows = [{"member": principal_link(user),
              "remove_url": _removal_url(profile, user=user.username, group=profile.principal.name)} for user in page.rows]
     return {"page": page, "rows": rows, "find": find, "total": capped_count(members)}
@@ -148,7 +148,7 @@ def _holds(request: HttpRequest, profile: Profile) -> dict:
     total = capped_count(entities)
     if find:
         entities = entities.filter(key__icontains=find)
-    page = paginate_entities(request, sorted_by_address(entities), max_rows=ROWS_A_PAGE, total_rows=total, prefix="holds-")
+    page = paginate_entities(request, sorted_by_address(entities), max_rows=ROWS_PER_PAGE, total_rows=total, prefix="holds-")
     return {
         "page": page, "rows": _grant_rows(profile, holder, page.rows), "total": total, "find": find,
         "through": principal_link(through) if through else None,

@@ -27,7 +27,7 @@ from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.principals.principal_lists import grant_counts_inside
 
-ROWS_A_PAGE = 20
+ROWS_PER_PAGE = 20
 # by kind of container: the kind of its children that are containers too
 CHILD_CONTAINERS = {"instance": "namespace", "namespace": "application"}
 
@@ -51,7 +51,7 @@ def visibility_section(request: HttpRequest, principal: User | Group, generation
     """Return one level of the tree: the visible children of the entity in the URL parameter `in`."""
     container = _container(request, principal, generation)
     children = _visible_children(container, principal, generation)
-    page = paginate_entities(request, children, max_rows=ROWS_A_PAGE, total_rows=0, prefix="sight-")
+    page = paginate_entities(request, children, max_rows=ROWS_PER_PAGE, total_rows=0, prefix="sight-")
     page = replace(page, words=f"{len(page.rows):,} on this page")
     return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
             "trail": _trail(request, container), "root_url": _url_in(request, ""),

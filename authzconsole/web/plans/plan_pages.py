@@ -23,9 +23,9 @@ from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, strand
 from grants.plans.renew import can_renew
 from grants.plans.staleness import line_summary, stale_line
 
-PLANS_A_PAGE = 25
-PRINCIPALS_A_PAGE = 20
-ITEMS_A_PAGE = 50
+PLANS_PER_PAGE = 25
+PRINCIPALS_PER_PAGE = 20
+ITEMS_PER_PAGE = 50
 MAX_STRANDED = 12
 # by the stored origin of a plan
 ORIGIN_LABELS = {
@@ -58,7 +58,7 @@ def plan_list(request: HttpRequest) -> HttpResponse:
 def render_plan_list(request: HttpRequest, copy_form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     state = choice_parameter(request, "state", PlanState.values)
     rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_A_PAGE, name="page")
+    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
     return render_page(request, "plans/list.html", {
         "page": page, "rows": [_plan_summary(plan) for plan in page.rows], "state": state, "states": PlanState.values,
         "given": copy_form, "fault": fault, "can_change": request.user.can_administer,
@@ -74,7 +74,7 @@ def plan_url(plan: Plan) -> str:
 
 
 def _effects(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), max_rows=PRINCIPALS_A_PAGE,
+    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), max_rows=PRINCIPALS_PER_PAGE,
                             name="principals")
     return {"page": page, "rows": [_effect_row(effect) for effect in page.rows]}
 
@@ -96,7 +96,7 @@ def _tally_words(tally: Tally) -> list[tuple]:
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_A_PAGE, name="items")
+    page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_PER_PAGE, name="items")
     return {"page": page,
             "rows": [{"item": item, "principal": principal_link_from_text(item.principal),
                       "address_link": address_link_to(item.address)}

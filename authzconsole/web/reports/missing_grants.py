@@ -10,7 +10,7 @@ from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError
 from authzconsole.web.ask.answers import missing_grant_of
-from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, forecast_url, namespace_url, read_page, report_fault
+from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, forecast_url, namespace_url, read_page, report_fault
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
@@ -38,7 +38,7 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
         return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
     gaps = [missing_grant_of((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
             for row in result.rows]
-    page = numbered_page(request, gaps, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page")
+    page = numbered_page(request, gaps, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
     return render_page(request, "reports/missing.html", context | {
         "page": page, "gaps": gaps, "total": result.total_rows,
         "is_left_out": not run.summary.get("detail_is_written", True),
@@ -49,4 +49,4 @@ def _missing_rows(run: AnalysisRun, namespace: str, user: str, number: int) -> t
     if not run.summary.get("detail_is_written", True):
         return ResultPage([], 0), 1
     return read_page(run, "detail", where=ResultFilter(equal={"namespace": namespace, "user": user}), number=number,
-                         most_rows=ROWS_A_PAGE)
+                         most_rows=ROWS_PER_PAGE)

@@ -21,8 +21,8 @@ from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.parameters import text_parameter
 from entities.address import Address
 
-ROWS_A_PAGE = 50
-NAMESPACES_A_PAGE = 25
+ROWS_PER_PAGE = 50
+NAMESPACES_PER_PAGE = 25
 NAMES_SHOWN = 3
 FILTERS = ("namespace", "user", "ready")
 
@@ -83,7 +83,7 @@ def read_page(run: AnalysisRun, table: str, *, number: int, most_rows: int, **qu
 
 
 def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
-    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_A_PAGE,
+    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_PER_PAGE,
                                   sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
     rows = [{**row, "address_link": _namespace_link(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
@@ -92,7 +92,7 @@ def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in result.rows]
-    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=NAMESPACES_A_PAGE, name="namespaces")
+    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=NAMESPACES_PER_PAGE, name="namespaces")
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
@@ -125,13 +125,13 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
     form = readiness_form(request)
     sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
-    result, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_A_PAGE, sort=sort,
+    result, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_PER_PAGE, sort=sort,
                                   where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
     rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in result.rows]
-    return {"page": numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page"),
+    return {"page": numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"),
             "rows": rows, "given": form, "columns": _columns(request, sort, form["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
             "is_filtered": any(form[name] for name in FILTERS), "total": result.total_rows,

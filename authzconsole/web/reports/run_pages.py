@@ -22,7 +22,7 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 
-RUNS_A_PAGE = 20
+RUNS_PER_PAGE = 20
 
 
 @require_safe
@@ -33,7 +33,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
 
 def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     runs = _RunSequence()
-    page = paginate_sequence(request, runs, max_rows=RUNS_A_PAGE, name="page")
+    page = paginate_sequence(request, runs, max_rows=RUNS_PER_PAGE, name="page")
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
         "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": form, "fault": fault,

@@ -13,7 +13,7 @@ from analytics.storage import StorageError, storage_path
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.reports.cell_links import cell_urls
 from authzconsole.web.reports.cells import AFTER, cell_of, visible_columns
-from authzconsole.web.reports.readiness_report import ROWS_A_PAGE, read_page, report_fault
+from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, read_page, report_fault
 from authzconsole.web.reports.run_details import changes_words, run_or_404
 from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
 from authzconsole.web.reports.table_headings import figure_label, table_heading, table_words
@@ -72,7 +72,7 @@ def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     result, number = _result_page(request, run, table, order, filters)
     columns = visible_columns(table.columns)
     rows = [_row(request, run, table, columns, row) for row in result.rows]
-    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_A_PAGE, name="page")
+    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
     return {
         "title": table_heading(run, table), "page": page, "rows": rows, "total": result.total_rows,
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, filters),
@@ -101,7 +101,7 @@ def _result_page(request: HttpRequest, run: AnalysisRun, table: Table, order: st
     number = page_number(request, "page")
     if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
         return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
-    return read_page(run, table.name, number=number, most_rows=ROWS_A_PAGE, sort=order.removeprefix("-"),
+    return read_page(run, table.name, number=number, most_rows=ROWS_PER_PAGE, sort=order.removeprefix("-"),
                          where=table_filter(table, filters), descending=order.startswith("-"))
 
 
@@ -111,7 +111,7 @@ def _first_page(run: AnalysisRun, table: str, order: str, *version: object) -> t
 
     version: identifies the stored result.
     """
-    return read_page(run, table, number=1, most_rows=ROWS_A_PAGE, sort=order)
+    return read_page(run, table, number=1, most_rows=ROWS_PER_PAGE, sort=order)
 
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:

@@ -70,7 +70,7 @@ def test_invalid_filters_are_explained_and_kept(query, fault, browse):
 
 
 def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
-    monkeypatch.setattr(journal, "LINES_A_PAGE", 4)
+    monkeypatch.setattr(journal, "LINES_PER_PAGE", 4)
     client, seen, url = browse("aud"), [], "/journal/"
     while url:
         page = client.get(url)
