@@ -1,7 +1,7 @@
 """Every page of the console, by the name of its picture, with an example address on a tenant.
 
 INVARIANT: each named URL stands in PAGES, in SIGNED_OUT or, with the reason, among those that are no page
-(tests/browser/test_every_page.py). What opens, draws or measures pages takes them from here.
+(tests/web/test_page_lists.py). What opens, draws or measures pages takes them from here.
 """
 
 import re

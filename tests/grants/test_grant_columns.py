@@ -7,14 +7,15 @@ from django.db.models import fields as model_fields
 
 from analytics.tables import GRANTS
 from authzconsole.rest.grants import ChangeSetSerializer, GrantSerializer
+from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import GrantAttributes, GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
-from tests.support.authors import COMMAND, at
-from tests.support.cast import house
-from tests.support.tenant_documents import empty_console, exported, imported
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
+from tests.support.tenant_documents import empty_database, export_bytes, import_lines
 
-ORDERS = at("dataset:sales.orders")
+ORDERS = parse_address("dataset:sales.orders")
 # What a grant is about, and what the console records about it. A column that its author sets belongs to GrantAttributes.
 IDENTITY = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id"}
 RECORDED = {"granted_by_id", "granted_at"}
@@ -27,7 +28,7 @@ each_model = pytest.mark.parametrize("model", [UserGrant, GroupGrant])
 
 @pytest.fixture
 def cast(db):
-    return house()
+    return create_sample_tenant()
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def test_the_journal_line_of_a_grant_has_its_attributes(cast, name):
 def test_a_tenant_document_has_its_attributes(db, name, principal):
     kind, _, written = principal.partition(":")
     line = {"type": "grant", "principal": principal, "entity": str(ORDERS), "privileges": ["READ"], name: SAMPLES[name]}
-    imported(json.dumps({"type": kind, "name": written}), json.dumps(line))
+    import_lines(json.dumps({"type": kind, "name": written}), json.dumps(line))
     assert SAMPLES[name] in _journalled_values()
-    document = exported()
+    document = export_bytes()
     assert line in [json.loads(text) for text in document.splitlines()]
-    empty_console()
-    imported(document)
-    assert exported() == document
+    empty_database()
+    import_lines(document)
+    assert export_bytes() == document
 
 
 def test_a_snapshot_has_its_attributes():

@@ -5,10 +5,13 @@ import re
 import pytest
 
 from analytics.models import AnalysisRun
+from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import JournalLine
+from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.authors import database_state
+from tests.support.cast import SETUP
 
 ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
@@ -74,6 +77,32 @@ PAGES = [
     ("/analyses/{run}/tables/nothing", 404, 404, 404, 404, 404, 404),
     ("/analyses/{run}/tables/rows.csv", 303, 303, 404, 404, 404, 404),
     ("/analyses/{run}/tables/rows.xls", 404, 404, 404, 404, 404, 404),
+    ("/forecast/namespace:sales", 200, 200, 404, 404, 404, 404),
+    ("/people/", 200, 200, 404, 404, 404, 404),
+    ("/people/add", 200, 403, 404, 404, 404, 404),
+    ("/people/compare?one=dee&other=ned", 200, 200, 404, 404, 404, 404),
+    ("/people/membership?verb=add&user=dee&group=operators", 200, 403, 404, 404, 404, 404),
+    ("/people/leaving/user:ned", 200, 200, 404, 404, 404, 404),
+    ("/people/user:dee", 200, 200, 404, 404, 404, 404),
+    ("/my-access", 200, 200, 200, 200, 200, 200),
+    ("/accounts/", 200, 200, 404, 404, 404, 404),
+    ("/accounts/user:dee", 200, 200, 404, 404, 404, 404),
+    ("/accounts/change/user:dee?change=activity&active=no", 200, 403, 404, 404, 404, 404),
+    ("/accounts/password/user:dee", 200, 403, 404, 404, 404, 404),
+    ("/accounts/tokens/", 200, 200, 404, 404, 404, 404),
+    ("/accounts/tokens/new", 200, 403, 404, 404, 404, 404),
+    ("/accounts/tokens/{token}/revoke", 200, 403, 404, 404, 404, 404),
+    ("/plans/", 200, 200, 404, 404, 404, 404),
+    ("/plans/{plan}/", 200, 200, 404, 404, 404, 404),
+    ("/people/see-as", 405, 405, 405, 405, 405, 405),
+    ("/plans/readiness", 405, 405, 405, 405, 405, 405),
+    ("/plans/policy-impact/{run}", 405, 405, 405, 405, 405, 405),
+    ("/plans/missing", 405, 405, 405, 405, 405, 405),
+    ("/plans/copy", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/apply", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/discard", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/undo", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/renew", 405, 405, 405, 405, 405, 405),
     ("/analyses/0/", 404, 404, 404, 404, 404, 404),
     ("/nowhere", 404, 404, 404, 404, 404, 404),
 ]
@@ -98,31 +127,34 @@ WRITES = [
 
 
 @pytest.fixture
-def run(cast):
-    """A run that is going on: it could be cancelled."""
-    return AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
-                                      state="running", stage="spark")
+def numbers(cast):
+    """The numbers in the URLs: of a run that can be cancelled, of a plan, and of a token."""
+    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
+                                     state="running", stage="spark")
+    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    token = create_token(author=SETUP, owner="dee", name="a script", scopes=["read"], days=1).token
+    return {"run": run.pk, "plan": plan.pk, "token": token.pk}
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, run):
-    found = [browse(name).get(page.format(run=run.pk)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
+def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, numbers):
+    found = [browse(name).get(page.format(**numbers)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
     assert found == statuses
 
 
 @pytest.mark.parametrize("page", [page for page, *_ in PAGES if page != "/nowhere"])
-def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse, run):
-    response = browse().get(page.format(run=run.pk))
+def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse, numbers):
+    response = browse().get(page.format(**numbers))
     assert response.status_code == 302
     assert response.headers["Location"].startswith("/sign-in?next=/")
 
 
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
-def test_nobody_but_an_administrator_writes(url, statuses, browse, run):
+def test_nobody_but_an_administrator_writes(url, statuses, browse, numbers):
     before = database_state()
     sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
             "analysis": "delete-readiness", "description": "x"}
-    url = url.format(run=run.pk)
+    url = url.format(**numbers)
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
     assert database_state() == before
 
@@ -195,10 +227,10 @@ def test_an_auditor_sees_no_form_that_writes(browse):
         assert "/revoke/" not in text and "/grant/" not in text and "/lifecycle/" not in text
 
 
-def test_looking_writes_no_journal_line(browse, run):
+def test_looking_writes_no_journal_line(browse, numbers):
     before = JournalLine.objects.count()
     for page, *_ in PAGES:
-        browse("ada").get(page.format(run=run.pk))
+        browse("ada").get(page.format(**numbers))
     assert JournalLine.objects.count() == before
 
 

@@ -48,8 +48,9 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
         context |= _forecast_context(request, entity, name, generation) if name else {}
     except GrantError as error:
         context["fault"] = f"{error}."
-    template = f"plans/_{SECTION}.html" if requested_section(request) == SECTION and SECTION in context else "plans/forecast.html"
-    return render_page(request, template, context)
+    has_section = requested_section(request) == SECTION and SECTION in context
+    template = f"_{SECTION}.html" if has_section else "forecast.html"
+    return render_page(request, f"entities/deletion/{template}", context)
 
 
 def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:

@@ -1,0 +1,43 @@
+"""Every page is in the lists that tests and documentation take pages from. CONTRIBUTING.md refers to these tests."""
+
+import pytest
+from django.urls import resolve
+
+from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, names_for_people, url_name
+from tests.ops.test_layout import AREAS
+from tests.web.test_access import PAGES as ACCESS
+from tests.web.test_access import WRITES
+from tests.web.test_access import numbers as numbers
+
+NOT_IN_AN_AREA = {"healthz", "sign-in", "sign-out", "rest-root", "rest-swagger", "rest-redoc"}
+
+
+def name_of(url: str) -> str:
+    """Return the name of a URL of the access tests; empty for a URL that does not exist."""
+    path = url.format(run=1, plan=1, token=1).partition("?")[0]
+    return "" if path == "/nowhere" else resolve(path).url_name
+
+
+def test_every_url_has_an_example_or_is_no_page():
+    """Screenshots, the accessibility test and the benchmark of pages open the examples."""
+    examples = {url_name(address) for address in [*PAGES.values(), *SIGNED_OUT.values()]}
+    assert not examples & NO_PAGE.keys()
+    assert set(names_for_people()) == examples | NO_PAGE.keys()
+
+
+def test_every_url_has_a_row_in_the_access_tests():
+    tested = {name_of(url) for url, *_ in [*ACCESS, *WRITES]}
+    assert set(names_for_people()) - NOT_IN_AN_AREA - tested == set()
+
+
+@pytest.mark.parametrize("url", [url for url, status, *_ in ACCESS if status == 200])
+def test_every_page_has_a_template_in_the_folder_of_its_area(url, browse, numbers):
+    url = url.format(**numbers)
+    match = resolve(url.partition("?")[0])
+    if match.url_name in NO_PAGE:
+        pytest.skip("it is no page")
+    area = match.func.__module__.split(".")[2]
+    answer = browse("ada").get(url)
+    used = [template.name for template in answer.templates]
+    assert area in AREAS and any(name.startswith(f"{area}/") for name in used), used
+    assert b"<h1" in answer.content and b"<title>" in answer.content
