@@ -1,4 +1,4 @@
-"""Add the navigation items that the signed-in account may open to the context of every page."""
+"""Add the navigation items of the signed-in account to the context of every page."""
 
 from dataclasses import dataclass
 

@@ -22,16 +22,19 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Show the request id, which is on every log line of this request. No context processor runs: one may be the cause."""
+    """Show the request id, which is in every log line of this request.
+
+    No context processor runs, because one may have caused the error.
+    """
     return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
 
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
-    """Fill an empty 405 response with a page that links to the navigation item of this URL."""
+    """Fill an empty 405 response with a page that links to the area of the URL."""
     items = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
     nav_item = max(items, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
     page = render(request, "405.html", {"nav_item": nav_item, "takes_a_form": "GET" not in response["Allow"]})
-    # the response object is kept, because Django has already logged it
+    # return the same response object, because Django has already logged it
     response["Content-Type"], response.content = page["Content-Type"], page.content
     patch_cache_control(response, private=True, no_store=True)
     return response
@@ -40,7 +43,7 @@ def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Handle a form whose CSRF token belongs to an earlier sign-in.
 
-    A second sign-in form in another tab has nothing left to do: it redirects, because the account is signed in already.
+    If another tab has already signed in, the sign-in form redirects instead of showing an error.
     """
     if request.path == reverse("sign-in") and request.user.is_authenticated:
         messages.info(request, f"You are already signed in as {request.user.username}.")

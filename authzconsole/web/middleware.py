@@ -20,7 +20,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 class SignInMiddleware(LoginRequiredMiddleware):
     """Redirect to the sign-in page, and after sign-in back to the requested page. A write is not repeated.
 
-    After a request for a file, sign-in leads back to the page that offers the file. A download does not replace the page in the
+    After a request for a file, sign-in returns to the page with the link to the file. A download does not replace the page in the
     browser, so the sign-in page would stay on the screen.
     """
 
@@ -35,7 +35,7 @@ class SignInMiddleware(LoginRequiredMiddleware):
 
 
 def _referring_page(request) -> str:
-    """Return the path of the referring page; empty if the referrer is missing, malformed or another host."""
+    """Return the path of the referring page; empty if the referrer is missing, malformed or on another host."""
     try:
         referrer = urlsplit(request.headers.get("Referer", ""))
     except ValueError:
@@ -44,9 +44,9 @@ def _referring_page(request) -> str:
 
 
 class PasswordFirstMiddleware:
-    """Redirect an account whose password was set by somebody else to the page where it chooses a new password.
+    """Redirect an account that must change its password to the page where the user chooses a new one.
 
-    Signing out and all views without sign-in stay available. REST refuses such a session itself
+    Sign-out and all views that need no sign-in stay available. REST refuses such a session itself
     (authzconsole.common.api_caller).
     """
 
@@ -89,9 +89,9 @@ class DatabaseBusyMiddleware:
 
 
 class WrongMethodMiddleware:
-    """Show a page instead of Django's empty 405 response, for example after reloading the URL of a form that was refused.
+    """Replace the empty 405 response of Django with a page, for example after reloading the URL of a refused form.
 
-    APIs answer 405 with a body of their own; those responses are left alone.
+    Responses of APIs are not changed, because they have a body.
     """
 
     def __init__(self, get_response):

@@ -1,4 +1,4 @@
 """The first page: totals, the namespaces, and what needs attention.
 
-Charts that reports share are in `authzconsole.web.reports`.
+The charts, which reports share, are in `authzconsole.web.reports`.
 """

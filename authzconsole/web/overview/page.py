@@ -1,4 +1,4 @@
-"""The first page: an overview of the tenant for administrators and auditors, and the visible namespaces for all accounts."""
+"""The first page: the visible namespaces and, for administrators and auditors, an overview of the tenant."""
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_run
-from authzconsole.web.overview.summary import overview_sections, size_of_tenant
+from authzconsole.web.overview.summary import estimated_entities, overview_sections
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
@@ -32,7 +32,7 @@ DEFAULT_COLORING = "readiness"
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
     sees_all, section_name = request.user.can_see_all, requested_section(request)
-    entities = size_of_tenant()
+    entities = estimated_entities()
     run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
@@ -44,8 +44,8 @@ def home(request: HttpRequest) -> HttpResponse:
     if sees_all and not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
         context["picture"] = namespaces_picture(coloring, generation, run, is_large=entities.is_large)
-        context["colours"] = [(other, url_with(request, colour=None if name == DEFAULT_COLORING else name))
-                              for name, other in COLORINGS.items()]
+        context["colours"] = [(option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
+                              for name, option in COLORINGS.items()]
         if section_name == "picture":
             return render_page(request, "overview/_picture.html", context)
         context["overview"] = overview_sections(generation, entities, run)
@@ -59,36 +59,36 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
     """
     sees_all, find = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
     visibility = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
-    shown = visibility.all_rows
-    # there are few namespaces compared to the grants inside them
+    is_visible = visibility.all_rows
+    # a tenant has few namespaces compared to the grants inside them, so the condition for few rows is faster
     rows = sorted_by_address(Entity.objects.filter(visibility.first_rows, kind="namespace"))
     if find:
         rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
     total = rows.count()
     page = paginate_entities(request, rows, max_rows=ROWS_PER_PAGE, total_rows=total)
     if sees_all:
-        details = _overview_rows(page.rows, shown, run, counts=counts)
+        details = _overview_rows(page.rows, is_visible, run, counts=counts)
     else:
-        details = _own_rows(request, page.rows, shown, counts=counts)
+        details = _own_rows(request, page.rows, is_visible, counts=counts)
     return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
-            "counts": counts,
-            **details}
+            "counts": counts, **details}
 
 
-def _overview_rows(entities: list[Entity], shown: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
+def _overview_rows(entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
     reports, fault = summaries_or_fault(run, [entity.key for entity in entities])
-    inside, principals = (kind_counts_inside(ids, shown), holder_counts("namespace", ids)) if counts else ({}, {})
+    inside, principals = (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if counts else ({}, {})
     changes = decision_changes_after(run.revision) if run else 0
     return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
-        {"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []), "report": reports.get(e.key),
-         "users": principals.get(e.pk, {}).get("users", 0), "groups": principals.get(e.pk, {}).get("groups", 0)}
-        for e in entities
+        {"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
+         "report": reports.get(entity.key), "users": principals.get(entity.pk, {}).get("users", 0),
+         "groups": principals.get(entity.pk, {}).get("groups", 0)}
+        for entity in entities
     ]}
 
 
-def _own_rows(request: HttpRequest, entities: list[Entity], shown: Q, *, counts: bool) -> dict:
+def _own_rows(request: HttpRequest, entities: list[Entity], is_visible: Q, *, counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = kind_counts_inside(ids, shown) if counts else {}, held_privileges(request.user, ids)
-    return {"rows": [{"entity": e, "address_link": address_link_to(e), "inside": inside.get(e.pk, []),
-                      "cells": privilege_cells(held[e.pk], e.state)} for e in entities]}
+    inside, held = kind_counts_inside(ids, is_visible) if counts else {}, held_privileges(request.user, ids)
+    return {"rows": [{"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
+                      "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]}

@@ -17,7 +17,7 @@ MAX_LINES = 5
 
 
 def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
-    """Return the sections around the chart of the namespaces. entities: the number of registered addresses.
+    """Return the sections above and below the chart of the namespaces. entities: the number of registered addresses.
 
     The number of queries is constant. Beyond `row_estimates.MAX_COUNTED` entities, nothing is counted row by row.
     """
@@ -26,7 +26,8 @@ def overview_sections(generation: Generation, entities: RowEstimate, readiness: 
             "lines": [journal_row(line) for line in journal_lines()[:MAX_LINES]]}
 
 
-def size_of_tenant() -> RowEstimate:
+def estimated_entities() -> RowEstimate:
+    """Return the number of registered addresses, estimated in a large tenant."""
     return estimated_rows(Entity.objects.all())
 
 
@@ -35,5 +36,5 @@ def _figures(entities: RowEstimate) -> Iterator[tuple[int, str]]:
     grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
     people, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
     for size, singular, plural in ((entities, "address", "addresses"), (people, "person", "people"),
-                            (groups, "group", "groups"), (grants, "grant", "grants")):
+                                   (groups, "group", "groups"), (grants, "grant", "grants")):
         yield size.figure, f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}"

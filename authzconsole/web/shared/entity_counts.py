@@ -1,4 +1,4 @@
-"""Counts for many entities at once: holders of each entity, live entities of each kind in each namespace."""
+"""Count for many entities at once: the holders of each entity, and the live entities of each kind in each namespace."""
 
 from collections.abc import Iterable
 

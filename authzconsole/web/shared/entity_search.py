@@ -1,7 +1,7 @@
 """Search the visible entities of an account by text: best matches first, at a cost that does not grow with the tenant.
 
-INVARIANT: a search returns only entities that `grants.evaluation.visibility` shows. If at most MAX_CANDIDATES rows match, the
-best of all matches are returned. If more match, an address that is written in full is still found.
+INVARIANT: a search returns only entities that are visible according to `grants.evaluation.visibility`. If at most
+MAX_CANDIDATES rows match, it returns the best of all matches. If more match, it still finds an entity by its full address.
 """
 
 import heapq
@@ -57,7 +57,7 @@ class SearchQuery:
 
     @property
     def is_short(self) -> bool:
-        """Whether the name is too short to be found inside a name, so that only starts of names match."""
+        """Whether the name is too short for a substring search, so that only the starts of names match."""
         return not self.kind and not _THREE_LETTERS.search(self.name)
 
     @property
@@ -114,28 +114,31 @@ def parse_search(text: str, only: str = "") -> SearchQuery:
 
 
 def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, *, only: str = "") -> SearchResult:
-    """Return the best visible matches, of one kind if `only` is given.
+    """Return the best visible matches. only: the single kind to search, or empty for all kinds.
 
     Runs at most ten queries; five if at most MAX_CANDIDATES rows match.
     """
     query = parse_search(text, only)
     if user.can_see_all:
         candidates, is_all = _candidates(query, [])
-        return _best(candidates, query, max_rows, is_all)
+        return _best_matches(candidates, query, max_rows, is_all)
     visibility = visibility_of(user, active_generation())
     if visibility.is_few:
-        return _best(_read(query.matches.filter(visibility.all_rows)), query, max_rows, True)
+        return _best_matches(_read(query.matches.filter(visibility.all_rows)), query, max_rows, True)
     candidates, is_all = _candidates(query, _held_entity_ids(user))
     visible = Entity.objects.filter(visibility.first_rows, pk__among=[pk for pk, _, _ in candidates])
-    return _best(_read(visible), query, max_rows, is_all)
+    return _best_matches(_read(visible), query, max_rows, is_all)
 
 
-def _candidates(query: SearchQuery, held: list[QuerySet]) -> tuple[set[Candidate], bool]:
-    """Return matches, and whether these are all. If there are too many, add likely matches and some of the held entities."""
+def _candidates(query: SearchQuery, held_entity_ids: list[QuerySet]) -> tuple[set[Candidate], bool]:
+    """Return matches, and whether these are all matches.
+
+    If there are too many matches, return the first ones, likely ones, and some on which the user holds grants.
+    """
     candidates = _read(query.matches[: MAX_CANDIDATES + 1])
     if len(candidates) <= MAX_CANDIDATES:
         return set(candidates), True
-    extra = [*query.likely_matches, *(query.matches.order_by().filter(pk__in=ids) for ids in held)]
+    extra = [*query.likely_matches, *(query.matches.order_by().filter(pk__in=ids) for ids in held_entity_ids)]
     return {*candidates, *(candidate for rows in extra for candidate in _read(rows[:MAX_CANDIDATES]))}, False
 
 
@@ -148,7 +151,7 @@ def _read(rows: QuerySet[Entity]) -> list[Candidate]:
     return list(rows.values_list("pk", "kind", "key"))
 
 
-def _best(candidates: Iterable[Candidate], query: SearchQuery, max_rows: int, is_all: bool) -> SearchResult:
+def _best_matches(candidates: Iterable[Candidate], query: SearchQuery, max_rows: int, is_all: bool) -> SearchResult:
     candidates = set(candidates)
     best_ids = [pk for pk, _, _ in heapq.nsmallest(max_rows, candidates, key=query.rank)]
     entities = Entity.objects.in_bulk(best_ids)

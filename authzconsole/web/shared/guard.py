@@ -1,5 +1,6 @@
-"""Access checks of pages. An entity or page that the account may not see is 404, as if it did not exist; one that it may see
-but not change is 403.
+"""Access checks of pages.
+
+An entity or page that the account cannot see is 404, as if it did not exist. One that it can see but not change is 403.
 """
 
 from functools import wraps
@@ -17,7 +18,7 @@ from grants.journal import Author
 
 
 class InvalidAddress(Http404):
-    """The text in the URL is not an address. The message names the part at fault; it is shown to every account."""
+    """The text in the URL is not an address. The message names the invalid part and is shown to every account."""
 
 
 def address_or_404(text: str) -> Address:
@@ -28,7 +29,7 @@ def address_or_404(text: str) -> Address:
 
 
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
-    """Return the registered entity at this address. Raise Http404 if it does not exist or the account may not see it."""
+    """Return the registered entity at this address. Raise Http404 if there is none or the account cannot see it."""
     entity = entity_at(address_or_404(text))
     if entity is None or not (request.user.can_see_all or can_see(request.user, entity, active_generation())):
         raise Http404("there is no such entity")
@@ -36,7 +37,7 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
 
 
 def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """Return an address that the account may change, registered or not. Raise Http404 or PermissionDenied."""
+    """Return an address that the account can change, registered or not. Raise Http404 or PermissionDenied."""
     address = address_or_404(text)
     if not request.user.can_see_all:
         entity_or_404(request, text)
@@ -46,7 +47,7 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
 
 
 def administrator_required(view):
-    """Let administrators pass. Auditors get 403; other accounts get 404, so they do not learn that the page exists."""
+    """Allow only administrators. Auditors get 403; other accounts get 404, so they do not learn that the page exists."""
     @wraps(view)
     def guarded_view(request, *args, **kwargs):
         _require_see_all(request)
@@ -58,7 +59,7 @@ def administrator_required(view):
 
 
 def auditor_required(view):
-    """Let administrators and auditors pass. Other accounts get 404."""
+    """Allow only administrators and auditors. Other accounts get 404."""
     @wraps(view)
     def guarded_view(request, *args, **kwargs):
         _require_see_all(request)

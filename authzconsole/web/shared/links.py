@@ -1,4 +1,4 @@
-"""Links to entities and principals: what `shared/display/address.html` and `principal.html` need."""
+"""Links to entities and principals, for the templates `shared/display/address.html` and `principal.html`."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -33,7 +33,7 @@ class AddressLink:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLink:
-    """A user or group. `members` is the size of a group if it is to be displayed."""
+    """A user or group. `members` is the number of members of a group; None hides it."""
 
     type: str
     name: str
@@ -46,7 +46,7 @@ class PrincipalLink:
 
     @property
     def url(self) -> str:
-        """The page of the principal. Only administrators and auditors may open it, and only they see principals."""
+        """The page of the principal. Only administrators and auditors can open it, and only they see such links."""
         return principal_url("person", self.address)
 
     def with_members(self, members: int) -> "PrincipalLink":

@@ -18,7 +18,7 @@ MAX_PAGE_NUMBER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`words` says which part of the list this is. A URL is empty at its end of the list."""
+    """One page of a list. words: its position as text. previous_url, next_url: empty at the start and end of the list."""
 
     rows: list
     words: str
@@ -34,7 +34,7 @@ def url_with(request: HttpRequest, **changes: str | int | None) -> str:
         parameters.pop(name, None)
         if value not in (None, ""):
             parameters[name] = str(value)
-    # request.path is decoded: a `?` or `%` in a name would end or change the path
+    # request.path is decoded; escape it, because an unescaped `?` or `%` in a name would change the URL
     path = escape_uri_path(request.path)
     return f"{path}?{parameters.urlencode(safe=':')}" if parameters else path
 

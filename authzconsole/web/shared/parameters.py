@@ -13,11 +13,14 @@ def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX
 
 
 def name_parameter(request: HttpRequest, name: str) -> str:
-    """Return the parameter with its spaces: a name may begin or end with one. U+0000 is removed; PostgreSQL refuses it."""
+    """Return the parameter with its spaces, because a name may start or end with a space.
+
+    U+0000 is removed, because PostgreSQL does not accept it.
+    """
     return request.GET.get(name, "").replace("\0", "")
 
 
 def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -> str:
-    """Return the parameter if it is one of `choices`, otherwise an empty text."""
+    """Return the parameter if it is one of `choices`, otherwise an empty string."""
     value = request.GET.get(name, "")
     return value if value in choices else ""

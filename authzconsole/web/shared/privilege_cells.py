@@ -22,7 +22,7 @@ class PrivilegeCell:
     """One cell.
 
     how: direct, group, planned (grant on a planned entity), leftover (grant on a deleted entity) or none.
-    url: the form that grants or revokes the privilege; empty if the account may not change it.
+    url: the form that grants or revokes the privilege; empty if the account cannot change it.
     """
 
     letter: str
@@ -34,7 +34,7 @@ class PrivilegeCell:
 
 @dataclass(frozen=True, slots=True)
 class HeldPrivileges:
-    """The privileges of one principal on one entity: direct, and by the names of the groups that hold them."""
+    """The privileges of one principal on one entity. groups: by privilege, the names of the groups that hold it."""
 
     direct: frozenset[Privilege] = frozenset()
     groups: Mapping[Privilege, Sequence[str]] = ()
@@ -42,7 +42,7 @@ class HeldPrivileges:
 
 def holder_cells(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant],
                  groups: Mapping[Privilege, Sequence[str]], *, changeable: bool) -> list[PrivilegeCell]:
-    """Return the cells of a holder, from its direct grants and those of its groups. A click on a cell grants or revokes."""
+    """Return the cells of a holder, from its direct grants and those of its groups, with links to the forms that change them."""
     return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), changeable)
             for privilege in Privilege]
 

@@ -1,4 +1,4 @@
-"""Render pages. One URL has two responses: the whole page, and for htmx only the section whose id is the target."""
+"""Render pages. A URL returns the whole page; for htmx, only the section whose id is the target of the request."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,6 @@
-"""Visible entities inside an entity, looked up once per request and shared by all sections of a page.
+"""The visible entities inside an entity, looked up once per request and shared by all sections of a page.
 
-The section of the children and the tree both need them. The results are cached in the attribute `visibility_by_entity` of the
-request, so they live as long as the request.
+The children section and the tree use them. The results are cached in the attribute `visibility_by_entity` of the request.
 """
 
 from django.http import HttpRequest
@@ -14,7 +13,7 @@ LIST = ("list",)
 
 
 def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """Return what `list` or `get` shows the account. Runs at most four queries, and one for the counts."""
+    """Return the visibility through `list` or `get`. Runs at most four queries, and one for the counts."""
     cache = request.__dict__.setdefault("visibility_by_entity", {})
     key = entity.pk, generation.name
     if key not in cache:
@@ -23,7 +22,7 @@ def visibility_inside(request: HttpRequest, entity: Entity, generation: Generati
 
 
 def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """Return what `list` alone shows; the cached `visibility_inside` if the generation makes no difference between them."""
+    """Return the visibility through `list` alone; the cached `visibility_inside` if both are the same in this generation."""
     if is_same_visibility(generation, LIST, VISIBILITY_OPERATIONS):
         return visibility_inside(request, entity, generation)
     return visibility_of(request.user, generation, inside=entity, operations=LIST)

@@ -1,4 +1,4 @@
-"""The console roles as pages name them."""
+"""The labels of the console roles on pages."""
 
 from grants.models import Role
 

@@ -10,6 +10,8 @@ MAX_COUNTED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class RowEstimate:
+    """A number of rows. is_exact: whether the rows were counted."""
+
     figure: int
     is_exact: bool = True
 

@@ -1,4 +1,4 @@
-"""Warn, before a change is made, about entities that it would leave with fewer than two active administrators."""
+"""Warn before a change about the entities that it would leave with fewer than two active administrators."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class StrandingWarning:
     none, one: number of entities left without an administrator and with a single one.
     rows: the first of them, each with its number of remaining administrators.
     more_url: the page that lists the others; empty if there is none.
-    looked_at: number of ADMIN grants that were checked if there are more; 0 if all of them were checked.
+    looked_at: number of ADMIN grants that were checked, if not all of them; 0 if all were checked.
     """
 
     none: int
@@ -39,25 +39,25 @@ class StrandingWarning:
         return self.total - len(self.rows)
 
 
-def stranding_warning(leaving: AdministratorLoss, *, principal: str = "") -> StrandingWarning:
+def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> StrandingWarning:
     """Return the warning for a loss of administrators.
 
     principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes one.
     """
-    rows = [(address_link_to(row.entity), row.admins) for row in leaving.rows[:MAX_ROWS]]
+    rows = [(address_link_to(row.entity), row.admins) for row in loss.rows[:MAX_ROWS]]
     more_url = principal_url("person-leaving", principal) if principal else ""
-    return StrandingWarning(leaving.none, leaving.one, rows, more_url, MAX_ADMIN_GRANTS_READ if leaving.is_cut else 0)
+    return StrandingWarning(loss.none, loss.one, rows, more_url, MAX_ADMIN_GRANTS_READ if loss.is_cut else 0)
 
 
 def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:
-    """Return what revoking these privileges would strand; None if ADMIN is not among them or the entity is not registered."""
+    """Return the warning for revoking these privileges; None if ADMIN is not among them or the entity is not registered."""
     principals = _principal_rows(principal) if Privilege.ADMIN in privileges else []
     entity = entity_at(address) if principals else None
     return stranding_warning(loss_if_revoked(principals[0], entity)) if entity is not None else None
 
 
 def membership_removal_warning(user: str, group: str) -> StrandingWarning | None:
-    """Return what removing the user from the group would strand; None if either name is unknown."""
+    """Return the warning for removing the user from the group; None if either name is unknown."""
     principals = _principal_rows(f"user:{user}", f"group:{group}")
     return stranding_warning(loss_if_member_removed(*principals)) if principals else None
 
