@@ -24,7 +24,7 @@ from analytics.tables import (
     VISIBILITY_DETAIL,
     VISIBILITY_NAMESPACES,
     Table,
-    changes_of,
+    changes_table,
 )
 
 
@@ -41,7 +41,7 @@ class AnalysisName(StrEnum):
 class AnalysisError(ValueError):
     """An invalid request for an analysis or its report. The message names the valid choices.
 
-    field: the invalid option, where there is exactly one.
+    field: the invalid option, if there is exactly one.
     """
 
     def __init__(self, message: str, *, field: str = ""):
@@ -53,7 +53,7 @@ class AnalysisError(ValueError):
 class Output:
     """One table that an analysis writes.
 
-    build: `module:function` in analytics.spark, called with a `Recipe`; the tables named before it are in its `earlier`.
+    build: `module:function` in analytics.spark, called with a `AnalysisInput`; the tables named before it are in its `earlier`.
     question: the heading of the table on its page. first_sort: the column that sorts the table when its page opens; empty
     for the key. Files are always sorted by the key. needs_administrator: each row names an entity that needs another
     administrator, so that the page offers to grant ADMIN on it.
@@ -72,7 +72,7 @@ class Analysis:
 
     options: which of generation, to_generation and namespace it takes.
     outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
-    detail: the pairs behind the first output; it may have as many rows as users times entities. None where the rows of the first
+    detail: the pairs behind the first output; it may have as many rows as users times entities. None if the rows of the first
         output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
@@ -98,7 +98,7 @@ class Analysis:
     @property
     def changes(self) -> Table:
         """The table of differences between the first output and that of the previous run."""
-        return changes_of(self.rows)
+        return changes_table(self.rows)
 
     @property
     def written_outputs(self) -> tuple[Output, ...]:
@@ -110,7 +110,7 @@ class Analysis:
         return (*(output.table for output in self.written_outputs), self.changes)
 
     def table(self, name: str) -> Table:
-        """Return the table of that name. Raises AnalysisError."""
+        """Return the table of that name. Raise AnalysisError."""
         for table in self.tables:
             if table.name == name:
                 return table
@@ -227,8 +227,8 @@ ANALYSES: dict[str, Analysis] = {
 }
 
 
-def analysis_named(name: str) -> Analysis:
-    """Return the analysis of exactly that name. Raises AnalysisError with the valid names."""
+def analysis_by_name(name: str) -> Analysis:
+    """Return the analysis of exactly that name. Raise AnalysisError with the valid names."""
     if name in ANALYSES:
         return ANALYSES[name]
     raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}", field="analysis")

@@ -12,7 +12,7 @@ REMEDY = "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless
 
 
 def java_problem() -> str:
-    """Return why Spark cannot start here and what to do about it; empty where it can start."""
+    """Return why Spark cannot start here and what to do about it; empty if it can start."""
     home = os.environ.get("JAVA_HOME", "")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None:
@@ -28,7 +28,7 @@ def java_problem() -> str:
 
 @lru_cache(maxsize=8)
 def _java_version(java: str, changed_at: int) -> int:
-    """Return the major version; 0 where it is unknown. changed_at: a cache key, so that a replaced binary is read again."""
+    """Return the major version; 0 if it is unknown. changed_at: a cache key, so that a replaced binary is read again."""
     try:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20).stderr
     except (OSError, subprocess.TimeoutExpired):

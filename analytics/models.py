@@ -31,7 +31,7 @@ class AnalysisRun(models.Model):
     options: a text for each option of the analysis; an empty namespace means all namespaces.
     is_scheduled: whether the schedule requested the run.
     claim: a token known only to the executing process; an update with another claim changes nothing.
-    process: the executing process, as `analytics.runs.processes` identifies it; empty where that is not possible.
+    process: the executing process, as `analytics.runs.processes` identifies it; empty if that is not possible.
     attempt: how often the run was started. sent_at: when it was last sent to the worker; null where that failed.
     summary: of a done run, the figures at the head of the report, and the `changes` since the previous run that
         `analytics.results.compare` counted.
@@ -73,7 +73,7 @@ class AnalysisRun(models.Model):
         return f"{self.analysis} #{self.pk}"
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 import pyarrow.compute as pc
 from django.contrib.auth.models import Group
 
-from analytics.analyses import AnalysisError, AnalysisName, analysis_named
+from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import result_batches, result_page
 from entities.address import Address, parse_address
@@ -58,8 +58,8 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
     """Create a plan from the report of a policy-impact run.
 
     user, group, namespace: names; they limit the plan to the permissions of this user, of the members of this group, or in this
-    namespace. Raises AnalysisError where the run has no such report or no detail, StorageError where the report cannot be read,
-    PlanError where data changed since the run, nothing is lost or the plan would be too large. Memory is bounded by
+    namespace. Raise AnalysisError if the run has no such report or no detail, StorageError if the report cannot be read,
+    PlanError if data changed since the run, nothing is lost or the plan would be too large. Memory is bounded by
     MAX_LOST_PERMISSIONS and MAX_PLAN_ITEMS. Takes one statement for every few hundred lost permissions.
     """
     before, after = _validated_generations(run)
@@ -89,7 +89,7 @@ def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
         raise AnalysisError(f"run {run.pk} has no detail, because it would have more rows than the console keeps: the lost "
                             f"permissions are not listed one by one")
     # raises for unreadable files before anything is computed
-    result_page(run, "detail", most_rows=1)
+    result_page(run, "detail", max_rows=1)
     if (line := first_relevant_line_since(run.revision)) is not None:
         raise PlanError(f"run {run.pk} is of revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
                         f"run {AnalysisName.POLICY_IMPACT} again, and make a plan from its new report")
@@ -130,7 +130,7 @@ def _is_in_namespace(address: Address, namespace: str) -> bool:
 
 def _lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
     """Yield the (user, entity, operation) rows of the detail that are not permitted afterwards."""
-    for batch in result_batches(analysis_named(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
+    for batch in result_batches(analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
         yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)

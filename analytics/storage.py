@@ -34,7 +34,7 @@ class StorageError(Exception):
 
 
 def storage_root() -> tuple[FileSystem, str]:
-    """Return the file system and the path of SNAPSHOT_URI. Raises StorageError."""
+    """Return the file system and the path of SNAPSHOT_URI. Raise StorageError."""
     uri = settings.SNAPSHOT_URI
     try:
         filesystem, path = FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
@@ -91,7 +91,7 @@ def is_file(filesystem: FileSystem, path: str) -> bool:
 
 
 def storage_path(relative_path: str) -> str:
-    """Return the path of something below SNAPSHOT_URI. Raises StorageError."""
+    """Return the path of something below SNAPSHOT_URI. Raise StorageError."""
     return f"{storage_root()[1]}/{relative_path}"
 
 

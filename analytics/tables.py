@@ -39,7 +39,7 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-def changes_of(rows: Table) -> Table:
+def changes_table(rows: Table) -> Table:
     """Return the table of differences between two versions of `rows`: one row for each key that was added, removed or changed.
 
     Every column outside the key occurs twice: its value before and after. A value is null if that version has no such row.

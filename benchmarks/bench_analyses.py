@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 from analytics.analyses import ANALYSES
-from analytics.spark.recipe import Recipe
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import spark_session, stop_spark
 from analytics.tables import SNAPSHOT_TABLES
@@ -130,8 +130,8 @@ def _written(name: str, tenant: Path, generation: str = "final", to_generation: 
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
-        recipe = Recipe(read_snapshot(spark, str(tenant)), generation, to_generation)
-        write_table(getattr(import_module(module), function)(recipe), output.table, _ours(tenant, name))
+        analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), generation, to_generation)
+        write_table(getattr(import_module(module), function)(analysis_input), output.table, _ours(tenant, name))
 
     return write
 
@@ -188,10 +188,10 @@ def _copied(url: str, folder: Path) -> None:
 def _taken() -> None:
     from django.conf import settings
 
-    from analytics.snapshots.snapshot import snapshot_in_use
+    from analytics.snapshots.snapshot import lease_snapshot
 
     shutil.rmtree(settings.SNAPSHOT_URI, ignore_errors=True)
-    with snapshot_in_use() as taken:
+    with lease_snapshot() as taken:
         assert taken.size_bytes
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analytics.analyses import AnalysisError, analysis_named
+from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
 from analytics.results.files import translate_read_errors
@@ -56,7 +56,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
 
 
 def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Callable[[], None]) -> dict[str, int]:
-    analysis = analysis_named(run.analysis)
+    analysis = analysis_by_name(run.analysis)
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
     path = storage_path(f"{folder}/{analysis.changes.name}")
@@ -112,15 +112,15 @@ class SortedRows:
         self._waiting = self._schema.empty_table()
 
     @property
-    def rows_waiting(self) -> int:
+    def buffered_rows(self) -> int:
         return self._waiting.num_rows
 
     def fill(self) -> Key | None:
         """Read until ROWS_PER_STEP rows are waiting. Return the key of the last of them; None after the end of the table.
 
-        Raises AnalysisError if a batch does not follow the one before it by key: the merge would report wrong changes.
+        Raise AnalysisError if a batch does not follow the one before it by key: the merge would report wrong changes.
         """
-        rows, tables = self.rows_waiting, [self._waiting]
+        rows, tables = self.buffered_rows, [self._waiting]
         last = self._key_at(self._waiting, rows - 1) if rows else None
         while rows < ROWS_PER_STEP and (batch := next(self._batches, None)) is not None:
             if not batch.num_rows:
@@ -136,7 +136,7 @@ class SortedRows:
 
     def take_until(self, last: Key) -> pa.Table:
         """Remove and return the waiting rows up to this key, the row of the key included."""
-        count = bisect_right(range(self.rows_waiting), last, key=lambda number: self._key_at(self._waiting, number))
+        count = bisect_right(range(self.buffered_rows), last, key=lambda number: self._key_at(self._waiting, number))
         taken, self._waiting = self._waiting.slice(0, count), self._waiting.slice(count)
         return taken
 

@@ -112,7 +112,7 @@ def check_export_path(path: Path) -> None:
 
 
 def export_table(table: Table, folder: str, path: Path) -> int:
-    """Write a table of a report to `path`, sorted by its key. Return the number of rows. Raises AnalysisError.
+    """Write a table of a report to `path`, sorted by its key. Return the number of rows. Raise AnalysisError.
 
     Writes to a temporary file first, so `path` is complete or unchanged. folder: of the report, below SNAPSHOT_URI.
     """

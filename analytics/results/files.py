@@ -11,7 +11,7 @@ from pyarrow.fs import FileType
 
 from analytics.analyses import AnalysisError
 from analytics.arrow import arrow_schema
-from analytics.results.index import INDEX_NAME, IndexedFile, files_by_footers, read_file_index, write_file_index
+from analytics.results.index import INDEX_NAME, IndexedFile, files_from_footers, read_file_index, write_file_index
 from analytics.storage import StorageError, file_paths, storage_path, storage_root
 from analytics.tables import Table
 
@@ -28,26 +28,26 @@ def table_path(table: Table, folder: str) -> str:
 
 
 def table_files(table: Table, folder: str) -> list[IndexedFile]:
-    """Return the files of a table in the order of its key. Raises ResultsGone.
+    """Return the files of a table in the order of its key. Raise ResultsGone.
 
     Opens the index only. If the table was written by a version without indexes, opens the footer of every file.
     """
     filesystem, _ = storage_root()
     files = read_file_index(filesystem, table_path(table, folder)) if folder else []
     if files is None:
-        return files_by_footers(filesystem, table_file_paths(table, folder), table.key[0])
+        return files_from_footers(filesystem, table_file_paths(table, folder), table.key[0])
     return files or _refuse_missing_files()
 
 
 def table_file_paths(table: Table, folder: str) -> list[str]:
-    """Return the paths of a table's files in the order of its key, without opening one. Raises ResultsGone."""
+    """Return the paths of a table's files in the order of its key, without opening one. Raise ResultsGone."""
     filesystem, _ = storage_root()
     paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
     return paths or _refuse_missing_files()
 
 
 def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None) -> ds.Dataset:
-    """Return a table as a dataset. Raises ResultsGone.
+    """Return a table as a dataset. Raise ResultsGone.
 
     first_key_values: the values of interest in the first key column; files that cannot hold them by the index are left out.
     """
@@ -75,7 +75,7 @@ def write_index(table: Table, folder: str) -> None:
     filesystem, _ = storage_root()
     path = table_path(table, folder)
     if filesystem.get_file_info(f"{path}/{INDEX_NAME}").type != FileType.File:
-        files = files_by_footers(filesystem, file_paths(filesystem, path, ".parquet"), table.key[0])
+        files = files_from_footers(filesystem, file_paths(filesystem, path, ".parquet"), table.key[0])
         write_file_index(filesystem, path, files)
 
 

@@ -59,13 +59,13 @@ def read_file_index(filesystem: FileSystem, folder: str) -> list[IndexedFile] | 
         return [IndexedFile(**entry) for entry in pq.ParquetFile(file).read().to_pylist()]
 
 
-def files_by_footers(filesystem: FileSystem, paths: Sequence[str], key_column: str) -> list[IndexedFile]:
+def files_from_footers(filesystem: FileSystem, paths: Sequence[str], key_column: str) -> list[IndexedFile]:
     """Return what an index says of these files, from their footers. Opens every file."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
-        return list(threads.map(lambda path: _file_by_footer(filesystem, path, key_column), paths))
+        return list(threads.map(lambda path: _file_from_footer(filesystem, path, key_column), paths))
 
 
-def _file_by_footer(filesystem: FileSystem, path: str, key_column: str) -> IndexedFile:
+def _file_from_footer(filesystem: FileSystem, path: str, key_column: str) -> IndexedFile:
     with filesystem.open_input_file(path) as file:
         return indexed_file(path.rpartition("/")[2], pq.ParquetFile(file).metadata, key_column)
 

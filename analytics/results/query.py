@@ -35,7 +35,7 @@ EVERYTHING = ResultFilter()
 def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
 
-    where: the filter of the queries that follow; files that hold none of its rows are left out. Raises StorageError, ResultsGone.
+    where: the filter of the queries that follow; files that hold none of its rows are left out. Raise StorageError, ResultsGone.
     """
     with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
         with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
@@ -52,7 +52,7 @@ def _first_key_values(table: Table, where: ResultFilter) -> list[str] | None:
 
 
 def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
-    """Return the WHERE clause of a filter and its parameters. Empty if the filter selects all rows. Raises AnalysisError."""
+    """Return the WHERE clause of a filter and its parameters. Empty if the filter selects all rows. Raise AnalysisError."""
     parts: list[str] = []
     values: list = []
     for name, value in where.equal.items():
@@ -68,13 +68,13 @@ def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
 
 
 def row_order(table: Table, sort: str, descending: bool) -> str:
-    """Return the ORDER BY expressions: the column `sort` if there is one, then the key. Raises AnalysisError."""
+    """Return the ORDER BY expressions: the column `sort` if there is one, then the key. Raise AnalysisError."""
     first = [quoted_column(table, sort) + (" DESC NULLS LAST" if descending else " ASC NULLS LAST")] if sort else []
     return ", ".join([*first, *(quoted_column(table, name) for name in table.key)])
 
 
 def quoted_column(table: Table, name: str, type_: ColumnType | None = None) -> str:
-    """Return a column's name in quotation marks. Raises AnalysisError if the table has no such column of this type.
+    """Return a column's name in quotation marks. Raise AnalysisError if the table has no such column of this type.
 
     Every name in a query passes through here, so a request cannot inject SQL.
     """

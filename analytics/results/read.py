@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analytics.analyses import Analysis, AnalysisError, analysis_named
+from analytics.analyses import Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.files import ResultsGone, table_file_paths, table_files, table_path, translate_read_errors
 from analytics.results.index import IndexedFile
@@ -51,23 +51,23 @@ def result_page(
     sort: str = "",
     descending: bool = False,
     first_row: int = 0,
-    most_rows: int = PAGE_ROWS,
+    max_rows: int = PAGE_ROWS,
 ) -> ResultPage:
     """Return rows of a finished run's table, sorted by the column `sort` and then by the key.
 
     A page without `where` and `sort` opens the table's index and the files that hold its rows.
-    Raises AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a file cannot be read.
+    Raise AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a file cannot be read.
     """
     table = readable_table(run, table_name)
     condition, values = filter_condition(table, where)
     if not condition and not sort:
-        return _page_in_key_order(table, run.result_folder, first_row, most_rows)
+        return _page_in_key_order(table, run.result_folder, first_row, max_rows)
     order = row_order(table, sort, descending)
     with open_database(table, run.result_folder, where) as database:
         total_rows = _count_rows(database, table, run.result_folder, condition, values)
         rows = database.execute(
             f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
-            [*values, most_rows, first_row],
+            [*values, max_rows, first_row],
         ).fetchall()
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in rows], total_rows)
 
@@ -75,7 +75,7 @@ def result_page(
 def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilter = EVERYTHING) -> dict[str, int]:
     """Return the number of rows for each value of the text column `by`, without values that have no row.
 
-    Raises the errors of `result_page`.
+    Raise the errors of `result_page`.
     """
     table = readable_table(run, table_name)
     column = quoted_column(table, by, ColumnType.TEXT)
@@ -92,14 +92,14 @@ def _count_rows(database: duckdb.DuckDBPyConnection, table: Table, folder: str, 
     return _first_value(database.execute(f"SELECT count(*) FROM {table.name}{condition}", values))
 
 
-def _page_in_key_order(table: Table, folder: str, first_row: int, most_rows: int) -> ResultPage:
+def _page_in_key_order(table: Table, folder: str, first_row: int, max_rows: int) -> ResultPage:
     """Return a page in the order of the key, which is the order of the files. Opens only the files that hold its rows."""
     rows: list[dict] = []
     rows_before = 0
     with translate_read_errors():
         for file in table_files(table, folder):
             start = max(0, first_row - rows_before)
-            count = min(most_rows - len(rows), file.rows - start)
+            count = min(max_rows - len(rows), file.rows - start)
             if count > 0:
                 rows += _file_rows(table, folder, file, start, count)
             rows_before += file.rows
@@ -136,7 +136,7 @@ def _row_group_rows(parquet: pq.ParquetFile, group: int, columns: Sequence[str],
 def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
     """Return all rows of a finished run's table that the filter selects, by key.
 
-    Raises the errors of `result_page`, and raises them now, not when the first batch is requested.
+    Raise the errors of `result_page`, now and not when the first batch is requested.
     """
     batches = result_batches(readable_table(run, table_name), run.result_folder, where=where)
     first = next(batches, None)
@@ -144,7 +144,7 @@ def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EV
 
 
 def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a written table by key. Raises ResultsGone, and StorageError if a file cannot be read."""
+    """Yield the rows of a written table by key. Raise ResultsGone, and StorageError if a file cannot be read."""
     if where != EVERYTHING:
         yield from _filtered_batches(table, folder, where)
         return
@@ -168,7 +168,7 @@ def figures(analysis: Analysis, folder: str) -> dict[str, int]:
             for name, (table_name, aggregate) in analysis.figures.items()}
 
 
-def column_sum(expression: str, table: Table, folder: str) -> int:
+def sum_of_rows(expression: str, table: Table, folder: str) -> int:
     """Return a sum over all rows. expression: SQL on the table's columns, from `analytics.analyses`."""
     return _aggregate(table, folder, f"coalesce(sum({expression}), 0)::BIGINT")
 
@@ -185,8 +185,8 @@ def _first_value(result: duckdb.DuckDBPyConnection) -> int:
 
 
 def readable_table(run: AnalysisRun, table_name: str) -> Table:
-    """Return a table of the run's report. Raises AnalysisError, ResultsGone or TableLeftOut if it cannot be read."""
-    table = analysis_named(run.analysis).table(table_name)
+    """Return a table of the run's report. Raise AnalysisError, ResultsGone or TableLeftOut if it cannot be read."""
+    table = analysis_by_name(run.analysis).table(table_name)
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if run.results_removed_at is not None:

@@ -13,10 +13,10 @@ from analytics.analyses import Analysis, Output
 from analytics.java import java_problem
 from analytics.models import RunStage
 from analytics.results.files import write_index
-from analytics.results.read import column_sum, figures
-from analytics.snapshots.snapshot import Snapshot, snapshot_in_use
+from analytics.results.read import figures, sum_of_rows
+from analytics.snapshots.snapshot import Snapshot, lease_snapshot
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import released_broadcasts
-from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import SparkUnavailable, session_for_small_tenant, spark_session
 from analytics.storage import spark_uri, storage_path
@@ -28,13 +28,13 @@ SMALL_SNAPSHOT_BYTES = 1_000_000
 class Progress(Protocol):
     """Receives the progress of an analysis, and can end it."""
 
-    def stage(self, stage: RunStage) -> None:
+    def begin_stage(self, stage: RunStage) -> None:
         """Record that the analysis begins this stage."""
 
     def check(self) -> None:
         """Raise the exception that ends the analysis, if its end was requested."""
 
-    def watch(self, context: SparkContext) -> None:
+    def track_jobs(self, context: SparkContext) -> None:
         """Treat the Spark jobs that this thread starts from now on as jobs of this analysis."""
 
 
@@ -47,39 +47,39 @@ class ComputedReport:
 
 
 def compute_report(
-    *, analysis: Analysis, options: Mapping[str, str], folder: str, detail_rows_most: int | None, progress: Progress
+    *, analysis: Analysis, options: Mapping[str, str], folder: str, max_detail_rows: int | None, progress: Progress
 ) -> ComputedReport:
     """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
-    detail_rows_most: the detail table is left out if it would have more rows; None writes it always.
-    Raises StorageError, SparkUnavailable, the exceptions of Spark and those of `progress.check`.
+    max_detail_rows: the detail table is left out if it would have more rows; None writes it always.
+    Raise StorageError, SparkUnavailable, the exceptions of Spark and those of `progress.check`.
     """
     if problem := java_problem():
         raise SparkUnavailable(problem)
-    progress.stage(RunStage.SNAPSHOT)
-    with snapshot_in_use(check=progress.check) as snapshot:
-        progress.stage(RunStage.SPARK)
+    progress.begin_stage(RunStage.SNAPSHOT)
+    with lease_snapshot(check=progress.check) as snapshot:
+        progress.begin_stage(RunStage.SPARK)
         spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
                               patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS))
-        progress.watch(spark.sparkContext)
-        progress.stage(RunStage.COMPUTING)
-        recipe = _recipe(spark, snapshot, options)
+        progress.track_jobs(spark.sparkContext)
+        progress.begin_stage(RunStage.COMPUTING)
+        analysis_input = _analysis_input(spark, snapshot, options)
         for output in analysis.outputs:
             progress.check()
-            _write_output(output, recipe, folder)
+            _write_output(output, analysis_input, folder)
         progress.check()
-        progress.stage(RunStage.WRITING)
-        detail_rows = column_sum(analysis.detail_rows, analysis.rows, folder)
-        detail_is_written = analysis.detail is not None and (detail_rows_most is None or detail_rows <= detail_rows_most)
+        progress.begin_stage(RunStage.WRITING)
+        detail_rows = sum_of_rows(analysis.detail_rows, analysis.rows, folder)
+        detail_is_written = analysis.detail is not None and (max_detail_rows is None or detail_rows <= max_detail_rows)
         if detail_is_written and analysis.detail is not None:
-            _write_output(analysis.detail, recipe, folder)
+            _write_output(analysis.detail, analysis_input, folder)
     summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written}
     return ComputedReport(snapshot.revision, summary)
 
 
-def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> Recipe:
+def _analysis_input(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> AnalysisInput:
     is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
-    return Recipe(
+    return AnalysisInput(
         tables=read_snapshot(session_for_small_tenant(spark) if is_small else spark, snapshot.uri, is_small=is_small),
         generation=options.get("generation", ""),
         to_generation=options.get("to_generation", ""),
@@ -87,11 +87,11 @@ def _recipe(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str])
     )
 
 
-def _write_output(output: Output, recipe: Recipe, folder: str) -> None:
-    """Write one table and its index. Tables that are built later can read it from `recipe.earlier`."""
+def _write_output(output: Output, analysis_input: AnalysisInput, folder: str) -> None:
+    """Write one table and its index. Tables that are built later can read it from `analysis_input.earlier`."""
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
     with released_broadcasts():
-        write_table(getattr(import_module(module), function)(recipe), output.table, uri)
+        write_table(getattr(import_module(module), function)(analysis_input), output.table, uri)
     write_index(output.table, folder)
-    recipe.earlier[output.table.name] = read_table(recipe.tables.users.sparkSession, output.table, uri)
+    analysis_input.earlier[output.table.name] = read_table(analysis_input.tables.users.sparkSession, output.table, uri)

@@ -5,7 +5,7 @@ import logging
 from django.conf import settings
 from django.db.models import F
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.compare import compare_with_previous
 from analytics.runs.computation import compute_report
@@ -13,7 +13,7 @@ from analytics.runs.failure import failure_message, java_lost_message
 from analytics.runs.recovery import requeue_run
 from analytics.runs.services import attempt_folder, claim_run, close_run
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
-from analytics.spark.session import session_has_died
+from analytics.spark.session import has_session_died
 from analytics.storage import discard_folder
 
 logger = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ def execute_claimed_run(run: AnalysisRun) -> None:
     with RunWatch(run) as watch:
         try:
             outcome = compute_report(
-                analysis=analysis_named(run.analysis), options=run.options, folder=folder,
-                detail_rows_most=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
+                analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
+                max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
             changes = compare_with_previous(run, folder, check=watch.check)
             summary = outcome.summary | ({"changes": changes} if changes else {})
@@ -59,7 +59,7 @@ def _record_failure(run: AnalysisRun, error: Exception) -> None:
         case RunTimedOut():
             logger.warning("%s: %s", run, error)
             close_run(run, RunState.FAILED, error=str(error))
-        case _ if session_has_died():
+        case _ if has_session_died():
             logger.exception("%s: Spark's Java process ended", run, exc_info=error)
             requeue_run(run, reason=java_lost_message(run.attempt))
         case _:

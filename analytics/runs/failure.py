@@ -5,7 +5,7 @@ import errno
 from django.conf import settings
 
 from analytics.analyses import AnalysisError
-from analytics.spark.session import SparkUnavailable, first_line, session_has_died
+from analytics.spark.session import SparkUnavailable, first_line, has_session_died
 from analytics.storage import REMEDIES, StorageError, storage_problem
 
 MAX_CHARACTERS = 500
@@ -21,7 +21,7 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
     """Return the message of an error. details: where to find more about an unexpected error."""
     if isinstance(error, USER_ERRORS):
         return str(error)
-    if session_has_died():
+    if has_session_died():
         return java_lost_message(1)
     text = str(error)
     if (number := _storage_error(text)) is not None:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def analysis_in_foreground(
     analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, on_stage: Callable[[RunStage], None]
 ) -> Iterator[str]:
-    """Yield the folder of the analysis's tables, below SNAPSHOT_URI. on_stage: called at each stage. Raises AnalysisError."""
+    """Yield the folder of the analysis's tables, below SNAPSHOT_URI. on_stage: called at each stage. Raise AnalysisError."""
     # imported here because PySpark loads slowly, and the command reports wrong options before
     from analytics.runs.computation import compute_report
     from analytics.runs.failure import failure_message
@@ -26,7 +26,7 @@ def analysis_in_foreground(
     try:
         try:
             compute_report(analysis=analysis, options=options, folder=folder,
-                           detail_rows_most=None if with_detail else 0, progress=_ForegroundProgress(on_stage))
+                           max_detail_rows=None if with_detail else 0, progress=_ForegroundProgress(on_stage))
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
             raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error
@@ -40,10 +40,10 @@ class _ForegroundProgress:
     """A `computation.Progress` that only Ctrl-C can end."""
 
     def __init__(self, on_stage: Callable[[RunStage], None]):
-        self.stage = on_stage
+        self.begin_stage = on_stage
 
     def check(self) -> None:
         return None
 
-    def watch(self, context) -> None:
+    def track_jobs(self, context) -> None:
         context.setJobGroup("command", "an analysis in the foreground", interruptOnCancel=True)

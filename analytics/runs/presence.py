@@ -24,7 +24,7 @@ def redis_client(timeout_seconds: float = ANSWER_SECONDS) -> redis.Redis:
 
 
 def redis_problem() -> str:
-    """Return why no run can be sent to a worker; empty where Redis answers."""
+    """Return why no run can be sent to a worker; empty if Redis answers."""
     try:
         with redis_client() as client:
             client.ping()
@@ -54,7 +54,7 @@ def redis_address() -> str:
 
 
 def is_worker_present() -> bool:
-    """Return whether a worker announced itself in the last PRESENT_SECONDS. Raises redis.RedisError."""
+    """Return whether a worker announced itself in the last PRESENT_SECONDS. Raise redis.RedisError."""
     with redis_client() as client:
         return bool(client.exists(KEY))
 

@@ -7,14 +7,14 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_process() -> str:
-    """Return machine, process namespace, process id and start time; empty where they are unknown (not on Linux)."""
+    """Return machine, process namespace, process id and start time; empty if they are unknown (not on Linux)."""
     try:
         return f"{_machine()}/{os.getpid()}/{_start_ticks(os.getpid())}"
     except (OSError, ValueError, IndexError):
         return ""
 
 
-def has_ended(process: str) -> bool:
+def has_process_ended(process: str) -> bool:
     """Return whether the process has certainly ended. False for a running process, one of another machine, or an unknown one."""
     machine, _, rest = process.rpartition("/")[0].rpartition("/")
     try:
@@ -35,7 +35,7 @@ def _machine() -> str:
 def _start_ticks(pid: int) -> str:
     """Return the start time of a process in ticks since boot. Process ids are reused; an id with its start time is unique.
 
-    Raises FileNotFoundError, also for a zombie process.
+    Raise FileNotFoundError, also for a zombie process.
     """
     state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     if state == "Z":

@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
-from analytics.runs.processes import has_ended
+from analytics.runs.processes import has_process_ended
 from analytics.runs.services import claimed_runs, send_run
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def lost_runs() -> Iterator[AnalysisRun]:
     """Yield the running runs whose process on this machine has ended, and those of any machine without a recent heartbeat."""
     oldest_heartbeat = timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
     for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
-        if has_ended(run.process) or run.heartbeat_at < oldest_heartbeat:
+        if has_process_ended(run.process) or run.heartbeat_at < oldest_heartbeat:
             yield run
 
 

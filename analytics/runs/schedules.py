@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from analytics.analyses import ANALYSES, AnalysisError, analysis_named
+from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, RunState, Schedule
 from analytics.runs.options import validated_options
 from analytics.runs.services import request_run
@@ -31,9 +31,9 @@ CLOCK_SLACK = timedelta(minutes=1)
 def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, options: Mapping[str, str]) -> Outcome:
     """Switch the nightly run on or off, or change its time or options. at: in UTC, to the minute.
 
-    A missing option gets its default every night: the generation that is active at that time. Raises AnalysisError, GrantError.
+    A missing option gets its default every night: the generation that is active at that time. Raise AnalysisError, GrantError.
     """
-    chosen, at = analysis_named(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
+    chosen, at = analysis_by_name(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
     given = {name: value for name, value in options.items() if value}
     # a schedule that is switched off keeps its options even if they are no longer valid
     if is_on:
@@ -83,14 +83,14 @@ def run_missed_schedules() -> None:
 
 
 def all_schedules() -> list[Schedule]:
-    """Return a schedule for each analysis, in the order of the registry; unsaved where it was never switched on. One query."""
+    """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on. One query."""
     known = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
     return [known.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
-def schedule_named(analysis: str) -> Schedule:
-    """Return the schedule of an analysis; unsaved where it was never switched on. Raises AnalysisError."""
-    name = analysis_named(analysis).name
+def schedule_by_name(analysis: str) -> Schedule:
+    """Return the schedule of an analysis; unsaved if it was never switched on. Raise AnalysisError."""
+    name = analysis_by_name(analysis).name
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
 
 

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.options import validated_options
 from analytics.runs.presence import redis_problem
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False) -> AnalysisRun:
-    """Store a waiting run and send it to the worker when the transaction commits. Raises AnalysisError."""
-    chosen = analysis_named(analysis)
+    """Store a waiting run and send it to the worker when the transaction commits. Raise AnalysisError."""
+    chosen = analysis_by_name(analysis)
     run = AnalysisRun.objects.create(
         analysis=chosen.name, options=validated_options(chosen, options), requested_by=requested_by, is_scheduled=is_scheduled,
     )
@@ -38,7 +38,7 @@ def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_s
 
 
 def send_run(run: AnalysisRun) -> bool:
-    """Send a waiting run to the worker. Return False where Redis does not answer; the next sweep tries again."""
+    """Send a waiting run to the worker. Return False if Redis does not answer; the next sweep tries again."""
     # checked first, because Celery's own attempt to connect takes seconds while a person waits
     if problem := redis_problem():
         logger.warning("%s waits: %s", run, problem)

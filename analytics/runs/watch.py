@@ -54,7 +54,7 @@ class RunWatch:
         self._over.set()
         self._thread.join()
 
-    def stage(self, stage: RunStage) -> None:
+    def begin_stage(self, stage: RunStage) -> None:
         self._mine.update(stage=stage, heartbeat_at=timezone.now())
         self.check()
 
@@ -62,7 +62,7 @@ class RunWatch:
         if self.ending is not None:
             raise self.ending
 
-    def watch(self, context: SparkContext) -> None:
+    def track_jobs(self, context: SparkContext) -> None:
         context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context = context
 

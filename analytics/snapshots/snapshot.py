@@ -66,10 +66,10 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot_in_use(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it where there is none.
+def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is none.
 
-    check: called between batches of rows; its exceptions end the writing. Raises StorageError.
+    check: called between batches of rows; its exceptions end the writing. Raise StorageError.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{database_identity()}"

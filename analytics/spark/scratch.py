@@ -14,7 +14,7 @@ _PREFIX, _LOCK = "authzconsole-spark-", "in-use"
 _locks: dict[str, int] = {}
 
 
-def make_scratch_folder() -> str:
+def create_scratch_folder() -> str:
     """Create a folder and return its path. First remove the folders of sessions whose process has ended."""
     _remove_abandoned_folders()
     folder = tempfile.mkdtemp(prefix=_PREFIX)

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from analytics.spark.scratch import make_scratch_folder, remove_scratch_folder
+from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
 PATIENCE_SECONDS = 30
 # Limits for starting Spark, and for a standalone master to accept a connection.
@@ -52,7 +52,7 @@ def spark_session(
     """Return the session of this process, or start one. memory: of the driver, in Spark's form (`2g`).
 
     settings: further Spark settings, by name.
-    Raises SparkUnavailable after at most `patience_seconds`. A session that was partly started is stopped, so the next call can
+    Raise SparkUnavailable after at most `patience_seconds`. A session that was partly started is stopped, so the next call can
     try again.
     """
     global _session, _owner_pid
@@ -158,7 +158,7 @@ def is_alive(session: SparkSession) -> bool:
         return False
 
 
-def session_has_died() -> bool:
+def has_session_died() -> bool:
     """Return whether this process had a session whose Java process has ended."""
     return _session is not None and not is_alive(_session)
 
@@ -174,7 +174,7 @@ def first_line(error: BaseException) -> str:
 
 def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
     global _scratch
-    _scratch = make_scratch_folder()
+    _scratch = create_scratch_folder()
     builder = SparkSession.builder.appName("authzconsole").master(master)
     for name, value in {**_defaults(master, memory, _scratch), **settings}.items():
         builder = builder.config(name, value)

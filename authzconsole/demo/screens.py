@@ -57,7 +57,7 @@ def staged() -> tuple[dict[str, str], str]:
 def wait_for(run) -> None:
     """Wait until the worker has finished the run; exit with its error if it failed."""
     deadline = time.monotonic() + LONGEST_RUN_SECONDS
-    while not run.is_over:
+    while not run.is_finished:
         if time.monotonic() > deadline:
             raise SystemExit(f"{run} is still {run.state} after {LONGEST_RUN_SECONDS} s")
         time.sleep(0.5)

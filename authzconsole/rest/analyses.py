@@ -9,7 +9,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_named
+from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.results.export import export_table
@@ -202,7 +202,7 @@ class Results(Endpoint):
         query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
         first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
         page = result_page(run, found.name, where=ResultFilter(equal=_column_filter(found, query)), first_row=first,
-                           most_rows=query["limit"])
+                           max_rows=query["limit"])
         end = first + len(page.rows)
         following = cursor_for(end, identity) if end < page.total_rows else None
         return Response({"items": page.rows, "next": following, "total": page.total_rows})
@@ -265,7 +265,7 @@ def _finished_run(request: Request, number: int, table: str) -> tuple[AnalysisRu
     check_overseer(request)
     run = _run_or_404(number)
     try:
-        found = analysis_named(run.analysis).table(table)
+        found = analysis_by_name(run.analysis).table(table)
     except AnalysisError as error:
         raise Problem(404, str(error)) from None
     if run.state != RunState.DONE:

@@ -38,7 +38,7 @@ from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
-from grants.plans.staleness import line_summary, stale_line
+from grants.plans.staleness import invalidating_line, line_summary
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
 
@@ -260,8 +260,8 @@ class OnePlan(Endpoint):
                parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
         plan = _plan_or_404(request, number)
-        line = stale_line(plan) if plan.is_proposed else None
-        stranded = stranded_entities(plan, most_rows=MOST_STRANDED)
+        line = invalidating_line(plan) if plan.is_proposed else None
+        stranded = stranded_entities(plan, max_rows=MOST_STRANDED)
         return Response(_plan_as_json(plan) | {
             "stale": line_summary(line) if line else "",
             "stranded": [{"entity": str(row.address), "admins": row.admins} for row in stranded]})

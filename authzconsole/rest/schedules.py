@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
-from analytics.runs.schedules import all_schedules, change_schedule, schedule_named
+from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_overseer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -95,7 +95,7 @@ class OneSchedule(Endpoint):
 
 def _schedule(analysis: str) -> Schedule:
     try:
-        return schedule_named(analysis)
+        return schedule_by_name(analysis)
     except AnalysisError as error:
         raise Problem(404, str(error)) from None
 

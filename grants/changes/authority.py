@@ -20,7 +20,7 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 def administrator_transaction(author: Author) -> Iterator[JournalHead]:
     """Open one transaction under the lock of the journal, and yield the locked head.
 
-    Raises NotAdministrator. A command (an author without `user_id`) may write.
+    Raise NotAdministrator. A command (an author without `user_id`) may write.
     """
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):
         raise GrantError(f"the reason cannot be stored: {fault}")

@@ -30,11 +30,11 @@ GrantSpec = tuple[Principal, Address, Privilege]
 
 def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
                   base_revision: int | None = None, attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
-    """Revoke and grant, all or nothing. Register addresses of grants as planned where they are not registered.
+    """Revoke and grant, all or nothing. Register addresses of grants as planned if they are not registered.
 
     attributes: values of GrantAttributes for the new grants; their reason is the author's by default.
     The number of statements does not grow with the items, up to `ROWS_PER_STATEMENT`.
-    Raises StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid.
+    Raise StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid.
     """
     grant, revoke = list(grant), list(revoke)
     with administrator_transaction(author) as head:
@@ -76,7 +76,7 @@ def validated_items(
 ) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
     """Return the items of each verb, and their principals by written name.
 
-    Raises ChangeRefused with every invalid item.
+    Raise ChangeRefused with every invalid item.
     """
     positions: dict[ChangeItem, tuple[str, int]] = {}
     errors = []

@@ -37,7 +37,7 @@ DELETE_OPERATION = "delete"
 FETCH_SIZE = 2_000
 
 
-def active_user_named(name: str) -> User:
+def active_user_by_name(name: str) -> User:
     """Return the active user of this name. Raises PlanError if there is none."""
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:

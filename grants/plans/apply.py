@@ -13,7 +13,7 @@ from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.plans.effect import PrincipalEffects, changing_items
-from grants.plans.staleness import line_summary, stale_line
+from grants.plans.staleness import invalidating_line, line_summary
 
 ITEMS_PER_BATCH = 2_000
 OPPOSITE_VERBS = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRANT}
@@ -22,14 +22,14 @@ OPPOSITE_VERBS = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRA
 def apply_plan(*, author: Author, plan_id: int) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    Raises StalePlan where data that the plan depends on changed since it was made, PlanError where it is not proposed or the
+    Raise StalePlan if data that the plan depends on changed since it was made, PlanError if it is not proposed or the
     reason is missing.
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
     with administrator_transaction(author) as head:
         plan = _proposed_plan(plan_id)
-        if (line := stale_line(plan)) is not None:
+        if (line := invalidating_line(plan)) is not None:
             raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
         counts = _write_items(head, author, plan)
         if counts["grants"] or counts["revokes"]:
@@ -41,7 +41,7 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
-    """Discard a proposed plan. Raises PlanError where it is not proposed."""
+    """Discard a proposed plan. Raise PlanError if it is not proposed."""
     with administrator_transaction(author):
         plan = _proposed_plan(plan_id)
         _close_plan(plan, PlanState.DISCARDED, author)
@@ -49,7 +49,7 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
-    """Create a plan that undoes the changes that an applied plan made. Raises PlanError."""
+    """Create a plan that undoes the changes that an applied plan made. Raise PlanError."""
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
@@ -64,7 +64,7 @@ def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def plan_by_id(plan_id: int) -> Plan:
-    """Return the plan of that number. Raises PlanError."""
+    """Return the plan of that number. Raise PlanError."""
     plan = Plan.objects.filter(pk=plan_id).first()
     if plan is None:
         raise PlanError(f"there is no plan {plan_id}")
@@ -77,7 +77,7 @@ def _by_inverse(plan: Plan) -> str:
 
 
 def _proposed_plan(plan_id: int) -> Plan:
-    """Return the plan. Raises PlanError where it is not proposed. Call it under the lock of the journal, so that a plan is
+    """Return the plan. Raise PlanError if it is not proposed. Call it under the lock of the journal, so that a plan is
     closed once."""
     plan = plan_by_id(plan_id)
     if not plan.is_proposed:
@@ -92,7 +92,7 @@ def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
 
 
 def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
-    """Make the changes of all items. Return the counts of what changed, as in `Plan.effect`. Raises PlanError."""
+    """Make the changes of all items. Return the counts of what changed, as in `Plan.effect`. Raise PlanError."""
     counts = dict.fromkeys(("grants", "revokes", "already", "planned"), 0)
     for batch in _batches(plan):
         rows_by_verb = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}

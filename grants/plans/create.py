@@ -49,7 +49,7 @@ class PlanDraft:
     """The content of a plan that is not stored yet.
 
     changes: each item once; read once and never held in memory as a whole. base_revision: read before the data that the changes
-    were computed from. empty_message: the error where there are no changes. The other fields are those of `grants.models.Plan`.
+    were computed from. empty_message: the error if there are no changes. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
@@ -65,7 +65,7 @@ class PlanDraft:
 
 
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Store a draft as a proposed plan; no grant changes. Raises NotAdministrator, PlanError (where the draft is empty).
+    """Store a draft as a proposed plan; no grant changes. Raise NotAdministrator, PlanError (if the draft is empty).
 
     Takes a few statements for every `ITEMS_PER_BATCH` items.
     """
@@ -91,7 +91,7 @@ def grant_changes(principal: str, grants: Iterable[tuple[Address, Privilege]]) -
 
 
 def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
-    """Insert an item for each change in batches. Return the number of items. Raises PlanError."""
+    """Insert an item for each change in batches. Return the number of items. Raise PlanError."""
     remaining, count, known_principals = iter(changes), 0, set()
     while batch := list(islice(remaining, ITEMS_PER_BATCH)):
         if count + len(batch) > MAX_PLAN_ITEMS:

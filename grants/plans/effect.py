@@ -122,7 +122,7 @@ class PrincipalEffects(Sequence):
     """
 
     def __init__(self, plan: Plan, total: int | None = None):
-        """total: the number of principals, where it is known."""
+        """total: the number of principals, if it is known."""
         self._total = total
         self._items = changing_items(plan).order_by()
         self._names = self._items.values_list("principal_type", "principal_name").distinct()
@@ -156,9 +156,9 @@ class PrincipalEffects(Sequence):
         return {("group", name): total for name, total in groups.annotate(Count("user")).values_list("name", "user__count")}
 
 
-def stranded_entities(plan: Plan, *, most_rows: int, first_row: int = 0) -> list[StrandedEntity]:
+def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedEntity]:
     """Return a page of the entities that the plan strands: those without an administrator first, then by address. One query."""
-    rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + most_rows]
+    rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
     return [StrandedEntity(Address(kind, key), admins) for admins, kind, key in rows]
 
 

@@ -56,7 +56,7 @@ class _Denial:
 
     @property
     def permitting_container(self) -> Address | None:
-        """The container in which any grant permits the question; None where there is none."""
+        """The container in which any grant permits the question; None if there is none."""
         needs_any_grant = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
         return self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
 
@@ -114,7 +114,7 @@ def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], genera
                    max_grants: int) -> MinimalGrants:
     """Return the fewest grants that give the user these permissions.
 
-    permissions: (address, operation) pairs, each with a policy in the generation; held in memory. Raises PlanError where more
+    permissions: (address, operation) pairs, each with a policy in the generation; held in memory. Raise PlanError if more
     than `max_grants` grants are needed.
     """
     new_grants, grants, only_way, is_smallest = _NewGrants(), [], 0, True
@@ -184,7 +184,7 @@ def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
 
 
 def _check_missing_below(question: Question, max_grants: int) -> None:
-    """Raise PlanError where too many grants are missing, before they are loaded."""
+    """Raise PlanError if too many grants are missing, before they are loaded."""
     entity, tables = entity_at(question.target), grant_tables("user", question.subject)
     if entity is None or tables is None:
         return

@@ -16,7 +16,7 @@ def can_renew(plan: Plan) -> bool:
 
 
 def renew_plan(*, author: Author, plan_id: int) -> Plan:
-    """Create the plan again and return the new plan. Discard the old one where it is still proposed. Raises PlanError."""
+    """Create the plan again and return the new plan. Discard the old one if it is still proposed. Raise PlanError."""
     plan = plan_by_id(plan_id)
     if not can_renew(plan):
         raise PlanError(f"{plan} was made from the report of an analysis: run the analysis again, and make a plan from its "

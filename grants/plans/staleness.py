@@ -19,9 +19,9 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
 
 
-def stale_line(plan: Plan) -> JournalLine | None:
-    """Return the first line that makes the plan stale; None where the plan can be applied. One query."""
-    return _stale_lines(plan).order_by("revision").first()
+def invalidating_line(plan: Plan) -> JournalLine | None:
+    """Return the first line that makes the plan stale; None if the plan can be applied. One query."""
+    return _invalidating_lines(plan).order_by("revision").first()
 
 
 def first_relevant_line_since(revision: int) -> JournalLine | None:
@@ -41,7 +41,7 @@ def _relevant_lines_since(revision: int) -> QuerySet[JournalLine]:
     return JournalLine.objects.filter(revision__gt=revision).exclude(action__in=IRRELEVANT_ACTIONS)
 
 
-def _stale_lines(plan: Plan) -> QuerySet[JournalLine]:
+def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
     lines = _relevant_lines_since(plan.base_revision)
     lines = _split_at_colon(lines, "entity", "kind", "key")
     lines = _split_at_colon(lines, "principal", "principal_type", "principal_name")

@@ -32,7 +32,7 @@ def replace_computation(monkeypatch):
     def replace(compute=lambda progress: None):
         def compute_report(*, progress, folder, **arguments):
             folders.append(folder)
-            progress.stage(RunStage.COMPUTING)
+            progress.begin_stage(RunStage.COMPUTING)
             compute(progress)
             return ComputedReport(7, {"pairs": 1})
 

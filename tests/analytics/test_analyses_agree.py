@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 
 from analytics.runs import computation
-from analytics.snapshots.snapshot import snapshot_in_use
+from analytics.snapshots.snapshot import lease_snapshot
 from analytics.spark.engine import ChangedPairs, evaluate_rules
 from analytics.spark.engine.rules import generation_rules
 from analytics.spark.schemas import read_snapshot
@@ -71,7 +71,7 @@ def permitted(tenant, generation):
 @pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
 def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_small):
     tenant = tenant_with_own_kinds(seed)
-    with snapshot_in_use() as snapshot:
+    with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         pairs = evaluate_rules(tables, generation_rules(generation), ChangedPairs()).collect()
     assert all(pair["after"] for pair in pairs)

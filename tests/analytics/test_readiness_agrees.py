@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.results.read import result_batches
 from analytics.runs import computation
 from analytics.runs.computation import compute_report
@@ -17,25 +17,25 @@ from tests.support.random_tenants import random_tenant, store
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-READINESS = analysis_named("delete-readiness")
+READINESS = analysis_by_name("delete-readiness")
 # deleting a namespace asks for it alone, or for all that lives in it too
 COUNTS_WHAT_IS_INSIDE = {"core": False, "existing": False, "proposed": True, "final": True}
 
 
 class Unwatched:
-    def stage(self, stage):
+    def begin_stage(self, stage):
         pass
 
     def check(self):
         pass
 
-    def watch(self, context):
+    def track_jobs(self, context):
         pass
 
 
 def computed(generation):
     """(namespace, user) -> (required, held, ready, missing addresses), as Spark writes it."""
-    compute_report(analysis=READINESS, options={"generation": generation}, folder="report", detail_rows_most=None,
+    compute_report(analysis=READINESS, options={"generation": generation}, folder="report", max_detail_rows=None,
                    progress=Unwatched())
     missing = {}
     for row in written(READINESS.detail.table):

@@ -8,7 +8,7 @@ import pytest
 from django.db import connections, transaction
 
 from analytics.snapshots import snapshot as snapshots
-from analytics.snapshots.snapshot import snapshot_in_use
+from analytics.snapshots.snapshot import lease_snapshot
 from analytics.storage import StorageError, database_identity, spark_uri, storage_path, storage_root
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
@@ -39,7 +39,7 @@ def kept(folder):
 
 
 def test_an_empty_tenant_is_tables_without_rows():
-    with snapshot_in_use() as snapshot:
+    with lease_snapshot() as snapshot:
         assert snapshot.revision == 0
         for table in SNAPSHOT_TABLES:
             assert rows(snapshot, table) == []
@@ -48,7 +48,7 @@ def test_an_empty_tenant_is_tables_without_rows():
 def test_it_holds_the_tenant_with_active_principals_only():
     tenant = random_tenant(7)
     store(tenant)
-    with snapshot_in_use() as snapshot:
+    with lease_snapshot() as snapshot:
         entities = {row["id"]: f"{row['kind']}:{row['key']}" for row in rows(snapshot, ENTITIES)}
         users = {row["id"]: row["name"] for row in rows(snapshot, USERS)}
         groups = {row["id"]: row["name"] for row in rows(snapshot, GROUPS)}
@@ -67,7 +67,7 @@ def test_it_holds_the_tenant_with_active_principals_only():
 
 def test_containers_are_in_it_by_number():
     store(random_tenant(7))
-    with snapshot_in_use() as snapshot:
+    with lease_snapshot() as snapshot:
         found = {row["id"]: row for row in rows(snapshot, ENTITIES)}
     for entity in Entity.objects.all():
         row = found[entity.pk]
@@ -94,7 +94,7 @@ def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(mo
             thread.join(timeout=10)
             assert not thread.is_alive(), "the snapshot keeps a writer waiting"
 
-    with snapshot_in_use(check=meanwhile) as snapshot:
+    with lease_snapshot(check=meanwhile) as snapshot:
         assert seen == [entities + 1]
         assert snapshot.revision == 0
         assert len(rows(snapshot, ENTITIES)) == entities
@@ -103,7 +103,7 @@ def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(mo
 
 
 def test_the_usual_transactions_come_back_afterwards():
-    with snapshot_in_use():
+    with lease_snapshot():
         pass
     with transaction.atomic():
         User.objects.create(username="written after")
@@ -116,28 +116,28 @@ def test_large_tables_are_written_as_several_files(monkeypatch):
     monkeypatch.setattr(snapshots, "ROWS_PER_GROUP", 10)
     monkeypatch.setattr(snapshots, "ROWS_PER_FILE", 20)
     User.objects.bulk_create(User(username=f"user {number}") for number in range(45))
-    with snapshot_in_use() as snapshot:
+    with lease_snapshot() as snapshot:
         files = ds.dataset(f"{snapshot.path}/users", format="parquet").files
         assert len(files) == 3
         assert {row["name"] for row in rows(snapshot, USERS)} == {f"user {number}" for number in range(45)}
 
 
 def test_it_is_reused_until_the_revision_changes():
-    with snapshot_in_use() as first, snapshot_in_use() as again:
+    with lease_snapshot() as first, lease_snapshot() as again:
         assert again == first
     change_something()
-    with snapshot_in_use() as newer:
+    with lease_snapshot() as newer:
         assert newer.path != first.path and newer.revision == 1
 
 
 def test_another_history_at_the_same_revision_is_another_snapshot():
     change_something()
-    with snapshot_in_use() as first:
+    with lease_snapshot() as first:
         pass
     head = journal_lock_head()
     head.hash = "f" * 64
     head.save()
-    with snapshot_in_use() as second:
+    with lease_snapshot() as second:
         assert second.revision == first.revision and second.path != first.path
 
 
@@ -147,10 +147,10 @@ def journal_lock_head():
 
 
 def test_one_without_its_mark_is_never_read(folder):
-    with snapshot_in_use() as first:
+    with lease_snapshot() as first:
         pass
     storage_root()[0].delete_file(f"{first.path}/_COMPLETE")
-    with snapshot_in_use() as second:
+    with lease_snapshot() as second:
         assert second.path != first.path
 
 
@@ -163,7 +163,7 @@ def test_one_that_failed_half_way_leaves_nothing(folder):
     def end():
         raise Ended
 
-    with pytest.raises(Ended), snapshot_in_use(check=end):
+    with pytest.raises(Ended), lease_snapshot(check=end):
         pass
     assert kept(folder) == []
 
@@ -173,20 +173,20 @@ def test_the_newest_stay_and_older_ones_go(settings, folder):
     paths = []
     for _ in range(4):
         change_something()
-        with snapshot_in_use() as snapshot:
+        with lease_snapshot() as snapshot:
             paths.append(snapshot.path)
     assert kept(folder) == [path.rpartition("/")[2] for path in paths[-2:]]
 
 
 def test_one_in_use_stays_however_old(settings, folder):
     settings.SNAPSHOTS_KEPT = 1
-    with snapshot_in_use() as first:
+    with lease_snapshot() as first:
         for _ in range(3):
             change_something()
-            with snapshot_in_use():
+            with lease_snapshot():
                 pass
         assert rows(first, USERS) == []
-    with snapshot_in_use() as newest:
+    with lease_snapshot() as newest:
         assert kept(folder) == [newest.path.rpartition("/")[2]]
 
 
@@ -194,24 +194,24 @@ def test_an_unfinished_one_goes_only_when_nobody_can_still_be_writing_it(monkeyp
     unfinished = folder / database_identity() / "revision=00000000000000000000-000000000000-aaaaaaaa"
     (unfinished / "entities").mkdir(parents=True)
     (unfinished / "entities" / "part-00000.parquet").write_bytes(b"half")
-    with snapshot_in_use():
+    with lease_snapshot():
         assert unfinished.exists()
     monkeypatch.setattr(snapshots, "ABANDONED_AFTER", timedelta(seconds=-60))
-    with snapshot_in_use():
+    with lease_snapshot():
         assert not unfinished.exists()
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_way_out(settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
     settings.SNAPSHOT_URI = str(tmp_path / "file" / "snapshots")
-    with pytest.raises(StorageError, match="SNAPSHOT_URI") as error, snapshot_in_use():
+    with pytest.raises(StorageError, match="SNAPSHOT_URI") as error, lease_snapshot():
         pass
     assert str(tmp_path / "file") in str(error.value)
 
 
 def test_a_scheme_that_nobody_knows_is_a_clear_error(settings):
     settings.SNAPSHOT_URI = "nowhere://bucket/path"
-    with pytest.raises(StorageError, match="nowhere://bucket/path"), snapshot_in_use():
+    with pytest.raises(StorageError, match="nowhere://bucket/path"), lease_snapshot():
         pass
 
 

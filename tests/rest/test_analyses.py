@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from tests.rest.conftest import problem
@@ -33,7 +33,7 @@ def sent(monkeypatch, settings, tmp_path):
 
 @pytest.fixture
 def report(cast, tmp_path):
-    table, folder = analysis_named(NAME).rows, tmp_path / "results" / "rows"
+    table, folder = analysis_by_name(NAME).rows, tmp_path / "results" / "rows"
     folder.mkdir(parents=True)
     columns = [pa.array(values) for values in zip(*ROWS, strict=True)]
     pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet")

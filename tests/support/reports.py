@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import figures
 from analytics.snapshots.snapshot import arrow_schema
@@ -26,7 +26,7 @@ FINAL = {"generation": "final", "namespace": ""}
 def report_write(place: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tuple]]) -> None:
     """place: the folder that SNAPSHOT_URI names."""
     for name, rows in tables.items():
-        table = analysis_named(run.analysis).table(name)
+        table = analysis_by_name(run.analysis).table(name)
         schema, folder = arrow_schema(table), place / run.result_folder / name
         folder.mkdir(parents=True)
         rows = [dict(zip(table.column_names, row, strict=True)) for row in rows]
@@ -38,7 +38,7 @@ def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: st
     """A finished run whose report lies in a folder of its own."""
     if options is None:
         # of what no analysis asks nothing stands in the options of a real run
-        options = {name: FINAL[name] for name in analysis_named(analysis).options if name in FINAL}
+        options = {name: FINAL[name] for name in analysis_by_name(analysis).options if name in FINAL}
     run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **facts)
     run.result_folder = f"results/by-hand-{run.pk}"
     run.save(update_fields=["result_folder"])
@@ -48,7 +48,7 @@ def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: st
 
 def report_of_samples(place: Path, run: AnalysisRun) -> None:
     """Ends the run with one row in each of its tables."""
-    analysis, folder = analysis_named(run.analysis), f"results/samples-{run.pk}"
+    analysis, folder = analysis_by_name(run.analysis), f"results/samples-{run.pk}"
     run.state, run.result_folder, run.revision, run.finished_at = RunState.DONE, folder, current_revision(), timezone.now()
     report_write(place, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables})
     run.summary = figures(analysis, folder) | {"detail_rows": 1, "detail_is_written": True}

@@ -1,1 +1,1 @@
-"""One module for each analysis: which rules it evaluates, and what its tables hold. How rules are evaluated is in `engine`."""
+"""One module for each analysis: the rules that it evaluates and the contents of its tables. Rules are evaluated in `engine`."""

@@ -3,17 +3,17 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.spark.recipe import Recipe
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import Tables
 
 
-def rows(recipe: Recipe) -> DataFrame:
+def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.GHOSTS: one row per grant of a group or of an active user on an address that is not live.
 
     The number of addresses that are not live grows with the tenant, so they are joined by sorting, which can spill to disk.
     They are never broadcast. Only users and groups may be.
     """
-    tables = recipe.tables
+    tables = analysis_input.tables
     addresses = tables.entities.where(F.col("state") != "live").select(
         F.col("id").alias("entity_id"), F.concat_ws(":", "kind", "key").alias("entity"), "state"
     )
@@ -24,10 +24,10 @@ def rows(recipe: Recipe) -> DataFrame:
     )
 
 
-def kinds(recipe: Recipe) -> DataFrame:
+def kinds(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.GHOST_KINDS: the number of these grants, of their addresses and of their principals, by state and kind."""
     kind = F.substring_index("entity", ":", 1).alias("kind")
-    return recipe.earlier["rows"].groupBy("state", kind).agg(
+    return analysis_input.earlier["rows"].groupBy("state", kind).agg(
         F.count("*").alias("grants"), F.count_distinct("entity").alias("entities"),
         F.count_distinct("principal").alias("principals"))
 

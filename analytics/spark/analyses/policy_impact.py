@@ -1,28 +1,29 @@
-"""Policy impact: whose answers change from one generation to another, over the operations that have a rule in both."""
+"""The `policy-impact` analysis: decisions that differ between two generations, for operations with a policy in both."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import ChangeCounts, PairTable, evaluate_rules
 from analytics.spark.engine.rules import impact_rules
-from analytics.spark.recipe import Recipe
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import IMPACT, IMPACT_DETAIL
 
 
-def rows(recipe: Recipe) -> SortedTable:
-    """tables.IMPACT: one row for each user, kind and operation with a change."""
-    rules = impact_rules(recipe.generation, recipe.to_generation)
-    return evaluate_rules(recipe.tables, rules, ChangeCounts(IMPACT, by_namespace=False))
+def rows(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.IMPACT: one row per user, kind and operation with a changed decision."""
+    rules = impact_rules(analysis_input.generation, analysis_input.to_generation)
+    return evaluate_rules(analysis_input.tables, rules, ChangeCounts(IMPACT, by_namespace=False))
 
 
-def operations(recipe: Recipe) -> DataFrame:
-    """tables.IMPACT_OPERATIONS: the same over all users."""
-    return recipe.earlier["rows"].groupBy("kind", "operation").agg(
+def operations(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.IMPACT_OPERATIONS: the counts of tables.IMPACT summed over all users."""
+    return analysis_input.earlier["rows"].groupBy("kind", "operation").agg(
         F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
 
 
-def detail(recipe: Recipe) -> SortedTable:
-    """tables.IMPACT_DETAIL: each entity and operation whose answer changes for a user; sum(gained + lost) rows."""
-    counts = recipe.earlier["rows"].select(F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs"))
-    return evaluate_rules(recipe.tables, impact_rules(recipe.generation, recipe.to_generation), PairTable(IMPACT_DETAIL, counts))
+def detail(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.IMPACT_DETAIL: one row per changed decision (user, entity, operation); sum(gained + lost) rows."""
+    counts = analysis_input.earlier["rows"].select(F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs"))
+    rules = impact_rules(analysis_input.generation, analysis_input.to_generation)
+    return evaluate_rules(analysis_input.tables, rules, PairTable(IMPACT_DETAIL, counts))

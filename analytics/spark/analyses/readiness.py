@@ -1,32 +1,33 @@
-"""Delete-readiness: on how many of the entities that the deletion of a namespace needs does each user hold ADMIN?
+"""The `delete-readiness` analysis: the grants of ADMIN that each user holds and lacks for deleting each namespace.
 
 Evaluated as a change (engine.rules.admin_rules): a user with ADMIN anywhere in the namespace is a candidate, and gains each
-entity on which ADMIN is needed and held. The detail makes only the pairs of users and entities that are missing.
+entity on which ADMIN is needed and held. The detail table contains only the missing pairs of user and entity.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import HolderCounts, LiveNamespaces, PairTable, evaluate_rules
 from analytics.spark.engine.encode import namespaces_required
 from analytics.spark.engine.rules import CANDIDATE, admin_needed_to_delete_namespace, admin_rules, missing_admin_rules
-from analytics.spark.recipe import Recipe
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS_DETAIL
 from entities.vocabulary import KINDS
 
 
-def rows(recipe: Recipe) -> SortedTable:
-    """tables.READINESS: one row for each live namespace and active user with ADMIN on it or on any address in it."""
-    kinds = _required_kinds(recipe)
-    return evaluate_rules(recipe.tables, admin_rules(kinds), HolderCounts(kinds, marking_operation=CANDIDATE),
-                          namespaces=LiveNamespaces(recipe.namespace))
+def rows(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.READINESS: one row per live namespace and active user with ADMIN on it or on any address in it."""
+    kinds = _required_kinds(analysis_input)
+    return evaluate_rules(analysis_input.tables, admin_rules(kinds), HolderCounts(kinds, marking_operation=CANDIDATE),
+                          namespaces=LiveNamespaces(analysis_input.namespace))
 
 
-def namespaces(recipe: Recipe) -> DataFrame:
-    """tables.READINESS_NAMESPACES: one row for each live namespace, also where no user holds ADMIN on anything."""
-    required = namespaces_required(recipe.tables, LiveNamespaces(recipe.namespace), _required_kinds(recipe))
-    by_namespace = recipe.earlier["rows"].groupBy("namespace").agg(
+def namespaces(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.READINESS_NAMESPACES: one row per live namespace, including namespaces in which no user holds ADMIN."""
+    live_namespaces = LiveNamespaces(analysis_input.namespace)
+    required = namespaces_required(analysis_input.tables, live_namespaces, _required_kinds(analysis_input))
+    by_namespace = analysis_input.earlier["rows"].groupBy("namespace").agg(
         F.count("*").alias("users"),
         F.count_if(F.col("ready")).alias("users_ready"),
         F.min("missing").alias("fewest_missing"),
@@ -40,14 +41,16 @@ def namespaces(recipe: Recipe) -> DataFrame:
     )
 
 
-def detail(recipe: Recipe) -> SortedTable:
-    """tables.READINESS_DETAIL: for every row, each entity on which that user is missing ADMIN; sum(missing) rows."""
-    counts = recipe.earlier["rows"].select(F.col("namespace").alias("name"), F.col("missing").alias("pairs"))
-    return evaluate_rules(recipe.tables, missing_admin_rules(_required_kinds(recipe)), PairTable(READINESS_DETAIL, counts),
-                          namespaces=LiveNamespaces(recipe.namespace))
+def detail(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.READINESS_DETAIL: one row per entity on which a user of tables.READINESS lacks ADMIN; sum(missing) rows."""
+    counts = analysis_input.earlier["rows"].select(F.col("namespace").alias("name"), F.col("missing").alias("pairs"))
+    rules = missing_admin_rules(_required_kinds(analysis_input))
+    return evaluate_rules(analysis_input.tables, rules, PairTable(READINESS_DETAIL, counts),
+                          namespaces=LiveNamespaces(analysis_input.namespace))
 
 
-def _required_kinds(recipe: Recipe) -> tuple[str, ...]:
-    needed = admin_needed_to_delete_namespace(recipe.generation)
+def _required_kinds(analysis_input: AnalysisInput) -> tuple[str, ...]:
+    """Return the kinds of the entities that need ADMIN for the deletion of their namespace."""
+    needed = admin_needed_to_delete_namespace(analysis_input.generation)
     inside = KINDS if needed.kinds_inside is None else needed.kinds_inside
     return tuple(kind for kind in KINDS if (needed.on_namespace if kind == "namespace" else kind in inside))

@@ -7,25 +7,25 @@ entity has fewer than two administrators exactly if the first user over all its 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.principals import first_and_last_users, user_names
-from analytics.spark.recipe import Recipe
 from analytics.spark.schemas import Tables
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 
 
-def rows(recipe: Recipe) -> DataFrame:
+def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.STRANDED: one row per live entity with no active administrator, or with one."""
     return (
-        _live_with_admins(recipe.tables).where(_is_stranded())
-        .join(user_names(recipe.tables), on=F.col("first_user") == F.col("user_id"), how="left")
+        _live_with_admins(analysis_input.tables).where(_is_stranded())
+        .join(user_names(analysis_input.tables), on=F.col("first_user") == F.col("user_id"), how="left")
         .select("entity", F.col("user").isNotNull().cast("long").alias("admins"), F.coalesce("user", F.lit("")).alias("admin"))
     )
 
 
-def kinds(recipe: Recipe) -> DataFrame:
+def kinds(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.STRANDED_KINDS: the number of live entities of each kind, and of those with no or one administrator."""
     has_no_admin = F.col("first_user").isNull()
-    return _live_with_admins(recipe.tables).groupBy("kind").agg(
+    return _live_with_admins(analysis_input.tables).groupBy("kind").agg(
         F.count("*").alias("live"), F.count_if(has_no_admin).alias("nobody"),
         F.count_if(_is_stranded() & ~has_no_admin).alias("one")
     )
@@ -38,7 +38,7 @@ def _is_stranded() -> Column:
 
 
 def _live_with_admins(tables: Tables) -> DataFrame:
-    """Return kind, entity, first_user and last_user of every live entity. The users are null where there is no administrator.
+    """Return kind, entity, first_user and last_user of every live entity. The users are null if there is no administrator.
 
     The administered entities grow with the tenant, so they are joined by sorting and never broadcast.
     """

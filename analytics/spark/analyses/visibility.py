@@ -1,26 +1,28 @@
-"""Visibility: the live entities that `list` shows to every active user."""
+"""The `visibility` analysis: the live entities that the `list` operation shows to each active user."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import ChangeCounts, PairTable, evaluate_rules
 from analytics.spark.engine.rules import visibility_rules
-from analytics.spark.recipe import Recipe
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import VISIBILITY, VISIBILITY_DETAIL
 
 
-def rows(recipe: Recipe) -> SortedTable:
-    """tables.VISIBILITY: one row for each user, kind and namespace in which the user sees an entity."""
-    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), ChangeCounts(VISIBILITY, gained="visible"))
+def rows(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.VISIBILITY: one row for each user, kind and namespace in which the user sees an entity."""
+    rules = visibility_rules(analysis_input.generation)
+    return evaluate_rules(analysis_input.tables, rules, ChangeCounts(VISIBILITY, gained="visible"))
 
 
-def namespaces(recipe: Recipe) -> DataFrame:
-    """tables.VISIBILITY_NAMESPACES: the same over all kinds."""
-    return recipe.earlier["rows"].groupBy("user", "namespace").agg(F.sum("visible").alias("visible"))
+def namespaces(analysis_input: AnalysisInput) -> DataFrame:
+    """Return tables.VISIBILITY_NAMESPACES: the counts of tables.VISIBILITY summed over all kinds."""
+    return analysis_input.earlier["rows"].groupBy("user", "namespace").agg(F.sum("visible").alias("visible"))
 
 
-def detail(recipe: Recipe) -> SortedTable:
-    """tables.VISIBILITY_DETAIL: each entity that each user sees; sum(visible) rows."""
-    counts = recipe.earlier["rows"].select(F.col("user").alias("name"), F.col("visible").alias("pairs"))
-    return evaluate_rules(recipe.tables, visibility_rules(recipe.generation), PairTable(VISIBILITY_DETAIL, counts))
+def detail(analysis_input: AnalysisInput) -> SortedTable:
+    """Return tables.VISIBILITY_DETAIL: one row per user and visible entity; sum(visible) rows."""
+    counts = analysis_input.earlier["rows"].select(F.col("user").alias("name"), F.col("visible").alias("pairs"))
+    rules = visibility_rules(analysis_input.generation)
+    return evaluate_rules(analysis_input.tables, rules, PairTable(VISIBILITY_DETAIL, counts))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_named
+from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
 from analytics.models import RunStage
 from analytics.results.export import check_export_path, export_table
 from analytics.results.read import result_batches
@@ -33,7 +33,7 @@ class Command(ConsoleCommand):
 
     def handle(self, *, name, output, detail, **options):
         try:
-            analysis = analysis_named(name)
+            analysis = analysis_by_name(name)
             if detail is not None and analysis.detail is None:
                 raise AnalysisError(f"{analysis.name} has no detail table: use --output, which writes the same rows")
             analysis_options = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})

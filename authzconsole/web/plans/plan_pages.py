@@ -21,7 +21,7 @@ from entities.vocabulary import KINDS
 from grants.models import Plan, PlanItem, PlanState
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
 from grants.plans.renew import can_renew
-from grants.plans.staleness import line_summary, stale_line
+from grants.plans.staleness import invalidating_line, line_summary
 
 PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
@@ -125,10 +125,10 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
     name = requested_section(request)
     if name in SECTIONS:
         return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
-    line = stale_line(plan) if plan.is_proposed else None
+    line = invalidating_line(plan) if plan.is_proposed else None
     total_stranded = stranded_count(plan)
     stranded = [{"address_link": address_link_to(row.address), "admins": row.admins}
-                for row in stranded_entities(plan, most_rows=MAX_STRANDED)]
+                for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
     return render_page(request, "plans/page.html", {
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
         "can_change": request.user.can_administer,

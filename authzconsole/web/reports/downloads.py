@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, AnalysisName, analysis_named
+from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.results.query import ResultFilter
@@ -27,7 +27,7 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
     if form is None:
         raise Http404("there is no such file format")
     try:
-        definition = analysis_named(run.analysis).table(table)
+        definition = analysis_by_name(run.analysis).table(table)
     except AnalysisError:
         raise Http404("there is no such table") from None
     try:

@@ -49,4 +49,4 @@ def _missing_rows(run: AnalysisRun, namespace: str, user: str, number: int) -> t
     if not run.summary.get("detail_is_written", True):
         return ResultPage([], 0), 1
     return read_page(run, "detail", where=ResultFilter(equal={"namespace": namespace, "user": user}), number=number,
-                         most_rows=ROWS_PER_PAGE)
+                         max_rows=ROWS_PER_PAGE)

@@ -53,7 +53,7 @@ def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mappin
 
 @lru_cache(maxsize=64)
 def _summaries(report: StoredReport, names: tuple[str, ...]) -> Mapping[str, dict]:
-    page = result_page(report.run, "namespaces", where=ResultFilter(among={"namespace": names}), most_rows=len(names))
+    page = result_page(report.run, "namespaces", where=ResultFilter(among={"namespace": names}), max_rows=len(names))
     return {row["namespace"]: row for row in page.rows}
 
 
@@ -73,17 +73,17 @@ def report_fault(run: AnalysisRun, error: Exception) -> str:
     return f"The report of run {run.pk} cannot be read: {error}."
 
 
-def read_page(run: AnalysisRun, table: str, *, number: int, most_rows: int, **query) -> tuple[ResultPage, int]:
+def read_page(run: AnalysisRun, table: str, *, number: int, max_rows: int, **query) -> tuple[ResultPage, int]:
     """Return the page with that number, or the last page, and its number."""
-    result = result_page(run, table, first_row=(number - 1) * most_rows, most_rows=most_rows, **query)
+    result = result_page(run, table, first_row=(number - 1) * max_rows, max_rows=max_rows, **query)
     if result.rows or not result.total_rows:
         return result, number if result.rows else 1
-    last = -(-result.total_rows // most_rows)
-    return result_page(run, table, first_row=(last - 1) * most_rows, most_rows=most_rows, **query), last
+    last = -(-result.total_rows // max_rows)
+    return result_page(run, table, first_row=(last - 1) * max_rows, max_rows=max_rows, **query), last
 
 
 def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
-    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), most_rows=NAMESPACES_PER_PAGE,
+    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), max_rows=NAMESPACES_PER_PAGE,
                                   sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
     rows = [{**row, "address_link": _namespace_link(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
@@ -116,7 +116,7 @@ def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]
         return {}
     where = ResultFilter(equal={"ready": True}, among={"namespace": namespaces})
     names: dict[str, list[str]] = {}
-    for row in result_page(run, where=where, most_rows=1_000).rows:
+    for row in result_page(run, where=where, max_rows=1_000).rows:
         names.setdefault(row["namespace"], []).append(row["user"])
     return names
 
@@ -125,7 +125,7 @@ def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
     form = readiness_form(request)
     sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
-    result, number = read_page(run, "rows", number=page_number(request, "page"), most_rows=ROWS_PER_PAGE, sort=sort,
+    result, number = read_page(run, "rows", number=page_number(request, "page"), max_rows=ROWS_PER_PAGE, sort=sort,
                                   where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
     rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",

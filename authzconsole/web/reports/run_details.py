@@ -42,7 +42,7 @@ def run_details(run: AnalysisRun) -> dict:
                    for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
         "changes_words": changes_words(run), "changes": run.summary.get("changes"), "tables": _further_tables(run),
-        "is_cancelling": run.cancel_requested_at is not None and not run.is_over,
+        "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
-from analytics.runs.schedules import change_schedule, schedule_named
+from analytics.runs.schedules import change_schedule, schedule_by_name
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError
@@ -29,7 +29,7 @@ def schedule_row(schedule: Schedule) -> dict:
 @administrator_required
 def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     try:
-        schedule = schedule_named(analysis)
+        schedule = schedule_by_name(analysis)
     except AnalysisError:
         raise Http404("there is no such analysis") from None
     if request.method != "POST":

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, analysis_named
+from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError, storage_path
@@ -31,7 +31,7 @@ MAX_CACHED_FIRST_PAGES = 32
 
 def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
     """Return the sections of a report page; only the table if htmx requests it."""
-    analysis = analysis_named(run.analysis)
+    analysis = analysis_by_name(run.analysis)
     try:
         sections = {"table": table_section(request, run, analysis.rows)}
     except (AnalysisError, StorageError) as error:
@@ -47,12 +47,12 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
     """Show one table of a report, such as its changes since the previous run."""
     run = run_or_404(pk)
     try:
-        definition = analysis_named(run.analysis).table(table)
+        definition = analysis_by_name(run.analysis).table(table)
     except AnalysisError:
         raise Http404("there is no such table") from None
     if run.state != RunState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = f"{analysis_named(run.analysis).title}: {table_words(run, table)}"
+    title = f"{analysis_by_name(run.analysis).title}: {table_words(run, table)}"
     context = {"run": run, "title": title, "url": request.path,
                "note": changes_words(run) if table == "changes" else f"As of revision {run.revision:,}." if run.revision else ""}
     try:
@@ -91,7 +91,7 @@ def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
 
 def _first_sort(run: AnalysisRun, table: Table) -> str:
     """Return the column that sorts the table when its page opens; empty for the order of the key."""
-    output = analysis_named(run.analysis).output(table.name)
+    output = analysis_by_name(run.analysis).output(table.name)
     return output.first_sort if output else ""
 
 
@@ -101,7 +101,7 @@ def _result_page(request: HttpRequest, run: AnalysisRun, table: Table, order: st
     number = page_number(request, "page")
     if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
         return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
-    return read_page(run, table.name, number=number, most_rows=ROWS_PER_PAGE, sort=order.removeprefix("-"),
+    return read_page(run, table.name, number=number, max_rows=ROWS_PER_PAGE, sort=order.removeprefix("-"),
                          where=table_filter(table, filters), descending=order.startswith("-"))
 
 
@@ -111,12 +111,12 @@ def _first_page(run: AnalysisRun, table: str, order: str, *version: object) -> t
 
     version: identifies the stored result.
     """
-    return read_page(run, table, number=1, most_rows=ROWS_PER_PAGE, sort=order)
+    return read_page(run, table, number=1, max_rows=ROWS_PER_PAGE, sort=order)
 
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
     urls = cell_urls(run, table, row)
-    output = analysis_named(run.analysis).output(table.name)
+    output = analysis_by_name(run.analysis).output(table.name)
     is_grantable = output is not None and output.needs_administrator and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
     return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}

@@ -1,6 +1,6 @@
 """Headings and link texts of the tables of reports."""
 
-from analytics.analyses import AnalysisName, analysis_named
+from analytics.analyses import AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun
 from analytics.tables import Table
 
@@ -27,7 +27,7 @@ def table_heading(run: AnalysisRun, table: Table) -> str:
     if table.name == "changes":
         previous = run.summary.get("changes")
         return f"What changed since run {previous['run']}?" if previous else "What changed?"
-    analysis = analysis_named(run.analysis)
+    analysis = analysis_by_name(run.analysis)
     output = analysis.output(table.name)
     return output.question if output else analysis.question
 

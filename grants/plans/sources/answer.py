@@ -8,7 +8,7 @@ from grants.policies.question import Question
 
 
 def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
-    """Create a plan of the fewest grants that permit a denied question. Raises PlanError."""
+    """Create a plan of the fewest grants that permit a denied question. Raise PlanError."""
     # read before the answer, so that a change in between makes the plan stale
     revision = current_revision()
     missing = missing_grants_of(question, most=MAX_PLAN_ITEMS)

@@ -46,7 +46,7 @@ class BulkChange:
 
 
 def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> BulkChange:
-    """Return the change without repeated principals and privileges. Raises PlanError, PrincipalError, VocabularyError."""
+    """Return the change without repeated principals and privileges. Raise PlanError, PrincipalError, VocabularyError."""
     if verb not in PlanVerb.values:
         raise PlanError("neither granting nor revoking is selected: select one of the two")
     principals = tuple(dict.fromkeys(map(format_principal, principals)))
@@ -71,7 +71,7 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
     """Create a plan for the live entities inside a container, at every depth.
 
     kinds: only entities of these kinds; all kinds by default. itself: also the container. Takes one query for each principal more
-    than `create_plan`. Raises PlanError.
+    than `create_plan`. Raise PlanError.
     """
     revision = current_revision()
     _check_principals(change)
@@ -94,7 +94,7 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
 
 
 def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
-    """Create a plan for the live entities with these addresses, at most MAX_SELECTED. Raises PlanError."""
+    """Create a plan for the live entities with these addresses, at most MAX_SELECTED. Raise PlanError."""
     revision, addresses = current_revision(), list(dict.fromkeys(addresses))
     _check_principals(change)
     if not addresses:
@@ -147,7 +147,7 @@ def _check_principals(change: BulkChange) -> None:
 
 
 def _validated_kinds(within: Address, kinds: Collection[str] | None, itself: bool) -> list[str]:
-    """Return the kinds in the order of the vocabulary. Raises PlanError."""
+    """Return the kinds in the order of the vocabulary. Raise PlanError."""
     if within.kind not in CONTAINER_KINDS:
         raise PlanError(f"{within} is not a container: name the instance, a namespace or an application")
     possible = kinds_inside(within.kind)
@@ -169,7 +169,7 @@ def _subtree_text(within: Address, kinds: Collection[str], itself: bool) -> str:
 
 
 def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
-    """Return the entities with these addresses. Raises PlanError where one is not live."""
+    """Return the entities with these addresses. Raise PlanError if one is not live."""
     entities = entities_at(addresses)
     for address in addresses:
         if address not in entities or not entities[address].is_live:

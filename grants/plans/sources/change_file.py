@@ -58,7 +58,7 @@ class ChangeFile:
 
     @property
     def note(self) -> str:
-        """Return a sentence about the repeated lines; empty where there are none."""
+        """Return a sentence about the repeated lines; empty if there are none."""
         if not self.repeated:
             return ""
         total, shown = len(self.repeated), ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS])
@@ -69,7 +69,7 @@ class ChangeFile:
 
 
 def read_change_file(raw: bytes) -> ChangeFile:
-    """Parse a file. Raises BadChangeFile with all bad lines, PlanError where the file is too large or holds no changes.
+    """Parse a file. Raise BadChangeFile with all bad lines, PlanError if the file is too large or holds no changes.
 
     Two statements for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
     MAX_FILE_BYTES.
@@ -98,7 +98,7 @@ def file_too_large_message(size_bytes: int) -> str:
 
 
 def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
-    """Raise BadChangeFile with all faults in the order of their lines, where there are any."""
+    """Raise BadChangeFile with all faults in the order of their lines, if there are any."""
     if bad_lines := len(faults.bad | {fault.line for fault in unknown}):
         merged = Faults()
         for fault in sorted([*faults.kept, *unknown], key=attrgetter("line")):
@@ -107,7 +107,7 @@ def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
 
 
 def _decode(raw: bytes) -> str:
-    """Return the text. Raises PlanError, BadChangeFile with every line that is not UTF-8."""
+    """Return the text. Raise PlanError, BadChangeFile with every line that is not UTF-8."""
     if raw.startswith(_UTF_16):
         raise PlanError("the file is UTF-16: save it as UTF-8 (of Excel: `CSV UTF-8`)")
     try:
@@ -176,7 +176,7 @@ def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header_fault(columns: list[str]) -> str:
-    """Return what is wrong with the header; empty where it is correct."""
+    """Return what is wrong with the header; empty if it is correct."""
     expected = f"the first line must be the header {','.join(COLUMNS)}, in any order"
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
         return f"{expected}, its columns separated by commas and not by semicolons or tabs"

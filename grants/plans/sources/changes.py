@@ -16,7 +16,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
     """Create a plan of these grants and revocations.
 
     base_revision: the revision of the data that the caller selected the items from; the current one by default. Raises
-    ChangeRefused with all invalid items, PlanError where there are no items.
+    ChangeRefused with all invalid items, PlanError if there are no items.
     """
     now = current_revision()
     items_by_verb, _ = validated_items({"grant": list(grant), "revoke": list(revoke)})

@@ -21,7 +21,7 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
     """Create a plan that revokes every grant on a deleted address, or only those on and inside `namespace`.
 
     The plan depends only on the addresses in it: a later deletion leaves it valid, and recreating one of its entities makes it
-    stale. Takes a fixed number of statements more than `create_plan`. Raises PlanError.
+    stale. Takes a fixed number of statements more than `create_plan`. Raise PlanError.
     """
     if namespace is not None and namespace.kind != "namespace":
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
@@ -45,7 +45,7 @@ def _leftover_grants(principal_kind: str, namespace: Address | None) -> QuerySet
 
 
 def _note(namespace: Address | None) -> str:
-    """Return why the plan has more grants than the ghost-grants analysis counts; empty where the numbers agree."""
+    """Return why the plan has more grants than the ghost-grants analysis counts; empty if the numbers agree."""
     of_inactive_users: QuerySet[UserGrant] = _leftover_grants("user", namespace).filter(user__is_active=False)
     total = of_inactive_users.count()
     if not total:

@@ -4,7 +4,7 @@ from entities.address import Address, parse_address
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.lifecycle.forecast import resolve_generation
-from grants.lifecycle.missing_grants import active_user_named, missing_grants_to_delete
+from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
 from grants.models import Plan, PlanBreadth, User
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan, grant_changes
 from grants.policies.policy import Generation
@@ -15,11 +15,11 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
                           principal: str = "", renewal_of: Plan | None = None) -> Plan:
     """Create a plan of the fewest grants that let `user` delete `namespace`.
 
-    principal: the receiver of the grants: the user by default, or a group of the user. Raises PlanError, LifecycleError,
+    principal: the receiver of the grants: the user by default, or a group of the user. Raise PlanError, LifecycleError,
     UnknownGeneration.
     """
     revision, rules = current_revision(), resolve_generation(generation)
-    deleter = active_user_named(user)
+    deleter = active_user_by_name(user)
     receiver = format_principal(principal) if principal else f"user:{user}"
     _check_receiver(receiver, deleter)
     through = "" if receiver == str(deleter) else f" through {receiver}"

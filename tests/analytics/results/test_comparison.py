@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.analyses import ANALYSES, analysis_named
+from analytics.analyses import ANALYSES, analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.compare import SortedRows, compare_with_previous, previous_report
 from analytics.results.query import ResultFilter
@@ -50,7 +50,7 @@ def test_changes_are_paged_and_filtered_like_any_table(place):
     run = done_run(place, {"rows": AFTER})
     compare(run)
     assert result_page(run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})).total_rows == 1
-    page = result_page(run, "changes", first_row=1, most_rows=2)
+    page = result_page(run, "changes", first_row=1, max_rows=2)
     assert page.total_rows == 4 and [row["user"] for row in page.rows] == ["cy", "dee"]
 
 
@@ -121,7 +121,7 @@ def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(pla
 
     def counted_fill(rows):
         last = fill(rows)
-        held.append(rows.rows_waiting)
+        held.append(rows.buffered_rows)
         return last
 
     def counted_take(rows, last):
@@ -134,7 +134,7 @@ def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(pla
     done_run(place, {"rows": numbered(before)})
     run = done_run(place, {"rows": numbered(after)})
     assert {name: count for name, count in compare(run).items() if name in counts} == counts
-    users = [row["user"] for row in result_page(run, "changes", most_rows=10_000).rows]
+    users = [row["user"] for row in result_page(run, "changes", max_rows=10_000).rows]
     assert users == sorted(f"user {number:05}" for number in set(before) ^ set(after))
     # a step reads at most one batch more than it needs
     assert max(held) <= 100 + 70 and sum(compared) == len(before) + len(after)
@@ -158,7 +158,7 @@ def test_a_report_that_is_not_sorted_is_not_compared(place, monkeypatch, caplog)
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_the_changes_of_every_analysis_can_be_computed(place, name):
-    analysis = analysis_named(name)
+    analysis = analysis_by_name(name)
     row = tuple({"long": 1, "string": "x", "boolean": True}[column.type] for column in analysis.rows.columns)
     other = tuple(f"{value}y" if column.name == analysis.rows.key[0] else value
                   for value, column in zip(row, analysis.rows.columns, strict=True))

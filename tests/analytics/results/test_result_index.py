@@ -102,7 +102,7 @@ def test_a_page_opens_at_most_three_files(run, index, opened, first_row):
 
 
 def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened):
-    page = result_page(run, where=ResultFilter(equal={"namespace": "ns00007"}), most_rows=100)
+    page = result_page(run, where=ResultFilter(equal={"namespace": "ns00007"}), max_rows=100)
     assert page.rows == rows_of(7) and page.total_rows == ROWS_PER_FILE
     assert set(opened) == {INDEX_NAME, "part-00007.parquet"}
 

@@ -43,17 +43,17 @@ def users(page):
 
 
 def test_a_page_is_in_the_order_of_the_key_and_knows_how_many_there_are(run):
-    page = result_page(run, first_row=1, most_rows=2)
+    page = result_page(run, first_row=1, max_rows=2)
     assert page.rows == ROWS[1:3] and page.total_rows == 4
 
 
 @pytest.mark.parametrize("first_row", range(6))
-@pytest.mark.parametrize("most_rows", [1, 2, 5])
-def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, most_rows, run, tmp_path):
+@pytest.mark.parametrize("max_rows", [1, 2, 5])
+def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, max_rows, run, tmp_path):
     part = tmp_path / "results" / "rows" / "part-00001.parquet"
     pq.write_table(pa.Table.from_pylist(ROWS[1:], arrow_schema(READINESS)), part, row_group_size=2)
-    page = result_page(run, first_row=first_row, most_rows=most_rows)
-    assert page.rows == ROWS[first_row : first_row + most_rows] and page.total_rows == 4
+    page = result_page(run, first_row=first_row, max_rows=max_rows)
+    assert page.rows == ROWS[first_row : first_row + max_rows] and page.total_rows == 4
 
 
 def test_any_column_sorts_in_both_directions_and_the_key_breaks_ties(run):

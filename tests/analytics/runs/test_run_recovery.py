@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import execution, recovery
-from analytics.runs.processes import has_ended, this_process
+from analytics.runs.processes import has_process_ended, this_process
 from tests.support.runs import reloaded, running_run, waiting_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -42,7 +42,7 @@ def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_
 
 def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
     process = this_process()
-    assert not has_ended(process) and has_ended(f"{process}1")
+    assert not has_process_ended(process) and has_process_ended(f"{process}1")
 
 
 def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
@@ -95,7 +95,7 @@ def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_com
         raise ConnectionRefusedError
 
     replace_computation(fail)
-    monkeypatch.setattr("analytics.runs.execution.session_has_died", lambda: True)
+    monkeypatch.setattr("analytics.runs.execution.has_session_died", lambda: True)
     run = waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
         assert reloaded(run).state == RunState.WAITING

@@ -71,7 +71,7 @@ def test_from_request_to_report(worker):
     run = run_in(request(), RunState.DONE)
     assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
     assert selectors.latest_run("delete-readiness").pk == run.pk
-    page = result_page(run, sort="missing", descending=True, most_rows=3)
+    page = result_page(run, sort="missing", descending=True, max_rows=3)
     assert page.total_rows == run.summary["pairs"] and len(page.rows) == 3
     assert page.rows[0]["missing"] == max(row["missing"] for row in page.rows)
     ready = result_page(run, where=ResultFilter(equal={"ready": True}))
@@ -108,7 +108,7 @@ def test_a_run_says_what_changed_since_the_one_before(worker):
     assert "changes" not in first.summary
     same = run_in(request(), RunState.DONE)
     assert same.summary["changes"] == {"run": first.pk, "revision": first.revision, "added": 0, "removed": 0, "changed": 0}
-    row = result_page(same, where=ResultFilter(equal={"ready": False}), most_rows=1).rows[0]
+    row = result_page(same, where=ResultFilter(equal={"ready": False}), max_rows=1).rows[0]
     lacked = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
     change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(gap["entity"]), "ADMIN") for gap in lacked.rows])
     third = run_in(request(), RunState.DONE)

@@ -1,6 +1,6 @@
 import pytest
 
-from analytics.spark.recipe import Recipe
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import Tables, schema_of
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 
@@ -9,7 +9,7 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 def tenant_of(spark, request):
     """On the way of a small tenant and on that of a large one.
 
-    Builds a recipe from lines: entities as (id, kind, key, namespace_id, state), grants as (principal, id, entity_id).
+    Builds an analysis input from lines: entities as (id, kind, key, namespace_id, state), grants as (principal, id, entity_id).
     """
 
     def build(*, entities=(), users=(), groups=(), memberships=(), admin=(), other=(), generation="final", namespace=""):
@@ -25,6 +25,6 @@ def tenant_of(spark, request):
             grants=frame(GRANTS, grants),
             is_small=request.param == "little",
         )
-        return Recipe(tables, generation, namespace=namespace)
+        return AnalysisInput(tables, generation, namespace=namespace)
 
     return build

@@ -25,13 +25,13 @@ OPTIONS = {
 class Quiet:
     """A `computation.Progress` that nobody is told."""
 
-    def stage(self, stage) -> None:
+    def begin_stage(self, stage) -> None:
         return None
 
     def check(self) -> None:
         return None
 
-    def watch(self, context) -> None:
+    def track_jobs(self, context) -> None:
         return None
 
 
@@ -54,7 +54,7 @@ def tables_write(folder: Path, results: str) -> None:
     for name, analysis in ANALYSES.items():
         place = f"{results}/{name}"
         compute_report(analysis=analysis, options=validated_options(analysis, OPTIONS[name]), folder=place,
-                       detail_rows_most=None, progress=Quiet())
+                       max_detail_rows=None, progress=Quiet())
         for output in filter(None, (*analysis.outputs, analysis.detail)):
             export_table(output.table, place, folder / f"{name}.{output.table.name}.jsonl")
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from analytics.spark.analyses import ghost_grants, stranded
-from analytics.spark.recipe import Recipe
+from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.schemas import read_snapshot, schema_of, write_table
 from analytics.tables import SNAPSHOT_TABLES
 
@@ -23,12 +23,12 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def recipe(spark, tmp_path_factory):
+def analysis_input(spark, tmp_path_factory):
     """A snapshot in files, so that Spark knows that every table is small enough to be broadcast."""
     folder = tmp_path_factory.mktemp("snapshot")
     for table in SNAPSHOT_TABLES:
         write_table(spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}")
-    return Recipe(read_snapshot(spark, f"file://{folder}"), "final")
+    return AnalysisInput(read_snapshot(spark, f"file://{folder}"), "final")
 
 
 def executed_plan(frame):
@@ -56,9 +56,9 @@ def columns_broadcast(plan):
 
 @pytest.mark.parametrize("build", [ghost_grants.rows, stranded.rows, stranded.kinds],
                          ids=lambda build: f"{build.__module__}.{build.__name__}")
-def test_no_table_that_grows_with_the_tenant_is_broadcast(spark, recipe, build):
+def test_no_table_that_grows_with_the_tenant_is_broadcast(spark, analysis_input, build):
     assert spark.conf.get("spark.sql.autoBroadcastJoinThreshold") == "10485760b"
-    plan = executed_plan(build(recipe))
+    plan = executed_plan(build(analysis_input))
     assert "SortMergeJoin" in plan
     for below in columns_broadcast(plan):
         for table in ("entities", "grants"):

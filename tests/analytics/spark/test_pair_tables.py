@@ -66,12 +66,12 @@ def test_each_row_passes_the_workers_once_and_the_parts_cover_the_key(
         return counted_pack, counted_merge
 
     monkeypatch.setattr(entry, "pair_table_stages", counted_stages)
-    recipe = tenant(tenant_of)
-    write_table(analysis.rows(recipe), rows, f"file://{tmp_path}/rows")
-    recipe.earlier["rows"] = read_table(spark, rows, f"file://{tmp_path}/rows")
-    expected = recipe.earlier["rows"].groupBy().sum(pairs).first()[0]
-    made = analysis.detail(recipe)
-    sent = made.source if recipe.tables.is_small else None
+    analysis_input = tenant(tenant_of)
+    write_table(analysis.rows(analysis_input), rows, f"file://{tmp_path}/rows")
+    analysis_input.earlier["rows"] = read_table(spark, rows, f"file://{tmp_path}/rows")
+    expected = analysis_input.earlier["rows"].groupBy().sum(pairs).first()[0]
+    made = analysis.detail(analysis_input)
+    sent = made.source if analysis_input.tables.is_small else None
     write_table(made, detail, f"file://{tmp_path}/detail")
     written = [tuple(row) for row in read_table(spark, detail, f"file://{tmp_path}/detail").collect()]
     assert len(written) == len(set(written)) == expected == merged.value == found.value > 1_000

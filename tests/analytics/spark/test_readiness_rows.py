@@ -25,53 +25,53 @@ def found(frame):
     return [tuple(row) for row in frame.collect()]
 
 
-def rows(recipe):
-    return sorted(found(readiness.rows(recipe).frame))
+def rows(analysis_input):
+    return sorted(found(readiness.rows(analysis_input).frame))
 
 
-def with_rows(recipe):
-    recipe.earlier["rows"] = readiness.rows(recipe).frame
-    return recipe
+def with_rows(analysis_input):
+    analysis_input.earlier["rows"] = readiness.rows(analysis_input).frame
+    return analysis_input
 
 
 def test_the_namespace_and_every_live_address_in_it_count_at_any_depth(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, entity) for entity in (2, 3, 4, 5)])
-    assert rows(recipe) == [("sales", "alice", 4, 4, 0, True)]
+    analysis_input = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, entity) for entity in (2, 3, 4, 5)])
+    assert rows(analysis_input) == [("sales", "alice", 4, 4, 0, True)]
 
 
 def test_where_the_namespace_alone_counts_nothing_inside_it_is_asked(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 2), ("user", 2, 3)], generation="core")
-    assert rows(recipe) == [("sales", "alice", 1, 1, 0, True), ("sales", "bob", 1, 0, 1, False)]
+    analysis_input = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 2), ("user", 2, 3)], generation="core")
+    assert rows(analysis_input) == [("sales", "alice", 1, 1, 0, True), ("sales", "bob", 1, 0, 1, False)]
 
 
 def test_a_grant_on_a_planned_or_deleted_address_makes_a_candidate_and_counts_for_nothing(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 6), ("user", 2, 7)])
-    assert rows(recipe) == [("sales", "alice", 4, 0, 4, False), ("sales", "bob", 4, 0, 4, False)]
+    analysis_input = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 6), ("user", 2, 7)])
+    assert rows(analysis_input) == [("sales", "alice", 4, 0, 4, False), ("sales", "bob", 4, 0, 4, False)]
 
 
 def test_what_is_held_directly_and_through_two_groups_counts_once(tenant_of):
-    recipe = tenant_of(
+    analysis_input = tenant_of(
         entities=SALES, users=USERS, groups=[(1, "a"), (2, "b")], memberships=[(1, 1), (1, 2)],
         admin=[("user", 1, 3), ("group", 1, 3), ("group", 2, 3), ("group", 2, 4)],
     )
-    assert rows(recipe) == [("sales", "alice", 4, 2, 2, False)]
+    assert rows(analysis_input) == [("sales", "alice", 4, 2, 2, False)]
 
 
 def test_a_user_and_a_group_of_the_same_number_are_different_principals(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, groups=[(1, "a")], memberships=[(2, 1)],
+    analysis_input = tenant_of(entities=SALES, users=USERS, groups=[(1, "a")], memberships=[(2, 1)],
                        admin=[("user", 1, 3), ("group", 1, 4), ("group", 1, 5)])
-    assert rows(recipe) == [("sales", "alice", 4, 1, 3, False), ("sales", "bob", 4, 2, 2, False)]
+    assert rows(analysis_input) == [("sales", "alice", 4, 1, 3, False), ("sales", "bob", 4, 2, 2, False)]
 
 
 def test_other_privileges_and_principals_without_an_active_user_give_no_row(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, groups=[(1, "empty"), (2, "of the inactive")], memberships=[(99, 2)],
+    analysis_input = tenant_of(entities=SALES, users=USERS, groups=[(1, "empty"), (2, "of the inactive")], memberships=[(99, 2)],
                        admin=[("user", 99, 3), ("group", 1, 3), ("group", 2, 3)], other=[("user", 1, 3)])
-    assert rows(recipe) == []
+    assert rows(analysis_input) == []
 
 
 def test_a_namespace_that_is_not_live_has_no_row(tenant_of):
-    recipe = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 8), ("user", 1, 9), ("user", 1, 1)])
-    assert rows(recipe) == []
+    analysis_input = tenant_of(entities=SALES, users=USERS, admin=[("user", 1, 8), ("user", 1, 9), ("user", 1, 1)])
+    assert rows(analysis_input) == []
 
 
 def test_one_namespace_can_be_asked_alone(tenant_of):
@@ -82,15 +82,16 @@ def test_one_namespace_can_be_asked_alone(tenant_of):
 
 
 def test_an_empty_tenant_gives_empty_tables(tenant_of):
-    recipe = with_rows(tenant_of())
-    assert rows(recipe) == found(readiness.namespaces(recipe)) == found(readiness.detail(recipe).frame) == []
+    analysis_input = with_rows(tenant_of())
+    assert rows(analysis_input) == found(readiness.namespaces(analysis_input)) == []
+    assert found(readiness.detail(analysis_input).frame) == []
 
 
 def test_the_overview_names_the_nearest_user_and_also_namespaces_nobody_holds_anything_in(tenant_of):
     entities = [*SALES, (10, "namespace", "bare", 10, "live")]
     admin = [("user", 2, 2), ("user", 1, 2), ("user", 3, 3), ("user", 3, 4)]
-    recipe = with_rows(tenant_of(entities=entities, users=USERS, admin=admin))
-    assert sorted(found(readiness.namespaces(recipe))) == [
+    analysis_input = with_rows(tenant_of(entities=entities, users=USERS, admin=admin))
+    assert sorted(found(readiness.namespaces(analysis_input))) == [
         ("bare", 1, 0, 0, None, None, True),
         ("sales", 4, 3, 0, 2, "Zoe", True),
     ]
@@ -98,14 +99,14 @@ def test_the_overview_names_the_nearest_user_and_also_namespaces_nobody_holds_an
 
 def test_the_overview_counts_who_is_ready(tenant_of):
     admin = [("user", user, entity) for user in (1, 2) for entity in (2, 3, 4, 5)] + [("user", 3, 2)]
-    recipe = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
-    assert found(readiness.namespaces(recipe)) == [("sales", 4, 3, 2, 0, "alice", False)]
+    analysis_input = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
+    assert found(readiness.namespaces(analysis_input)) == [("sales", 4, 3, 2, 0, "alice", False)]
 
 
 def test_the_detail_lists_each_missing_entity_by_its_address(tenant_of):
     admin = [("user", 1, 2), ("user", 1, 5), ("user", 2, 6)] + [("user", 3, entity) for entity in (2, 3, 4, 5)]
-    recipe = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
-    assert sorted(found(readiness.detail(recipe).frame)) == [
+    analysis_input = with_rows(tenant_of(entities=SALES, users=USERS, admin=admin))
+    assert sorted(found(readiness.detail(analysis_input).frame)) == [
         ("sales", "alice", "application:sales.app"),
         ("sales", "alice", "dataset:sales.orders"),
         ("sales", "bob", "application:sales.app"),
@@ -117,15 +118,15 @@ def test_the_detail_lists_each_missing_entity_by_its_address(tenant_of):
 
 def test_a_namespace_that_spans_several_blocks_is_counted_across_them(spark, tenant_of):
     most = 2 * layout.UNIT_ENTITIES + 70
-    recipe = tenant_of(entities=[(1, "namespace", "huge", 1, "live")], users=USERS, groups=[(1, "all")], memberships=[(1, 1)],
-                       admin=[("user", 2, 1), ("user", 1, most)])
+    analysis_input = tenant_of(entities=[(1, "namespace", "huge", 1, "live")], users=USERS, groups=[(1, "all")],
+                               memberships=[(1, 1)], admin=[("user", 2, 1), ("user", 1, most)])
     inside = spark.range(2, most + 1).selectExpr(
         "id", "'dataset' as kind", "concat('huge.d', id) as key", "1L as parent_id", "1L as namespace_id",
         "cast(null as long) as application_id", "'live' as state")
     through_group = spark.range(1, most).selectExpr("'group'", "1L", "id", "'ADMIN'", "''")
-    tables = recipe.tables
+    tables = analysis_input.tables
     wide = type(tables)(tables.entities.union(inside), tables.users, tables.groups, tables.memberships,
                         tables.grants.union(through_group))
-    recipe = with_rows(type(recipe)(wide, "final"))
-    assert rows(recipe) == [("huge", "alice", most, most, 0, True), ("huge", "bob", most, 1, most - 1, False)]
-    assert readiness.detail(recipe).frame.count() == most - 1
+    analysis_input = with_rows(type(analysis_input)(wide, "final"))
+    assert rows(analysis_input) == [("huge", "alice", most, most, 0, True), ("huge", "bob", most, 1, most - 1, False)]
+    assert readiness.detail(analysis_input).frame.count() == most - 1

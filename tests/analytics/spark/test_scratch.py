@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analytics.spark.scratch import make_scratch_folder, remove_scratch_folder
+from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
-MAKE = ("import sys; from analytics.spark.scratch import make_scratch_folder; "
-        "print(make_scratch_folder(), flush=True); sys.stdin.read()")
+MAKE = ("import sys; from analytics.spark.scratch import create_scratch_folder; "
+        "print(create_scratch_folder(), flush=True); sys.stdin.read()")
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def another():
 
 
 def test_a_folder_is_gone_with_its_session():
-    folder = make_scratch_folder()
+    folder = create_scratch_folder()
     remove_scratch_folder(folder)
     assert not Path(folder).exists()
 
@@ -39,11 +39,11 @@ def test_the_folder_of_a_session_that_was_killed_goes_with_the_next_one(another)
     process, left = another
     process.kill()
     process.wait()
-    remove_scratch_folder(make_scratch_folder())
+    remove_scratch_folder(create_scratch_folder())
     assert not left.exists()
 
 
 def test_the_folder_of_a_session_that_lives_stays(another):
     _, of_another = another
-    remove_scratch_folder(make_scratch_folder())
+    remove_scratch_folder(create_scratch_folder())
     assert of_another.exists()

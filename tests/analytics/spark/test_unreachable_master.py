@@ -51,7 +51,7 @@ def test_a_job_that_takes_too_long_is_stopped_in_spark(spark, settings):
     run = AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING, claim="c", attempt=1)
     started = time.monotonic()
     with RunWatch(run) as watch:
-        watch.watch(spark.sparkContext)
+        watch.track_jobs(spark.sparkContext)
         with pytest.raises(Exception, match="cancelled"):
             spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(120)).count()
     assert isinstance(watch.ending, RunTimedOut) and time.monotonic() - started < 30

@@ -16,7 +16,7 @@ from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.effect import stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
-from grants.plans.staleness import stale_line
+from grants.plans.staleness import invalidating_line
 from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
 from tests.support.cast import SALES, create_sample_tenant
 
@@ -90,7 +90,7 @@ def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
     plan = inside(everybody)
     assert {(principal, place) for _, principal, place, _ in items(plan)} == {
         *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}
-    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_entities(plan, most_rows=10)) == 6
+    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_entities(plan, max_rows=10)) == 6
     before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert all_grants() == {("user:dee", "dataset:sales.legacy", "WRITE"), ("user:ina", ORDERS, "READ"),
@@ -156,7 +156,7 @@ def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan()
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):
             apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert stale_line(few) is None
+    assert invalidating_line(few) is None
     renewed = renew_plan(author=COMMAND, plan_id=whole.pk)
     assert places(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
 
@@ -165,23 +165,23 @@ def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale
     plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap"))
     assert not any(place.endswith("hr.salaries") for place in places(plan))
     grants(("user:out", "dataset:hr.salaries", "READ"))
-    assert stale_line(plan) is None
+    assert invalidating_line(plan) is None
     register_entity(author=COMMAND, address=parse_address("dataset:hr.new"))
-    assert stale_line(plan).entity == "dataset:hr.new"
+    assert invalidating_line(plan).entity == "dataset:hr.new"
 
 
 def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
     plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
     assert places(plan) == {CUSTOMERS}
     change_grants(author=COMMAND, revoke=[("user:dee", parse_address(ORDERS), "READ")])
-    assert stale_line(plan).principal == "user:dee"
+    assert invalidating_line(plan).principal == "user:dee"
     assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
 
 
 def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
     plan = chosen(ORDERS, CUSTOMERS)
     delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
-    assert stale_line(plan).entity == CUSTOMERS
+    assert invalidating_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
 

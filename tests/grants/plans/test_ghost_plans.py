@@ -15,7 +15,7 @@ from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
 from grants.plans.sources.ghosts import create_ghost_plan
-from grants.plans.staleness import stale_line
+from grants.plans.staleness import invalidating_line
 from tests.support.authors import COMMAND, all_grants, author_with, database_state
 from tests.support.cast import create_sample_tenant
 
@@ -84,7 +84,7 @@ def test_only_administrators_make_it(role):
 def test_a_recreated_entity_makes_a_ghost_plan_stale():
     plan = create_ghost_plan(author=COMMAND)
     more_ghosts()
-    assert stale_line(plan) is None
+    assert invalidating_line(plan) is None
     recreate_entity(author=COMMAND, address=parse_address(LEGACY), generation="final")
     before = database_state()
     with pytest.raises(StaleBase):

@@ -11,7 +11,7 @@ from entities.models import State
 from entities.services import ensure_entities
 from grants.errors import GrantError
 from grants.evaluation.engine import check
-from grants.lifecycle.missing_grants import active_user_named, missing_grants_to_delete
+from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
 from grants.models import User
 from grants.plans.apply import apply_plan
 from grants.plans.sources.readiness import create_readiness_plan
@@ -33,7 +33,7 @@ def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(see
         for user in [name for name, (active, principal) in tenant.users.items() if active and principal]:
             question = Question("user", user, "delete", namespace, generation)
             decision = check(question)
-            gap = list(missing_grants_to_delete(namespace, active_user_named(user), GENERATIONS[generation]))
+            gap = list(missing_grants_to_delete(namespace, active_user_by_name(user), GENERATIONS[generation]))
             assert sorted(gap, key=str) == sorted(decision.missing or (), key=str)
             if decision.allowed:
                 with pytest.raises(GrantError, match="can already delete"):

@@ -20,7 +20,7 @@ from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
-from grants.plans.staleness import stale_line
+from grants.plans.staleness import invalidating_line
 from grants.principals.services import add_member, set_user_active
 from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
 from tests.support.cast import create_sample_tenant
@@ -147,13 +147,13 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
     plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="dee", generation="final")
     other = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final")
     register_entity(author=COMMAND, address=parse_address("stream:sales.clicks"))
-    assert stale_line(plan).entity == "stream:sales.clicks" and stale_line(other) is None
+    assert invalidating_line(plan).entity == "stream:sales.clicks" and invalidating_line(other) is None
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     plan.refresh_from_db()
     assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"renewed as {renewed}", plan)
     assert {str(row.address) for row in renewed.items.all()} - {str(row.address) for row in plan.items.all()} == {
         "stream:sales.clicks"}
-    assert stale_line(renewed) is None
+    assert invalidating_line(renewed) is None
 
 
 def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
@@ -161,12 +161,12 @@ def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
     User.objects.create(username="a.b:c")
     place = parse_address("kerberosprincipal:etl.one/host@REALM")
     plan = create_plan_from_changes(author=COMMAND, grant=[(name, place, "READ")])
-    assert stale_line(plan) is None
+    assert invalidating_line(plan) is None
     change_grants(author=COMMAND, grant=[("user:out", place, "READ")])
-    assert stale_line(plan).entity == str(place)
+    assert invalidating_line(plan).entity == str(place)
     again = renew_plan(author=COMMAND, plan_id=plan.pk)
     set_user_active(author=COMMAND, name="a.b:c", active=False)
-    assert stale_line(again).principal == name
+    assert invalidating_line(again).principal == name
 
 
 def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
@@ -229,13 +229,13 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
                                                                  "application:sales.shop")]
     plan = create_plan_from_changes(author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")])
     # orders keeps dee and grp through the group; dee takes over the application, of which there is one as before
-    assert [(str(row.address), row.admins) for row in stranded_entities(plan, most_rows=10)] == [
+    assert [(str(row.address), row.admins) for row in stranded_entities(plan, max_rows=10)] == [
         ("artifact:sales.etl-1.0", 0), (CUSTOMERS, 1)]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
     whole = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
-    assert [(str(row.address), row.admins) for row in stranded_entities(whole, most_rows=10)] == [(ORDERS, 0)]
+    assert [(str(row.address), row.admins) for row in stranded_entities(whole, max_rows=10)] == [(ORDERS, 0)]
     one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
-    assert [(str(row.address), row.admins) for row in stranded_entities(one, most_rows=10)] == [(ORDERS, 1)]
+    assert [(str(row.address), row.admins) for row in stranded_entities(one, max_rows=10)] == [(ORDERS, 1)]
 
 
 @pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],
@@ -256,7 +256,7 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
                                    within=parse_address("namespace:hr"))
     assert [(row.principal, str(row.address)) for row in inside.items.all()] == [("group:operators", "dataset:hr.salaries")]
     change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
-    assert stale_line(plan).entity == "dataset:hr.more"
+    assert invalidating_line(plan).entity == "dataset:hr.more"
     assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
 
 

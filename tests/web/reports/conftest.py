@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
@@ -31,7 +31,7 @@ def report(cast, sent_runs, tmp_path):
         revision=current_revision(), result_folder="results/by-hand", started_at=timezone.now(), finished_at=timezone.now(),
         requested_by=cast["ada"])
     for name, rows in ROWS.items():
-        table = analysis_named(ANALYSIS).table(name)
+        table = analysis_by_name(ANALYSIS).table(name)
         folder = tmp_path / run.result_folder / name
         folder.mkdir(parents=True)
         columns = [pa.array(values) for values in zip(*rows, strict=True)]

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from tests.support.pages import page_html
@@ -108,7 +108,7 @@ def test_an_unreadable_detail_table_is_a_notice(report, browse, tmp_path):
 
 
 def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
-    table = analysis_named(ANALYSIS).table("rows")
+    table = analysis_by_name(ANALYSIS).table("rows")
     names = ["=1+1", "+1", "-1", "@sum", "\tx", "\rx", "a=b"]
     columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
     pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),

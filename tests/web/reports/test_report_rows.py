@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from analytics.analyses import ANALYSES, analysis_named
+from analytics.analyses import ANALYSES, analysis_by_name
 from grants.journal import current_revision
 from tests.support.pages import page_html
 from tests.support.reports import done_run
@@ -126,9 +126,9 @@ def test_filters_take_a_kind_and_quoted_names(query, kinds, written, browse):
 
 @pytest.mark.parametrize("analysis", ANALYSES)
 def test_each_table_has_a_question_as_its_heading(analysis, written, browse):
-    run = written(analysis, {table.name: [] for table in analysis_named(analysis).tables}, options=BOTH,
+    run = written(analysis, {table.name: [] for table in analysis_by_name(analysis).tables}, options=BOTH,
                   changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0})
-    for table in analysis_named(analysis).tables:
+    for table in analysis_by_name(analysis).tables:
         text = page_html(browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}"))
         heading = re.search(r'<h2 id="rows-title">([^<]+)</h2>', text)[1]
         assert heading.endswith("?") and heading not in ("Rows?", "Detail?"), (analysis, table.name)

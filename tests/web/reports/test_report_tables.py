@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.utils import timezone
 
-from analytics.analyses import analysis_named
+from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
@@ -24,7 +24,7 @@ def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     run = AnalysisRun.objects.create(
         analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, state=RunState.DONE,
         summary={"answers_gained": 12_345}, revision=current_revision(), result_folder="results/impact")
-    table = analysis_named("policy-impact").rows
+    table = analysis_by_name("policy-impact").rows
     (tmp_path / run.result_folder / "rows").mkdir(parents=True)
     rows = pa.table([["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names)
     pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_folder / "rows" / "part-0.parquet")

@@ -129,7 +129,7 @@ def largest_namespaces(run: AnalysisRun) -> ResultPage:
 
 @lru_cache(maxsize=8)
 def _largest(report: StoredReport) -> ResultPage:
-    return result_page(report.run, "namespaces", sort="required", descending=True, most_rows=MAX_TILES)
+    return result_page(report.run, "namespaces", sort="required", descending=True, max_rows=MAX_TILES)
 
 
 def viewer_counts(run: AnalysisRun, namespaces: Iterable[str]) -> Mapping[str, int]:

@@ -65,13 +65,13 @@ def _visibility(run: AnalysisRun) -> dict | None:
 
     The largest cells determine the users and namespaces; then all cells of these are read.
     """
-    largest = result_page(run, "namespaces", sort="visible", descending=True, most_rows=MAX_CELLS_READ)
+    largest = result_page(run, "namespaces", sort="visible", descending=True, max_rows=MAX_CELLS_READ)
     cells = [row for row in largest.rows if row["namespace"]]
     users, namespaces = _largest_sums(cells, "user")[:MAX_PEOPLE], _largest_sums(cells, "namespace")[:MAX_NAMESPACES]
     if not users:
         return None
     where = ResultFilter(among={"user": users, "namespace": namespaces})
-    result = result_page(run, "namespaces", where=where, most_rows=len(users) * len(namespaces))
+    result = result_page(run, "namespaces", where=where, max_rows=len(users) * len(namespaces))
     seen = {(row["user"], row["namespace"]): row["visible"] for row in result.rows}
     most = max(seen.values(), default=1)
     people = _grouped_users(users, namespaces, seen)
@@ -121,7 +121,7 @@ def _short(figure: int) -> str:
 def _impact(run: AnalysisRun) -> dict | None:
     rows = {}
     for column in ("gained", "lost"):
-        for row in result_page(run, "operations", sort=column, descending=True, most_rows=MAX_BARS).rows:
+        for row in result_page(run, "operations", sort=column, descending=True, max_rows=MAX_BARS).rows:
             rows[row["kind"], row["operation"]] = row
     chosen = sorted(rows.values(), key=lambda row: (-row["gained"] - row["lost"], row["kind"], row["operation"]))[:MAX_BARS]
     if not chosen:

@@ -8,10 +8,10 @@ from analytics.spark.schemas import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """The tenant and the options of the run.
+class AnalysisInput:
+    """The snapshot of the tenant and the options of the run.
 
-    earlier: the tables of the same analysis that were written before, by name, as they are read back from storage.
+    earlier: the tables that the same analysis wrote before, by name, read back from storage.
     """
 
     tables: Tables
