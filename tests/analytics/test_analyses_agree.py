@@ -16,7 +16,7 @@ from entities.models import State
 from entities.vocabulary import KINDS, Privilege
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.random_tenants import random_tenant, reference_holds, store
+from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -48,7 +48,7 @@ def tenant_with_own_kinds(seed):
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
     for address in map(parse_address, OWN):
         tenant.grants |= {(who, address, privilege) for who in principals for privilege in Privilege if dice.random() < 0.2}
-    store(tenant)
+    store_tenant(tenant)
     return tenant
 
 
@@ -64,7 +64,7 @@ def permitted(tenant, generation):
     """Every (user, address, operation) of active users and live entities that the generation permits."""
     return {(user, str(address), operation) for user in active_users(tenant) for address in live_addresses(tenant)
             for operation in KINDS[address.kind].operations
-            if reference_holds(tenant, Question("user", user, operation, address, generation))}
+            if reference_is_permitted(tenant, Question("user", user, operation, address, generation))}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -98,7 +98,7 @@ def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, si
     tenant = tenant_with_own_kinds(seed)
     pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
              if "list" in KINDS[address.kind].operations
-             and reference_holds(tenant, Question("user", user, "list", address, generation))}
+             and reference_is_permitted(tenant, Question("user", user, "list", address, generation))}
     counts = {}
     for user, address in pairs:
         place = user, address.kind, address.namespace.key if address.namespace else ""
@@ -131,7 +131,7 @@ def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, be
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed, size):
     tenant = random_tenant(seed)
-    store(tenant)
+    store_tenant(tenant)
     shown = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
     ghosts = [(who, str(address), privilege.value, tenant.entities[address], "")
               for who, address, privilege in tenant.grants if tenant.entities[address] != State.LIVE and who in shown]
@@ -144,7 +144,7 @@ def test_stranded_entities_are_those_that_fewer_than_two_administer(spark, own_k
     stranded = []
     for address in live_addresses(tenant):
         admins = [user for user in active_users(tenant)
-                  if reference_holds(tenant, Question("user", user, "ADMIN", address, "final"))]
+                  if reference_is_permitted(tenant, Question("user", user, "ADMIN", address, "final"))]
         if len(admins) < 2:
             stranded.append((str(address), len(admins), "".join(admins)))
     assert analysed(folder, "stranded", detail=False) == [in_order(stranded, 1)]

@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from entities.models import Entity
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
 @pytest.mark.spark
 def test_it_writes_files_or_shows_the_overview_and_leaves_no_results_behind(spark, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     call_command("analyze", "delete-readiness", "--generation", "core", "--output", str(tmp_path / "rows.csv"),
                  "--detail", str(tmp_path / "detail.csv"))
     told = capsys.readouterr()

@@ -12,7 +12,7 @@ from grants.evaluation.engine import answer_questions
 from grants.models import GRANT_TABLES, JournalLine, Plan, PlanState, Role, User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -23,7 +23,7 @@ BEFORE, AFTER, SCOPE = "existing", "final", "ns0"
 def ada(spark, settings, tmp_path):
     """An administrator of a console on a small tenant, where the earlier generation decides."""
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
-    store(random_tenant(9))
+    store_tenant(random_tenant(9))
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
     activated(client, BEFORE)

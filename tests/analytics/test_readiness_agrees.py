@@ -13,7 +13,7 @@ from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -72,7 +72,7 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
     monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", 0 if seed > 2 else computation.SMALL_SNAPSHOT_BYTES)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
-    store(tenant)
+    store_tenant(tenant)
     users = {user.username: user for user in User.objects.all()}
     for generation in GENERATIONS.values():
         rows = computed(generation.name)

@@ -21,7 +21,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, author_with
 from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.random_tenants import random_tenant, reference_holds, store
+from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
 from tests.support.reports import done_run
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def differences(tenant, before, after):
             for operation in sorted(KINDS[address.kind].operations):
                 if not all(GENERATIONS[g].policy(address.kind, operation).has_rule for g in (before, after)):
                     continue
-                found = [reference_holds(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
+                found = [reference_is_permitted(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
                 if found[0] != found[1]:
                     yield user, str(address), operation, *found
 
@@ -54,7 +54,7 @@ def impact(place, tenant, before, after):
 @pytest.mark.parametrize("seed", [1, 4])
 def test_after_the_plan_no_user_loses_a_permission(seed, place):
     tenant, kept = random_tenant(seed), 0
-    store(tenant)
+    store_tenant(tenant)
     for before, after in permutations(GENERATIONS, 2):
         run, rows = impact(place, tenant, before, after)
         lost = [row for row in rows if row[3]]
@@ -66,7 +66,7 @@ def test_after_the_plan_no_user_loses_a_permission(seed, place):
         items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
         assert not items & tenant.grants and plan.effect["already"] == 0 and plan.recipe["answers"] == len(lost)
         granted = dataclasses.replace(tenant, grants=tenant.grants | items)
-        assert all(reference_holds(granted, Question("user", user, operation, parse_address(entity), after))
+        assert all(reference_is_permitted(granted, Question("user", user, operation, parse_address(entity), after))
                    for user, entity, operation, *_ in lost)
         kept += len(lost)
     assert kept > 100

@@ -14,7 +14,7 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TAB
 from entities.models import Entity
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,7 +47,7 @@ def test_an_empty_tenant_is_tables_without_rows():
 
 def test_it_holds_the_tenant_with_active_principals_only():
     tenant = random_tenant(7)
-    store(tenant)
+    store_tenant(tenant)
     with lease_snapshot() as snapshot:
         entities = {row["id"]: f"{row['kind']}:{row['key']}" for row in rows(snapshot, ENTITIES)}
         users = {row["id"]: row["name"] for row in rows(snapshot, USERS)}
@@ -66,7 +66,7 @@ def test_it_holds_the_tenant_with_active_principals_only():
 
 
 def test_containers_are_in_it_by_number():
-    store(random_tenant(7))
+    store_tenant(random_tenant(7))
     with lease_snapshot() as snapshot:
         found = {row["id"]: row for row in rows(snapshot, ENTITIES)}
     for entity in Entity.objects.all():
@@ -76,7 +76,7 @@ def test_containers_are_in_it_by_number():
 
 
 def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(monkeypatch):
-    store(random_tenant(1))
+    store_tenant(random_tenant(1))
     entities, users = Entity.objects.count(), User.objects.count()
     seen = []
 

@@ -13,7 +13,7 @@ from grants.evaluation.facts import gather_facts
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question, context_members
-from tests.support.random_tenants import _members, random_tenant, store
+from tests.support.random_tenants import _members, random_tenant, store_tenant
 
 SEEDS = range(2)
 pytestmark = pytest.mark.django_db
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(params=SEEDS)
 def tenant(request):
     made = random_tenant(request.param)
-    store(made)
+    store_tenant(made)
     made.dice = random.Random(request.param)
     return made
 

@@ -9,7 +9,7 @@ from entities.vocabulary import KINDS, OperationClass, Privilege, VocabularyErro
 from grants.evaluation.engine import check
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
-from tests.support.random_tenants import Tenant, store
+from tests.support.random_tenants import Tenant, store_tenant
 
 
 def ask(subject, operation, address, **context):
@@ -30,7 +30,7 @@ def test_an_address_of_an_own_kind_knows_its_place(own_kinds):
 @pytest.mark.django_db
 def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
     one, two = parse_address("record:record-1"), parse_address("record:record-2")
-    store(Tenant(
+    store_tenant(Tenant(
         {parse_address("instance:cdap"): State.LIVE, one: State.LIVE, two: State.LIVE},
         {"alice": (True, True), "bob": (True, True)}, {},
         {("user:alice", one, Privilege.READ), ("user:alice", one, Privilege.WRITE), ("user:bob", one, Privilege.READ)},
@@ -45,7 +45,7 @@ def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
 @pytest.mark.django_db
 @pytest.mark.parametrize("generation", ["existing", "proposed"])
 def test_a_document_without_general_rules_has_no_rule(own_kinds, generation):
-    store(Tenant({parse_address("record:record-1"): State.LIVE}, {"alice": (True, True)}, {},
+    store_tenant(Tenant({parse_address("record:record-1"): State.LIVE}, {"alice": (True, True)}, {},
                  {("user:alice", parse_address("record:record-1"), privilege) for privilege in Privilege}))
     answer = ask("alice", "read", "record:record-1", generation=generation)
     assert answer.sentence == f"Denied: the `{generation}` generation has no rule for `read` on a record."
@@ -54,7 +54,7 @@ def test_a_document_without_general_rules_has_no_rule(own_kinds, generation):
 @pytest.mark.django_db
 def test_core_decides_by_its_core_policies(own_kinds):
     widget, namespace = parse_address("widget:sales.w"), parse_address("namespace:sales")
-    store(Tenant({parse_address("instance:cdap"): State.LIVE, namespace: State.LIVE, widget: State.LIVE},
+    store_tenant(Tenant({parse_address("instance:cdap"): State.LIVE, namespace: State.LIVE, widget: State.LIVE},
                  {"ada": (True, True)}, {}, {("user:ada", namespace, Privilege.WRITE), ("user:ada", widget, Privilege.READ)}))
     assert ask("ada", "make", "widget:sales.w", generation="core").allowed
     assert ask("ada", "list", "widget:sales.w", generation="core").allowed

@@ -6,7 +6,7 @@ from django.core import signing
 from grants.journal import current_revision
 from grants.models import GroupGrant, User, UserGrant
 from tests.rest.conftest import problem
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -16,7 +16,7 @@ def test_pages_of_any_size_hold_everything_once(ada, seed):
     tenant = random_tenant(seed)
     tenant.entities = {address: state for address, state in tenant.entities.items() if address.kind != "instance"}
     tenant.grants = {grant for grant in tenant.grants if grant[1] in tenant.entities}
-    store(tenant)
+    store_tenant(tenant)
     queries = {
         "/entities": [{}, {"kind": "dataset"}, {"parent": "namespace:ns0"}, {"state": "live", "q": "1"}],
         "/users": [{}, {"active": "true"}], "/groups": [{}], "/members": [{}], "/journal": [{}, {"action": "register"}],

@@ -1,4 +1,4 @@
-"""Random small tenants, and the law in its plainest form: loops over lists, to hold every evaluator to one answer."""
+"""Random small tenants, and a reference evaluator of requirements: loops over lists, against which all evaluators are tested."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
+from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive, UnknownExpression
 from grants.policies.question import Question, context_members
 
 
@@ -30,7 +30,7 @@ class Tenant:
     grants: set[tuple[str, Address, Privilege]] = field(default_factory=set)
 
     def holders(self, subject_type: str, subject: str) -> list[str] | None:
-        """The principals whose grants count for the subject; None where it is unknown or inactive."""
+        """Return the principals whose grants are effective for the subject; None if it is unknown or inactive."""
         if subject_type == "group":
             return [f"group:{subject}"] if subject in self.groups else None
         if self.users.get(subject) != (True, True):
@@ -39,7 +39,7 @@ class Tenant:
 
 
 def random_tenant(seed: int) -> Tenant:
-    """A tenant with every kind and state, dense enough in grants that each answer has both outcomes."""
+    """Return a tenant with every kind and state, and enough grants that each answer has both outcomes."""
     dice = random.Random(seed)
     tenant = Tenant({instance_address(): State.LIVE})
     for number in range(dice.randint(2, 4)):
@@ -52,7 +52,7 @@ def random_tenant(seed: int) -> Tenant:
     density = dice.choice([0.03, 0.1, 0.3])
     for address in tenant.entities:
         for principal in principals:
-            # ADMIN is dealt generously, so that some deletions are ready
+            # more ADMIN than other privileges, so that some namespaces can be deleted
             held = [p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)]
             tenant.grants.update((principal, address, privilege) for privilege in held)
     for address in [a for a in tenant.entities if a.kind == "namespace"]:
@@ -82,7 +82,7 @@ def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
             tenant.entities[Address(kind, f"{name}.{kind}{number}")] = dice.choice(State.values + [State.LIVE] * 4)
 
 
-def store(tenant: Tenant) -> None:
+def store_tenant(tenant: Tenant) -> None:
     """Insert the tenant into the database, in bulk."""
     rows = _insert_entities(tenant)
     users = {name: User(username=name, is_active=is_active, is_principal=is_principal)
@@ -136,7 +136,7 @@ def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tena
         transaction.__enter__()
     try:
         with django_db_blocker.unblock():
-            store(tenant)
+            store_tenant(tenant)
         yield tenant
     finally:
         with django_db_blocker.unblock():
@@ -144,46 +144,46 @@ def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tena
             transaction.__exit__(None, None, None)
 
 
-def reference_holds(tenant: Tenant, question: Question) -> bool:
-    """The answer by the plainest possible reading of the expression."""
+def reference_is_permitted(tenant: Tenant, question: Question) -> bool:
+    """Return the decision by the most literal reading of the expression."""
     holders = tenant.holders(question.subject_type, question.subject)
     policy = GENERATIONS[question.generation].policy(question.target.kind, question.operation)
     if holders is None or policy is None or policy.requirement is None:
         return False
-    return _holds(tenant, holders, policy.requirement, question)
+    return _is_met(tenant, holders, policy.requirement, question)
 
 
-def _any_held(tenant: Tenant, holders: list[str], place: Address | None, privileges) -> bool:
-    return any((holder, place, privilege) in tenant.grants for holder in holders for privilege in privileges)
+def _is_any_held(tenant: Tenant, holders: list[str], address: Address | None, privileges) -> bool:
+    return any((holder, address, privilege) in tenant.grants for holder in holders for privilege in privileges)
 
 
 def _is_inside(address: Address, container: Address) -> bool:
     return container in address.ancestors
 
 
-def _holds(tenant: Tenant, holders: list[str], expression, question: Question) -> bool:
+def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) -> bool:
     match expression:
         case Has(privileges, scope):
-            return _any_held(tenant, holders, question.address_at(scope), privileges)
+            return _is_any_held(tenant, holders, question.address_at(scope), privileges)
         case HasAtOrBelow():
-            return any(_any_held(tenant, holders, address, ANY) for _, address, _ in tenant.grants
+            return any(_is_any_held(tenant, holders, address, ANY) for _, address, _ in tenant.grants
                        if address == question.target or _is_inside(address, question.target))
         case HasOnAllLive(privilege, kind):
-            return all(_any_held(tenant, holders, address, [privilege]) for address, state in tenant.entities.items()
+            return all(_is_any_held(tenant, holders, address, [privilege]) for address, state in tenant.entities.items()
                        if state == State.LIVE and _is_inside(address, question.target) and kind in (None, address.kind))
         case AllOf(parts):
-            return all(_holds(tenant, holders, part, question) for part in parts)
+            return all(_is_met(tenant, holders, part, question) for part in parts)
         case AnyOf(parts):
-            return any(_holds(tenant, holders, part, question) for part in parts)
+            return any(_is_met(tenant, holders, part, question) for part in parts)
         case Given(parameter, then):
-            return not question.has_parameter(parameter) or _holds(tenant, holders, then, question)
+            return not question.has_parameter(parameter) or _is_met(tenant, holders, then, question)
         case Always():
             return True
-    raise AssertionError(expression)
+    raise UnknownExpression(expression)
 
 
-def every_question(tenant: Tenant, *, dice: random.Random):
-    """Every operation and bare privilege of every generation on every address, by one random subject each."""
+def all_questions(tenant: Tenant, *, dice: random.Random):
+    """Yield a question for every address, operation or bare privilege, and generation, each with a random subject."""
     subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups]
     subjects += [("user", "nobody"), ("group", "nobody")]
     targets = [*tenant.entities, parse_address("dataset:ns0.unregistered"), parse_address("namespace:unregistered")]
@@ -196,14 +196,14 @@ def every_question(tenant: Tenant, *, dice: random.Random):
 
 
 def _members(tenant: Tenant, dice: random.Random, members: tuple[str, ...]) -> dict:
-    """Random values for the members of `context` that the rule reads."""
+    """Return random values for the members of `context` that the rule reads."""
     kinds = {"artifact": "artifact", "dataset_type": "dataset_type", "owner": "kerberosprincipal"}
-    given = {}
+    values = {}
     for member in members:
         if member == "artifact_is_new":
-            given[member] = dice.random() < 0.5
+            values[member] = dice.random() < 0.5
             continue
-        places = [address for address in tenant.entities if address.kind == kinds[member]]
-        if places and dice.random() < 0.7:
-            given[member] = dice.choice(places)
-    return given
+        addresses = [address for address in tenant.entities if address.kind == kinds[member]]
+        if addresses and dice.random() < 0.7:
+            values[member] = dice.choice(addresses)
+    return values

@@ -1,7 +1,7 @@
 """The `core` generation: documents 001 and 004, one page on two hosts.
 
-004 lost cells that 001 has, so 001 is cited throughout and 004 only where its text says more. "READ/WRITE/ADMIN" leaves
-EXECUTE out, as written.
+004 lacks cells that 001 has, so 001 is cited everywhere, and 004 only if its text says more. "READ/WRITE/ADMIN" excludes
+EXECUTE, as written.
 """
 
 from types import MappingProxyType

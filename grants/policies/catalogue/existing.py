@@ -1,7 +1,7 @@
 """The `existing` generation: document 003, column "Privileges Required (Existing)".
 
-Where a parent's privilege is enough, the cell says so as an alternative. A blank or "Not Documented" cell is no rule; a
-row with a single requirement holds in both columns.
+If a privilege on the parent is enough, the cell lists it as an alternative. A blank or "Not Documented" cell is no rule. A
+row with a single requirement applies to both columns.
 """
 
 from entities.vocabulary import ANY, Privilege

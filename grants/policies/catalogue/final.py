@@ -1,7 +1,7 @@
-"""The `final` generation: document 002, and 000 for streams, whose rows are scrambled.
+"""The `final` generation: document 002, and 000 for streams. The stream rows of 000 are scrambled and read by their meaning.
 
-As proposed, but every get asks for any privilege on the entity or on anything inside it. Where the tables are silent the
-document's summary decides.
+It is like `proposed`, except that every get requires any privilege on the entity or on anything inside it. If the tables say
+nothing, the summary of the document decides.
 """
 
 from entities.vocabulary import ANY, Privilege

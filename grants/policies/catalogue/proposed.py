@@ -1,6 +1,6 @@
 """The `proposed` generation: document 003, column "Privileges Required (Proposed)".
 
-Each entity stands alone. A blank Proposed cell beside a filled Existing one means unchanged.
+Privileges on each entity are evaluated independently. A blank Proposed cell next to a filled Existing cell means unchanged.
 """
 
 from entities.vocabulary import ANY, Privilege

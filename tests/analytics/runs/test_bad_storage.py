@@ -10,7 +10,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.runs.execution import execute_run
 from analytics.runs.failure import failure_message
 from authzconsole.ops import ROOT
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,7 @@ def waiting():
 
 def executed_on(place, options):
     """The run after its execution with SNAPSHOT_URI on a file system that is mounted so."""
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     run = waiting()
     place.mkdir()
     script = MOUNTED.format(options=options, place=place, python=sys.executable, code=CODE.format(pk=run.pk))

@@ -6,7 +6,7 @@ from analytics.models import RunStage, RunState
 from authzconsole.celery import app
 from authzconsole.ops.address import free_port
 from tests.analytics.runs.test_worker import request, run_in
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import celery_worker, redis_at
 
 pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -16,7 +16,7 @@ def test_a_redis_that_restarts_loses_no_run_and_executes_none_twice(settings, tm
     port = free_port()
     settings.REDIS_URL, settings.SNAPSHOT_URI = f"redis://127.0.0.1:{port}/0", str(tmp_path / "snapshots")
     monkeypatch.setattr(app.conf, "broker_url", settings.REDIS_URL)
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     with redis_at(port, tmp_path) as first, celery_worker(tmp_path, settings.REDIS_URL):
         running = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
         told = request()

@@ -15,7 +15,7 @@ from analytics.runs.presence import KEY, redis_client
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from tests.support.cast import SETUP
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import descendants
 
 pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -50,7 +50,7 @@ def run_in(run, *states, stage=None, attempt=None):
 
 
 def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(worker):
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     run = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
     assert selectors.run_waiting_reason(run) == ""
     java = next(pid for pid, name in descendants(worker.pid) if name == "java")
@@ -67,7 +67,7 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(wor
 
 
 def test_from_request_to_report(worker):
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     run = run_in(request(), RunState.DONE)
     assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
     assert selectors.latest_run("delete-readiness").pk == run.pk
@@ -103,7 +103,7 @@ def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
 
 
 def test_a_run_says_what_changed_since_the_one_before(worker):
-    store(random_tenant(3))
+    store_tenant(random_tenant(3))
     first = run_in(request(), RunState.DONE)
     assert "changes" not in first.summary
     same = run_in(request(), RunState.DONE)

@@ -12,7 +12,7 @@ from grants.changes.rows import first_misplaced_grant
 from grants.changes.services import change_grants
 from grants.models import GroupGrant, UserGrant
 from tests.support.authors import COMMAND
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def tenant():
     made = random_tenant(4)
-    store(made)
+    store_tenant(made)
     return made
 
 

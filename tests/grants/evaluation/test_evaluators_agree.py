@@ -15,7 +15,7 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from tests.support.random_tenants import every_question, random_tenant, reference_holds, store
+from tests.support.random_tenants import all_questions, random_tenant, reference_is_permitted, store_tenant
 
 SEEDS = range(12)
 pytestmark = pytest.mark.django_db
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(params=SEEDS)
 def tenant(request):
     made = random_tenant(request.param)
-    store(made)
+    store_tenant(made)
     made.seed = request.param
     return made
 
 
 def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
-    questions = list(every_question(tenant, dice=random.Random(tenant.seed)))
-    expected = [reference_holds(tenant, question) for question in questions]
+    questions = list(all_questions(tenant, dice=random.Random(tenant.seed)))
+    expected = [reference_is_permitted(tenant, question) for question in questions]
     assert True in expected and False in expected
     assert [is_permitted(q, facts) for q, facts in zip(questions, gather_facts(questions), strict=True)] == expected
     assert [decision.allowed for decision in check_many(questions)] == expected
@@ -39,7 +39,7 @@ def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
 
 
 def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_missing_set(tenant):
-    questions = list(every_question(tenant, dice=random.Random(tenant.seed + 1_000)))
+    questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 1_000)))
     for decision in check_many(questions):
         assert decision.allowed == any(attempt.met for attempt in decision.attempts)
         assert decision.sentence.startswith("Allowed: " if decision.allowed else "Denied: ")
@@ -48,7 +48,7 @@ def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_mis
 
 
 def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tenant):
-    questions = list(every_question(tenant, dice=random.Random(tenant.seed + 2_000)))
+    questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 2_000)))
     turned = 0
     for decision in check_many(questions):
         holders = tenant.holders(decision.question.subject_type, decision.question.subject)
@@ -57,10 +57,10 @@ def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tena
         gaps = [(holders[0], address, privilege) for address, privilege in decision.missing]
         assert gaps and not tenant.grants.intersection(gaps)
         with_all = dataclasses.replace(tenant, grants=tenant.grants | set(gaps))
-        assert reference_holds(with_all, decision.question), decision.sentence
+        assert reference_is_permitted(with_all, decision.question), decision.sentence
         for spared in gaps:
             without_one = dataclasses.replace(tenant, grants=tenant.grants | set(gaps) - {spared})
-            assert not reference_holds(without_one, decision.question)
+            assert not reference_is_permitted(without_one, decision.question)
         turned += 1
     assert turned
 
@@ -75,22 +75,22 @@ def test_the_list_filter_shows_exactly_what_the_operation_permits(tenant):
                 shown = set(Entity.objects.filter(visibility_condition(principal, generation, operations=[operation])))
                 asked = [e for e in entities if operation in KINDS[e.kind].operations]
                 questions = [Question(type_, name, operation, e.address, generation.name) for e in asked]
-                assert shown == {e for e, q in zip(asked, questions, strict=True) if reference_holds(tenant, q)}
+                assert shown == {e for e, q in zip(asked, questions, strict=True) if reference_is_permitted(tenant, q)}
 
 
 def test_an_entity_is_seen_exactly_where_list_or_get_permits(tenant):
     user = User.objects.order_by("pk").first()
     for entity in Entity.objects.all():
         for generation in GENERATIONS.values():
-            seen = [reference_holds(tenant, Question("user", user.username, operation, entity.address, generation.name))
+            seen = [reference_is_permitted(tenant, Question("user", user.username, operation, entity.address, generation.name))
                     for operation in ("list", "get") if operation in KINDS[entity.kind].operations]
             assert can_see(user, entity, generation) == any(seen)
 
 
 def test_a_thousand_questions_take_one_query(django_assert_num_queries):
     tenant = random_tenant(1)
-    store(tenant)
-    questions = list(every_question(tenant, dice=random.Random(1)))[:1_000]
+    store_tenant(tenant)
+    questions = list(all_questions(tenant, dice=random.Random(1)))[:1_000]
     list(answer_questions(questions[:1]))
     with django_assert_num_queries(1):
         assert len(list(answer_questions(questions))) == len(questions)

@@ -18,7 +18,7 @@ from grants.policies.deletion_rules import deletion_steps
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ ORDER = ["application program", "dataset", "dataset_module", "stream", "artifact
 @pytest.fixture(params=range(8))
 def tenant(request):
     tenant = random_tenant(request.param)
-    store(tenant)
+    store_tenant(tenant)
     return tenant
 
 

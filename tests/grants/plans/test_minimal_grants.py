@@ -15,7 +15,7 @@ from grants.plans.minimal_grants import minimal_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.random_tenants import random_tenant, reference_holds, store
+from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ def lost_answers(tenant, user, before, after):
 
 
 def is_permitted(tenant, user, address, operation, generation):
-    return reference_holds(tenant, Question("user", user, operation, address, generation))
+    return reference_is_permitted(tenant, Question("user", user, operation, address, generation))
 
 
 def keeps_all(tenant, user, gaps, lost, generation):
@@ -54,7 +54,7 @@ def covers(tenant):
 @pytest.fixture(params=range(6))
 def tenant(request):
     made = random_tenant(request.param)
-    store(made)
+    store_tenant(made)
     return made
 
 
@@ -71,7 +71,7 @@ def test_the_grants_keep_all_permissions_and_none_is_superfluous(tenant):
 def test_the_random_tenants_leave_choices_and_force_grants():
     """Without these the agreement would prove little."""
     made = random_tenant(1)
-    store(made)
+    store_tenant(made)
     found = [cover for *_, cover in covers(made)]
     assert any(cover.only_way for cover in found)
     assert any(cover.is_smallest for cover in found if cover.only_way < len(cover.grants))

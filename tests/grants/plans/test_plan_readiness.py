@@ -19,7 +19,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import random_tenant, reference_holds, store
+from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(seed, generation):
     tenant = random_tenant(seed)
-    store(tenant)
+    store_tenant(tenant)
     for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
         for user in [name for name, (active, principal) in tenant.users.items() if active and principal]:
             question = Question("user", user, "delete", namespace, generation)
@@ -48,9 +48,9 @@ def _is_enough_and_minimal(tenant, question, principal):
                              principal=principal)
     items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
     assert plan.effect["grants"] == len(items) and plan.effect["already"] == 0
-    assert reference_holds(dataclasses.replace(tenant, grants=tenant.grants | items), question)
+    assert reference_is_permitted(dataclasses.replace(tenant, grants=tenant.grants | items), question)
     for spared in items:
-        assert not reference_holds(dataclasses.replace(tenant, grants=tenant.grants | items - {spared}), question)
+        assert not reference_is_permitted(dataclasses.replace(tenant, grants=tenant.grants | items - {spared}), question)
     with transaction.atomic():
         apply_plan(author=COMMAND, plan_id=plan.pk)
         assert check(question).allowed

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authzconsole.ops import ROOT
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import database_url
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def decide(lines, tmp_path):
 def tenant():
     made = random_tenant(2)
     made.users["user 0"] = (True, True)
-    store(made)
+    store_tenant(made)
     return made
 
 

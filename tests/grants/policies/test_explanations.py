@@ -8,7 +8,7 @@ from entities.vocabulary import Privilege
 from grants.evaluation.engine import check
 from grants.policies.question import question_from_json
 from grants.policies.wire import decision_as_json
-from tests.support.random_tenants import Tenant, store
+from tests.support.random_tenants import Tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
 READ, WRITE, EXECUTE, ADMIN = Privilege
@@ -27,7 +27,7 @@ def platform():
     tenant.grants |= {("group:analysts", parse_address("program:sales.orders.workflow.daily"), EXECUTE),
                       ("user:bob", parse_address("namespace:sales"), READ),
                       ("user:bob", parse_address("namespace:sales"), ADMIN)}
-    store(tenant)
+    store_tenant(tenant)
 
 
 def ask(subject, operation, address, **context):

@@ -14,7 +14,7 @@ from entities.models import Entity
 from grants.models import User
 from grants.tenant import export_document as exporting
 from grants.tenant.export_document import tenant_lines
-from tests.support.random_tenants import random_tenant, store
+from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.tenant_documents import (
     ODD_NAMES,
     empty_database,
@@ -46,7 +46,7 @@ def test_export_import_export_gives_the_same_bytes(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_tenant_made_in_the_console_comes_back_as_the_same_bytes(seed):
-    store(random_tenant(seed))
+    store_tenant(random_tenant(seed))
     first = export_bytes()
     assert brought_back(first) == first
 
