@@ -109,19 +109,19 @@ class SortedRows:
 
     def __init__(self, table: Table, batches: Iterator[pa.RecordBatch]) -> None:
         self._key, self._schema, self._batches = table.key, arrow_schema(table), batches
-        self._waiting = self._schema.empty_table()
+        self._buffered = self._schema.empty_table()
 
     @property
     def buffered_rows(self) -> int:
-        return self._waiting.num_rows
+        return self._buffered.num_rows
 
     def fill(self) -> Key | None:
-        """Read until ROWS_PER_STEP rows are waiting. Return the key of the last of them; None after the end of the table.
+        """Read until ROWS_PER_STEP rows are buffered. Return the key of the last of them; None after the end of the table.
 
         Raise AnalysisError if a batch does not follow the one before it by key: the merge would report wrong changes.
         """
-        rows, tables = self.buffered_rows, [self._waiting]
-        last = self._key_at(self._waiting, rows - 1) if rows else None
+        rows, tables = self.buffered_rows, [self._buffered]
+        last = self._key_at(self._buffered, rows - 1) if rows else None
         while rows < ROWS_PER_STEP and (batch := next(self._batches, None)) is not None:
             if not batch.num_rows:
                 continue
@@ -131,13 +131,13 @@ class SortedRows:
             last = self._key_at(table, table.num_rows - 1)
             tables.append(table)
             rows += table.num_rows
-        self._waiting = pa.concat_tables(tables)
+        self._buffered = pa.concat_tables(tables)
         return last
 
     def take_until(self, last: Key) -> pa.Table:
-        """Remove and return the waiting rows up to this key, the row of the key included."""
-        count = bisect_right(range(self.buffered_rows), last, key=lambda number: self._key_at(self._waiting, number))
-        taken, self._waiting = self._waiting.slice(0, count), self._waiting.slice(count)
+        """Remove and return the buffered rows up to and including this key."""
+        count = bisect_right(range(self.buffered_rows), last, key=lambda number: self._key_at(self._buffered, number))
+        taken, self._buffered = self._buffered.slice(0, count), self._buffered.slice(count)
         return taken
 
     def _key_at(self, rows: pa.Table, number: int) -> Key:

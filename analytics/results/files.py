@@ -1,4 +1,4 @@
-"""The files of a report's tables: which they are, which of them a filter needs, and errors while they are read."""
+"""The files of a report's tables: list them, select those that a filter needs, and translate read errors."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -60,7 +60,7 @@ def read_file_index(filesystem: FileSystem, folder: str) -> list[IndexedFile] | 
 
 
 def files_from_footers(filesystem: FileSystem, paths: Sequence[str], key_column: str) -> list[IndexedFile]:
-    """Return what an index says of these files, from their footers. Opens every file."""
+    """Return the index entries of these files, read from their footers. Opens every file."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as threads:
         return list(threads.map(lambda path: _file_from_footer(filesystem, path, key_column), paths))
 

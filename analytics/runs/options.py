@@ -14,15 +14,15 @@ MAX_NAMES_IN_MESSAGE = 20
 
 def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
     """Return a value for every option of the analysis, with defaults for missing ones. Raise AnalysisError."""
-    given = {name: value for name, value in options.items() if value}
-    for name in given:
+    non_empty = {name: value for name, value in options.items() if value}
+    for name in non_empty:
         if name not in analysis.options:
             raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name)
-    checked = {name: _CHECKS[name](given.get(name, "")) for name in analysis.options}
-    if "to_generation" in checked and checked["generation"] == checked["to_generation"]:
-        raise AnalysisError(f"{analysis.name} compares two generations, and both are {checked['generation']}: "
+    validated = {name: _CHECKS[name](non_empty.get(name, "")) for name in analysis.options}
+    if "to_generation" in validated and validated["generation"] == validated["to_generation"]:
+        raise AnalysisError(f"{analysis.name} compares two generations, and both are {validated['generation']}: "
                             f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
-    return checked
+    return validated
 
 
 def _generation(name: str) -> str:

@@ -60,12 +60,12 @@ def is_worker_present() -> bool:
 
 
 @heartbeat_sent.connect(dispatch_uid="analytics.runs.presence")
-def _announce(**_):
+def _announce_worker(**_):
     with redis_client(2) as client:
         client.set(KEY, "1", ex=PRESENT_SECONDS)
 
 
 @worker_shutdown.connect(dispatch_uid="analytics.runs.presence")
-def _leave(**_):
+def _withdraw_worker(**_):
     with redis_client(2) as client:
         client.delete(KEY)

@@ -15,12 +15,13 @@ def this_process() -> str:
 
 
 def has_process_ended(process: str) -> bool:
-    """Return whether the process has certainly ended. False for a running process, one of another machine, or an unknown one."""
-    machine, _, rest = process.rpartition("/")[0].rpartition("/")
+    """Return whether the process has certainly ended. False if it runs, is on another machine, or is unknown."""
+    machine_and_pid, _, start_ticks = process.rpartition("/")
+    machine, _, pid = machine_and_pid.rpartition("/")
     try:
         if not process or machine != _machine():
             return False
-        return _start_ticks(int(rest)) != process.rpartition("/")[2]
+        return _start_ticks(int(pid)) != start_ticks
     except FileNotFoundError:
         return True
     except (OSError, ValueError, IndexError):

@@ -34,21 +34,21 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
     A missing option gets its default every night: the generation that is active at that time. Raise AnalysisError, GrantError.
     """
     chosen, at = analysis_by_name(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
-    given = {name: value for name, value in options.items() if value}
+    non_empty_options = {name: value for name, value in options.items() if value}
     # a schedule that is switched off keeps its options even if they are no longer valid
     if is_on:
-        validated_options(chosen, given)
+        validated_options(chosen, non_empty_options)
     with administrator_transaction(author) as head:
         schedule = Schedule.objects.filter(analysis=chosen.name).first() or Schedule(analysis=chosen.name)
         before = (schedule.is_on, schedule.at, schedule.options)
-        if schedule.pk and before == (is_on, at, given):
+        if schedule.pk and before == (is_on, at, non_empty_options):
             return Outcome(False, f"{_sentence(schedule)} already: nothing changed", head.revision)
-        schedule.is_on, schedule.at, schedule.options = is_on, at, given
+        schedule.is_on, schedule.at, schedule.options = is_on, at, non_empty_options
         # the next moment is the first; moments that passed while the schedule was off are not run
         schedule.last_moment = _newest_moment(at)
         schedule.save()
         write_periodic_task(schedule)
-        detail = f"{chosen.name}, nightly at {at:%H:%M} UTC{_options_words(given)}"
+        detail = f"{chosen.name}, nightly at {at:%H:%M} UTC{_options_text(non_empty_options)}"
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
         revision = append_to_journal(head, [Change(verb, detail=detail)], author=author)
     return Outcome(True, _sentence(schedule), revision)
@@ -58,7 +58,7 @@ def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
     """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a failed run."""
     with transaction.atomic():
         schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
-        if schedule is None or not _take_moment(schedule):
+        if schedule is None or not _claim_moment(schedule):
             return None
         waiting = AnalysisRun.objects.filter(analysis=analysis, is_scheduled=True, state=RunState.WAITING).first()
         if waiting is not None:
@@ -107,8 +107,8 @@ def write_periodic_task(schedule: Schedule) -> None:
         "task": TASK, "args": f'["{schedule.analysis}"]', "crontab": crontab, "enabled": schedule.is_on})
 
 
-def _take_moment(schedule: Schedule) -> bool:
-    """Take the newest moment. Return whether this call took it. One statement, so that only one of two parallel calls does."""
+def _claim_moment(schedule: Schedule) -> bool:
+    """Claim the newest scheduled moment. Return False if it was claimed. One statement, so one parallel call succeeds."""
     moment = _newest_moment(schedule.at)
     free = Q(last_moment=None) | Q(last_moment__lt=moment)
     return bool(Schedule.objects.filter(free, pk=schedule.pk, is_on=True, at=schedule.at).update(last_moment=moment))
@@ -123,8 +123,8 @@ def _newest_moment(at: time) -> datetime:
 def _sentence(schedule: Schedule) -> str:
     if not schedule.is_on:
         return f"{schedule.analysis} is not scheduled"
-    return f"{schedule.analysis} runs nightly at {schedule.at:%H:%M} UTC{_options_words(schedule.options)}"
+    return f"{schedule.analysis} runs nightly at {schedule.at:%H:%M} UTC{_options_text(schedule.options)}"
 
 
-def _options_words(options: Mapping[str, str]) -> str:
+def _options_text(options: Mapping[str, str]) -> str:
     return "".join(f", {name.replace('_', ' ')} {value}" for name, value in options.items())

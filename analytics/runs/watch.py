@@ -37,13 +37,13 @@ class RunWatch:
     """A context manager around the execution of a claimed run; a `computation.Progress`."""
 
     def __init__(self, run: AnalysisRun):
-        self._mine = AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
+        self._claimed = AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
         self._group = f"run-{run.pk}-{run.attempt}-{run.claim}"
         self._name = str(run)
         self._context: SparkContext | None = None
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._started, self._ending_since = time.monotonic(), 0.0
-        self._thread = threading.Thread(target=self._poll_until_over, name=f"watch of {run}", daemon=True)
+        self._thread = threading.Thread(target=self._poll_until_stopped, name=f"watch of {run}", daemon=True)
         self.ending: Exception | None = None
 
     def __enter__(self) -> "RunWatch":
@@ -51,11 +51,11 @@ class RunWatch:
         return self
 
     def __exit__(self, *_):
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
     def begin_stage(self, stage: RunStage) -> None:
-        self._mine.update(stage=stage, heartbeat_at=timezone.now())
+        self._claimed.update(stage=stage, heartbeat_at=timezone.now())
         self.check()
 
     def check(self) -> None:
@@ -66,9 +66,9 @@ class RunWatch:
         context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context = context
 
-    def _poll_until_over(self) -> None:
+    def _poll_until_stopped(self) -> None:
         try:
-            while not self._over.wait(POLL_SECONDS):
+            while not self._stop.wait(POLL_SECONDS):
                 self._poll()
         finally:
             connections.close_all()
@@ -84,9 +84,9 @@ class RunWatch:
 
     def _beat(self) -> None:
         done, total = self._tasks()
-        if not self._mine.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
+        if not self._claimed.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
             self._set_ending(RunLost(f"{self._name} was claimed by another process"))
-        elif self._mine.filter(cancel_requested_at__isnull=False).exists():
+        elif self._claimed.filter(cancel_requested_at__isnull=False).exists():
             self._set_ending(RunCancelled(f"{self._name} was cancelled"))
         elif time.monotonic() - self._started > settings.RUN_TIMEOUT_SECONDS:
             self._set_ending(RunTimedOut(timeout_message()))

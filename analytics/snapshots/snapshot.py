@@ -89,7 +89,7 @@ def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snap
 
 
 def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> Snapshot:
-    with _reading_one_revision():
+    with _consistent_read():
         head = JournalHead.objects.filter(pk=1).first() or JournalHead()
         stem = f"revision={head.revision:020}-{head.hash[:12]}"
         for name in folder_names(filesystem, folder):
@@ -101,7 +101,7 @@ def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], No
 
 
 @contextmanager
-def _reading_one_revision() -> Iterator[None]:
+def _consistent_read() -> Iterator[None]:
     """Open a transaction that reads one state of the database and does not block writers."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()

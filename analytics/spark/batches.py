@@ -1,4 +1,4 @@
-"""What functions on Arrow batches, which run in Python workers, have in common."""
+"""The type and the batch size of functions on Arrow batches, which run in Python workers."""
 
 from collections.abc import Callable, Iterator
 

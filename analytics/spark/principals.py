@@ -7,22 +7,25 @@ from analytics.spark.schemas import Tables
 
 
 def user_names(tables: Tables) -> DataFrame:
-    """user_id, user."""
+    """Return user_id and user (the name) of every active user."""
     return tables.users.select(F.col("id").alias("user_id"), F.col("name").alias("user"))
 
 
 def first_and_last_users(tables: Tables) -> DataFrame:
-    """principal_type, principal_id, first_user, last_user: by id; the same user where the principal reaches one user only."""
-    users = _of_users(tables, first_user=F.col("id"), last_user=F.col("id"))
-    return users.unionByName(_of_groups(tables, first_user=F.min("user_id"), last_user=F.max("user_id")))
+    """Return principal_type, principal_id, first_user and last_user of every principal that reaches a user.
+
+    first_user, last_user: the lowest and the highest user id; equal if the principal reaches only one user.
+    """
+    users = _user_principals(tables, first_user=F.col("id"), last_user=F.col("id"))
+    return users.unionByName(_group_principals(tables, first_user=F.min("user_id"), last_user=F.max("user_id")))
 
 
-def _of_users(tables: Tables, **columns: Column) -> DataFrame:
+def _user_principals(tables: Tables, **columns: Column) -> DataFrame:
     return tables.users.select(F.lit("user").alias("principal_type"), F.col("id").alias("principal_id"),
                                *[column.alias(name) for name, column in columns.items()])
 
 
-def _of_groups(tables: Tables, **columns: Column) -> DataFrame:
+def _group_principals(tables: Tables, **columns: Column) -> DataFrame:
     active = tables.users.select(F.col("id").alias("user_id"))
     return (
         tables.memberships.join(F.broadcast(active), on="user_id", how="left_semi")

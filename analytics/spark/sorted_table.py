@@ -27,7 +27,7 @@ from analytics.tables import Table
 for module in (sys.modules[__name__], index):
     cloudpickle.register_pickle_by_value(module)
 
-# What a worker returns of each file that it wrote.
+# The columns that a worker returns for each file that it wrote.
 FILES = "part int, name string, rows long, least string, greatest string"
 LOCAL_SCHEME = "file://"
 # Of the texts of one column in one row group. Beyond that, each row repeats its text.

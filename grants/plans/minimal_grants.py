@@ -2,8 +2,8 @@
 
 1. A permission that only one set of grants can give forces that set.
 2. The forced grants usually give most of the other permissions too.
-3. The rest is covered greedily, by the grant that gives most of the open permissions.
-4. Every grant that the rest makes superfluous is removed again.
+3. The remaining permissions are covered greedily, by the grant that gives most of them.
+4. Every grant that the other grants make superfluous is removed again.
 
 INVARIANT: `decide.is_met` decides whether a permission is given, with the new grants added to the facts.
 """
@@ -35,10 +35,10 @@ GrantSet = frozenset[MissingGrant]
 
 @dataclass(frozen=True, slots=True)
 class MinimalGrants:
-    """The result.
+    """The result of `minimal_grants`.
 
-    grants: by address. only_way: how many of them are in every solution. is_smallest: whether it is proven that fewer grants
-    are not enough.
+    grants: by address. only_way: the number of grants that every solution needs. is_smallest: whether it is proven that fewer
+    grants are not enough.
     """
 
     grants: tuple[MissingGrant, ...] = ()

@@ -114,7 +114,7 @@ def test_the_watch_thread_updates_the_heartbeat_and_ends_with_the_run(monkeypatc
     run = running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
     with RunWatch(run) as watch:
         for _ in range(100):
-            watch._over.wait(0.05)
+            watch._stop.wait(0.05)
             if timezone.now() - reloaded(run).heartbeat_at < timedelta(minutes=1):
                 break
     assert timezone.now() - reloaded(run).heartbeat_at < timedelta(minutes=1)
