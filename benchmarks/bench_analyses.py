@@ -1,5 +1,7 @@
-"""Analyses against DuckDB, which is asked the same in SQL of the same Parquet files with the same cores; and the snapshot
-against `psql \\copy` of the same rows."""
+"""Compare analyses with DuckDB, and snapshots with `psql \\copy`.
+
+DuckDB computes the same rows in SQL from the same Parquet files with the same cores.
+"""
 
 import os
 import shutil
@@ -20,9 +22,9 @@ from analytics.spark.session import spark_session, stop_spark
 from analytics.tables import SNAPSHOT_TABLES
 from authzconsole.ops.machine import postgresql_folder
 from authzconsole.ops.postgres import postgresql
-from benchmarks.memory import peak_bytes
-from benchmarks.parquet_tenants import add_group_of_everyone, tenant_parquet
-from benchmarks.ratios import Way, compare
+from benchmarks.memory import measure_peak_memory
+from benchmarks.parquet_tenants import add_group_of_everyone, write_parquet_tenant
+from benchmarks.ratios import Task, compare
 from benchmarks.size import Size
 
 MEMORY = "3g"
@@ -31,7 +33,7 @@ VERY_LARGE = Size(entities=10_000_000, namespaces=2_000, users=50_000, groups=2_
 LARGE_GIGABYTES, VERY_LARGE_GIGABYTES = 6, 12
 VERY_LARGE_TIMES, EVERYONE_TIMES, IMPACT_SECONDS = 15, 2, 300
 
-# whom a grant reaches
+# principals of grants and the users that these apply to
 _REACHED = """
 reached AS (SELECT 'user' AS principal_type, id AS principal_id, id AS user_id FROM users
   UNION ALL SELECT 'group', m.group_id, m.user_id FROM memberships m SEMI JOIN users u ON u.id = m.user_id)"""
@@ -64,74 +66,76 @@ FROM counted JOIN needed USING (namespace_id) JOIN live n ON n.id = namespace_id
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="console-bench-") as folder:
-        kept = [analyses(Path(folder)), snapshot(Path(folder))]
-    return 0 if all(kept) else 1
+        results = [measure_analyses(Path(folder)), measure_snapshot(Path(folder))]
+    return 0 if all(results) else 1
 
 
-def analyses(folder: Path) -> bool:
+def measure_analyses(folder: Path) -> bool:
     large, very_large = folder / "large", folder / "very-large"
     try:
-        tenant_parquet(large, LARGE)
-        seconds, kept = _visibility(large)
-        kept &= _against_duckdb("delete-readiness", large, at_most=1.5)
-        kept &= _impact(large)
+        write_parquet_tenant(large, LARGE)
+        seconds, is_within_limits = _measure_visibility(large)
+        is_within_limits &= _compare_with_duckdb("delete-readiness", large, at_most=1.5)
+        is_within_limits &= _measure_impact(large)
         everyone = folder / "everyone"
         add_group_of_everyone(large, everyone, LARGE)
-        kept &= _everyone(everyone, seconds)
-        tenant_parquet(very_large, VERY_LARGE)
-        return _very_large(very_large, seconds) and kept
+        is_within_limits &= _measure_group_of_everyone(everyone, seconds)
+        write_parquet_tenant(very_large, VERY_LARGE)
+        return _measure_very_large(very_large, seconds) and is_within_limits
     finally:
         stop_spark()
 
 
-def _visibility(tenant: Path) -> tuple[float, bool]:
-    """Its seconds, warm; and whether it kept what is wanted."""
-    written = _written("visibility", tenant)
-    with peak_bytes() as peak:
+def _measure_visibility(tenant: Path) -> tuple[float, bool]:
+    """Return the seconds of a warm run, and whether the limits are met."""
+    written = _table_writer("visibility", tenant)
+    with measure_peak_memory() as peak:
         written()
-    kept = _said("visibility, memory of all processes", peak.gigabytes, LARGE_GIGABYTES, "GB")
-    kept &= _against_duckdb("visibility", tenant, at_most=0.35)
-    return _seconds(written), kept
+    is_within_limits = _print_figure("visibility, memory of all processes", peak.gigabytes, LARGE_GIGABYTES, "GB")
+    is_within_limits &= _compare_with_duckdb("visibility", tenant, at_most=0.35)
+    return _seconds(written), is_within_limits
 
 
-def _against_duckdb(name: str, tenant: Path, *, at_most: float) -> bool:
-    """at_most: of DuckDB's time."""
-    ours, duck = _written(name, tenant), _duckdb(name, tenant)
-    ours(), duck()
+def _compare_with_duckdb(name: str, tenant: Path, *, at_most: float) -> bool:
+    """Compare an analysis with DuckDB. at_most: the limit as a share of DuckDB's time."""
+    spark, duck = _table_writer(name, tenant), _duckdb(name, tenant)
+    spark(), duck()
     _check_same(name, tenant)
-    pairs = f"{LARGE.entities:,} entities, {LARGE.grants:,} grants"
-    return compare(f"{name} (final; {pairs})", Way("DuckDB", duck, 1), Way("Spark", ours, 1), at_least=1 / at_most, rounds=3)
+    size = f"{LARGE.entities:,} entities, {LARGE.grants:,} grants"
+    return compare(f"{name} (final; {size})", Task("DuckDB", duck, 1), Task("Spark", spark, 1),
+                   at_least=1 / at_most, rounds=3)
 
 
-def _impact(tenant: Path) -> bool:
-    seconds = _seconds(_written("policy-impact", tenant, generation="existing", to_generation="final"))
-    return _said("policy-impact, existing to final, all operations", seconds, IMPACT_SECONDS, "s")
+def _measure_impact(tenant: Path) -> bool:
+    seconds = _seconds(_table_writer("policy-impact", tenant, generation="existing", to_generation="final"))
+    return _print_figure("policy-impact, existing to final, all operations", seconds, IMPACT_SECONDS, "s")
 
 
-def _everyone(tenant: Path, seconds_without: float) -> bool:
-    """A tenant where a group of all users holds a grant on 118,000 entities: 1.2 billion visible pairs."""
-    seconds = _seconds(_written("visibility", tenant))
+def _measure_group_of_everyone(tenant: Path, seconds_without: float) -> bool:
+    """Measure a tenant with a group of all users that holds grants on 118,000 entities: 1.2 billion visible pairs."""
+    seconds = _seconds(_table_writer("visibility", tenant))
     times = seconds / seconds_without
-    return _said("visibility, with a group of everyone, times the same without", times, EVERYONE_TIMES, "times")
+    return _print_figure("visibility with a group of all users, times the same without", times, EVERYONE_TIMES, "times")
 
 
-def _very_large(tenant: Path, seconds_of_large: float) -> bool:
-    with peak_bytes() as peak:
-        seconds = _seconds(_written("visibility", tenant))
+def _measure_very_large(tenant: Path, seconds_of_large: float) -> bool:
+    with measure_peak_memory() as peak:
+        seconds = _seconds(_table_writer("visibility", tenant))
     size = f"{VERY_LARGE.entities:,} entities, {VERY_LARGE.grants:,} grants"
-    kept = _said(f"visibility ({size}), memory of all processes", peak.gigabytes, VERY_LARGE_GIGABYTES, "GB")
-    return _said(f"visibility ({size}), times the smaller", seconds / seconds_of_large, VERY_LARGE_TIMES, "times") and kept
+    is_within_limits = _print_figure(f"visibility ({size}), memory of all processes", peak.gigabytes, VERY_LARGE_GIGABYTES, "GB")
+    ratio = seconds / seconds_of_large
+    return _print_figure(f"visibility ({size}), times the smaller tenant", ratio, VERY_LARGE_TIMES, "times") and is_within_limits
 
 
-def _written(name: str, tenant: Path, generation: str = "final", to_generation: str = "") -> Callable[[], None]:
-    """Writes the first table of the analysis, with the session that a worker keeps warm."""
+def _table_writer(name: str, tenant: Path, generation: str = "final", to_generation: str = "") -> Callable[[], None]:
+    """Return a function that writes the result table of the analysis with a warm Spark session."""
     output = ANALYSES[name].outputs[0]
     module, _, function = output.build.partition(":")
 
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
         analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), generation, to_generation)
-        write_table(getattr(import_module(module), function)(analysis_input), output.table, _ours(tenant, name))
+        write_table(getattr(import_module(module), function)(analysis_input), output.table, _spark_folder(tenant, name))
 
     return write
 
@@ -146,23 +150,23 @@ def _duckdb(name: str, tenant: Path) -> Callable[[], None]:
     return write
 
 
-def _ours(tenant: Path, name: str) -> str:
+def _spark_folder(tenant: Path, name: str) -> str:
     return str(tenant / f"{name}.spark")
 
 
 def _check_same(name: str, tenant: Path) -> None:
-    ours, theirs = f"read_parquet('{_ours(tenant, name)}/*.parquet')", f"read_parquet('{tenant}/{name}.duckdb')"
+    ours, theirs = f"read_parquet('{_spark_folder(tenant, name)}/*.parquet')", f"read_parquet('{tenant}/{name}.duckdb')"
     with duckdb.connect() as database:
         differing = database.execute(
             f"SELECT count(*) FROM ((FROM {ours} EXCEPT ALL FROM {theirs}) UNION ALL (FROM {theirs} EXCEPT ALL FROM {ours}))"
         ).fetchone()[0]
     assert differing == 0, f"Spark and DuckDB disagree on {differing:,} rows of {name}"
-    frame = read_table(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _ours(tenant, name))
+    frame = read_table(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _spark_folder(tenant, name))
     print(f"    {name}: {frame.count():,} rows, the same in both", flush=True)
 
 
-def snapshot(folder: Path) -> bool:
-    """Of the large tenant in PostgreSQL."""
+def measure_snapshot(folder: Path) -> bool:
+    """Compare a snapshot of the large tenant in PostgreSQL with `psql \\copy`."""
     with postgresql() as url:
         os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
                        "SNAPSHOT_URI": str(folder / "taken")}
@@ -174,18 +178,18 @@ def snapshot(folder: Path) -> bool:
         from benchmarks import tenants
 
         call_command("migrate", verbosity=0)
-        tenants.tenant_write(LARGE)
-        copied = Way("psql \\copy", lambda: _copied(url, folder), 1)
-        return compare("snapshot from PostgreSQL", copied, Way("snapshot", _taken, 1), at_least=1 / 3, rounds=3)
+        tenants.write_tenant(LARGE)
+        copied = Task("psql \\copy", lambda: _copy_with_psql(url, folder), 1)
+        return compare("snapshot from PostgreSQL", copied, Task("snapshot", _take_snapshot, 1), at_least=1 / 3, rounds=3)
 
 
-def _copied(url: str, folder: Path) -> None:
+def _copy_with_psql(url: str, folder: Path) -> None:
     tables = ("entities_entity", "grants_user", "auth_group", "grants_user_groups", "grants_usergrant", "grants_groupgrant")
     commands = [part for table in tables for part in ("-c", f"\\copy {table} TO '{folder}/{table}.txt'")]
     subprocess.run([postgresql_folder() / "psql", "-q", url.replace("postgres://", "postgresql://"), *commands], check=True)
 
 
-def _taken() -> None:
+def _take_snapshot() -> None:
     from django.conf import settings
 
     from analytics.snapshots.snapshot import lease_snapshot
@@ -201,7 +205,7 @@ def _seconds(call: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
-def _said(title: str, figure: float, at_most: float, unit: str) -> bool:
+def _print_figure(title: str, figure: float, at_most: float, unit: str) -> bool:
     mark = "ok " if figure <= at_most else "LOW"
     print(f"{mark} {title}: {figure:.1f} {unit} (at most {at_most:g})", flush=True)
     return figure <= at_most

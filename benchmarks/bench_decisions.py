@@ -1,4 +1,4 @@
-"""Decisions against django-guardian's own check, on PostgreSQL: 500,000 grants, 100,000 entities, 5,000 users, 150 groups."""
+"""Compare decisions with guardian's check on PostgreSQL: 500,000 grants, 100,000 entities, 5,000 users, 150 groups."""
 
 import os
 import random
@@ -26,18 +26,18 @@ def main() -> int:
 
 
 def measure() -> int:
-    from benchmarks.tenants import tenant_write
+    from benchmarks.tenants import write_tenant
 
-    tenant_write(SIZE)
+    write_tenant(SIZE)
     dice = random.Random(1)
     pairs = read_pairs(dice)
-    guardian = guardian_way(pairs)
-    kept = [single(pairs, guardian), batch(dice, guardian), namespaces(dice, guardian), first_pages(), over_http(pairs)]
-    return 0 if all(kept) else 1
+    guardian = guardian_task(pairs)
+    is_within_limits = [measure_single(pairs, guardian), measure_batch(dice, guardian), measure_namespaces(dice, guardian), measure_first_pages(), measure_over_http(pairs)]
+    return 0 if all(is_within_limits) else 1
 
 
 def read_pairs(dice: random.Random) -> list:
-    """(user, dataset) pairs of which half hold READ directly."""
+    """Return (user, dataset) pairs; in half of them, the user holds READ directly."""
     from entities.models import Entity
     from entities.vocabulary import Privilege
     from grants.models import User, UserGrant, permission_ids
@@ -50,15 +50,15 @@ def read_pairs(dice: random.Random) -> list:
     return pairs
 
 
-def guardian_way(pairs: list):
+def guardian_task(pairs: list):
     from guardian.core import ObjectPermissionChecker
 
-    from benchmarks.ratios import Way
+    from benchmarks.ratios import Task
 
     def has_perm():
         return [ObjectPermissionChecker(user).has_perm("read", dataset) for user, dataset in pairs]
 
-    return Way("guardian has_perm", has_perm, len(pairs))
+    return Task("guardian has_perm", has_perm, len(pairs))
 
 
 def one_by_one(questions: list) -> list[bool]:
@@ -68,30 +68,30 @@ def one_by_one(questions: list) -> list[bool]:
     return [is_permitted(question, gather_facts([question])[0]) for question in questions]
 
 
-def single(pairs: list, guardian) -> bool:
-    from benchmarks.ratios import Way, compare
+def measure_single(pairs: list, guardian) -> bool:
+    from benchmarks.ratios import Task, compare
     from grants.policies.question import Question
 
     questions = [Question("user", user.username, "read", dataset.address, "final") for user, dataset in pairs]
     answers = one_by_one(questions)
     assert answers == guardian.call(), "the engine and guardian disagree about who holds READ"
     assert 0.4 < sum(answers) / len(answers) < 0.6
-    return compare("one decision (final, dataset read)", guardian, Way("engine", lambda: one_by_one(questions), len(questions)),
+    return compare("one decision (final, dataset read)", guardian, Task("engine", lambda: one_by_one(questions), len(questions)),
                    at_least=10)
 
 
-def batch(dice: random.Random, guardian) -> bool:
-    from benchmarks.ratios import Way, compare
+def measure_batch(dice: random.Random, guardian) -> bool:
+    from benchmarks.ratios import Task, compare
     from grants.evaluation.engine import answer_questions
 
     questions = mixed_questions(dice, 1_000)
     assert [answer["decision"] for answer in answer_questions(questions)] == one_by_one(questions)
     return compare("a batch of 1,000 mixed decisions, per check", guardian,
-                   Way("engine", lambda: list(answer_questions(questions)), len(questions)), at_least=60)
+                   Task("engine", lambda: list(answer_questions(questions)), len(questions)), at_least=60)
 
 
 def mixed_questions(dice: random.Random, count: int) -> list:
-    """Any operation of any generation on an entity that the user holds something on, and as often on another."""
+    """Return random operations of random generations: half on entities with a grant of the user, half on random entities."""
     from entities.models import Entity
     from entities.vocabulary import KINDS
     from grants.models import User, UserGrant
@@ -108,32 +108,32 @@ def mixed_questions(dice: random.Random, count: int) -> list:
     return questions[:count]
 
 
-def namespaces(dice: random.Random, guardian) -> bool:
-    from benchmarks.ratios import Way, compare
+def measure_namespaces(dice: random.Random, guardian) -> bool:
+    from benchmarks.ratios import Task, compare
     from entities.models import Entity
     from grants.policies.question import Question
 
-    places = [entity.address for entity in Entity.objects.filter(kind="namespace")]
-    kept = True
+    namespace_addresses = [entity.address for entity in Entity.objects.filter(kind="namespace")]
+    is_within_limits = True
     for operation in ("list", "get"):
-        questions = [Question("user", f"user{dice.randint(1, SIZE.users)}", operation, dice.choice(places), "final")
+        questions = [Question("user", f"user{dice.randint(1, SIZE.users)}", operation, dice.choice(namespace_addresses), "final")
                      for _ in range(CHECKS)]
         answers = one_by_one(questions)
         assert 0.1 < sum(answers) / len(answers) < 0.95
-        kept &= compare(f"`{operation}` of a namespace (final)", guardian,
-                        Way("engine", lambda asked=questions: one_by_one(asked), len(questions)), at_least=10)
-    return kept
+        is_within_limits &= compare(f"`{operation}` of a namespace (final)", guardian,
+                        Task("engine", lambda questions=questions: one_by_one(questions), len(questions)), at_least=10)
+    return is_within_limits
 
 
-def first_pages() -> bool:
-    from benchmarks.tenants import sees_nearly_everything_write
+def measure_first_pages() -> bool:
+    from benchmarks.tenants import create_user_who_sees_nearly_everything
 
-    kept = first_page("a user of few grants", user_of_few_grants())
-    return first_page("a user who sees nearly everything", sees_nearly_everything_write("dataset")) and kept
+    is_within_limits = measure_first_page("a user with few grants", user_of_few_grants())
+    return measure_first_page("a user who sees nearly everything", create_user_who_sees_nearly_everything("dataset")) and is_within_limits
 
 
 def user_of_few_grants():
-    """Of those who may read a dataset at all, one with the fewest grants, in no group."""
+    """Return a user with the fewest grants among those in no group that hold READ on a dataset."""
     from django.db.models import Count
 
     from entities.vocabulary import Privilege
@@ -144,10 +144,10 @@ def user_of_few_grants():
     return reads.annotate(held=Count("grants")).order_by("held", "pk").first()
 
 
-def first_page(who: str, user) -> bool:
+def measure_first_page(who: str, user) -> bool:
     from guardian.shortcuts import get_objects_for_user
 
-    from benchmarks.ratios import Way, compare
+    from benchmarks.ratios import Task, compare
     from entities.models import Entity
     from grants.evaluation.authzen_search import search_entities
     from grants.policies.question import Question
@@ -162,26 +162,26 @@ def first_page(who: str, user) -> bool:
         return search_entities(question, after="", max_rows=PAGE_ROWS).ids
 
     assert engine() == guardian() != []
-    reference, subject = (Way(name, lambda once=once: [once() for _ in range(PAGES)], PAGES)
+    reference, subject = (Task(name, lambda once=once: [once() for _ in range(PAGES)], PAGES)
                           for name, once in (("get_objects_for_user", guardian), ("search", engine)))
     return compare(f"first page of resource search, {who}", reference, subject, at_least=5)
 
 
-def over_http(pairs: list) -> bool:
-    """The reference's endpoint looks at no token."""
-    from benchmarks.ratios import Way, compare
-    from benchmarks.served.server import asked, post_bytes, serving
+def measure_over_http(pairs: list) -> bool:
+    """Compare the endpoints over HTTP. The endpoint of the reference verifies no token."""
+    from benchmarks.ratios import Task, compare
+    from benchmarks.served.server import get_decisions, request_bytes, running_server
 
     secret = token_secret()
     bodies = [{"subject": {"type": "user", "id": user.username}, "action": {"name": "read"},
                "resource": {"type": dataset.kind, "id": dataset.key}} for user, dataset in pairs]
-    reference = [post_bytes("/reference/guardian", body, {}) for body in bodies]
-    requests = [post_bytes("/access/v1/evaluation", body, {"Authorization": f"Bearer {secret}"}) for body in bodies]
-    with serving() as port:
-        assert asked(port, requests) == asked(port, reference), "the console and guardian disagree over HTTP"
-        return compare("POST evaluation over HTTP, 2 workers", Way("guardian has_perm over HTTP", lambda: asked(port, reference),
-                                                                   len(bodies)),
-                       Way("evaluation", lambda: asked(port, requests), len(bodies)), at_least=4, rounds=15)
+    reference = [request_bytes("/reference/guardian", body, {}) for body in bodies]
+    requests = [request_bytes("/access/v1/evaluation", body, {"Authorization": f"Bearer {secret}"}) for body in bodies]
+    with running_server() as port:
+        assert get_decisions(port, requests) == get_decisions(port, reference), "the console and guardian disagree over HTTP"
+        guardian = Task("guardian has_perm over HTTP", lambda: get_decisions(port, reference), len(bodies))
+        evaluation = Task("evaluation", lambda: get_decisions(port, requests), len(bodies))
+        return compare("POST evaluation over HTTP, 2 workers", guardian, evaluation, at_least=4, rounds=15)
 
 
 def token_secret() -> str:

@@ -1,5 +1,8 @@
-"""How long the server takes for each page, for three callers, on PostgreSQL: 1,000,000 entities, 10,000 users, 500 groups and
-2,000,000 grants. The reference is guardian's first page of the datasets that the last of the callers may read."""
+"""Measure the response time of each page for three callers on PostgreSQL.
+
+The tenant has 1,000,000 entities, 10,000 users, 500 groups and 2,000,000 grants. The reference is guardian's first page of
+the datasets that the last caller can read.
+"""
 
 import logging
 import os
@@ -15,9 +18,9 @@ from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
 
 SIZE = Size(entities=1_000_000, namespaces=200, users=10_000, groups=500, grants=2_000_000)
-MOST_MILLISECONDS = 200
+MAX_MILLISECONDS = 200
 TIMES, REFERENCE_TIMES = 20, 5
-MOST_CHARACTERS = 400
+MAX_CHARACTERS = 400
 
 
 def main() -> int:
@@ -30,10 +33,10 @@ def main() -> int:
         django.setup()
         from django.core.management import call_command
 
-        from benchmarks.tenants import tenant_write
+        from benchmarks.tenants import write_tenant
 
         call_command("migrate", verbosity=0)
-        tenant_write(SIZE)
+        write_tenant(SIZE)
         return 0 if measure() else 1
 
 
@@ -43,18 +46,18 @@ def measure() -> bool:
     from authzconsole.demo.pages import PAGES
 
     call_command("collectstatic", "--noinput", verbosity=0)
-    # a page that is not a caller's to see is asked for once, and refused
+    # each caller requests every page once, also pages that are refused
     logging.getLogger("django.request").setLevel(logging.ERROR)
-    callers = made_callers(random.Random(1))
-    settle()
+    callers = create_callers(random.Random(1))
+    vacuum()
     reference = reference_milliseconds(callers[-1].user)
-    # every page is measured, also after one that was too slow
-    kept = [page_measured(name, address, caller, reference) for name, address in PAGES.items() for caller in callers]
-    return all(kept)
+    # measure every page, also after one that is too slow
+    is_within_limits = [measure_page(name, address, caller, reference) for name, address in PAGES.items() for caller in callers]
+    return all(is_within_limits)
 
 
-def settle() -> None:
-    """As PostgreSQL itself does a minute after much was written."""
+def vacuum() -> None:
+    """Vacuum and analyze, as autovacuum would do a minute after many writes."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -63,26 +66,26 @@ def settle() -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """examples: as authzconsole/demo/pages.py fills its addresses with, another tenant's part each; objects that they see."""
+    """examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the caller."""
 
     title: str
     user: object
     examples: list[dict[str, str]]
 
 
-def made_callers(dice: random.Random) -> list[Caller]:
-    from benchmarks.tenants import sees_nearly_everything_write
+def create_callers(dice: random.Random) -> list[Caller]:
+    from benchmarks.tenants import create_user_who_sees_nearly_everything
     from grants.models import Role, User
 
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
-    few, watcher = few_grants_write(dice), sees_nearly_everything_write("dataset")
-    staged = staged_numbers(administrator)
+    few, watcher = create_user_with_few_grants(dice), create_user_who_sees_nearly_everything("dataset")
+    staged = create_examples(administrator)
     return [Caller("an administrator", administrator, [any_objects(dice) | staged for _ in range(TIMES + 1)]),
             Caller("a user with three grants", few, [held_objects(dice, few) for _ in range(TIMES + 1)]),
             Caller("a user who sees nearly everything", watcher, [watched_objects(dice, watcher) for _ in range(TIMES + 1)])]
 
 
-def few_grants_write(dice: random.Random):
+def create_user_with_few_grants(dice: random.Random):
     from entities.models import Entity
     from entities.vocabulary import Privilege
     from grants.changes.services import change_grants
@@ -95,11 +98,11 @@ def few_grants_write(dice: random.Random):
     return user
 
 
-def staged_numbers(administrator) -> dict[str, str]:
-    """A report of each analysis, a plan and a token; and some addresses that are not live."""
+def create_examples(administrator) -> dict[str, str]:
+    """Create a report of each analysis, a plan, a token and some entities that are not live; return the numbers."""
     from analytics.spark.session import stop_spark
     from authzconsole.common.tokens import create_token
-    from authzconsole.demo.staging import reports_staged
+    from authzconsole.demo.staging import create_reports
     from authzconsole.models import TokenScope
     from entities.models import Entity
     from grants.journal import Author
@@ -108,14 +111,14 @@ def staged_numbers(administrator) -> dict[str, str]:
     author = Author("benchmark")
     for state, rest in (("planned", 0), ("deleted", 1)):
         Entity.objects.extra(where=[f"id %% 1000 = {rest}"]).filter(kind="dataset").update(state=state)
-    reports = reports_staged(administrator, report_made)
+    reports = create_reports(administrator, finish_run)
     stop_spark()
     plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
     token = create_token(author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1).token
     return reports | {"plan": str(plan.pk), "token": str(token.pk)}
 
 
-def report_made(run) -> None:
+def finish_run(run) -> None:
     from analytics.runs.execution import execute_run
 
     execute_run(run_id=run.pk)
@@ -131,25 +134,26 @@ def any_objects(dice: random.Random) -> dict[str, str]:
     # the namespaces have the lowest numbers, then come the applications
     highest = {"namespace": SIZE.namespaces, "application": SIZE.applications}
 
-    def one(kind: str, state: str = "live") -> Entity:
+    def random_entity(kind: str, state: str = "live") -> Entity:
         after = dice.randrange(highest.get(kind, SIZE.entities // 2))
         return Entity.objects.filter(kind=kind, state=state, pk__gt=after).order_by("pk")[0]
 
     user, other, leaver = (f"user{dice.randint(1, SIZE.users)}" for _ in range(3))
     group = User.groups.through.objects.filter(user__username=user).values_list("group__name", flat=True).first() or "group1"
-    namespace = one("namespace")
-    places = {"namespace": namespace, "application": one("application"), "program": one("program"), "dataset": one("dataset"),
-              "planned": one("dataset", "planned"), "deleted": one("dataset", "deleted")}
+    namespace = random_entity("namespace")
+    entities = {"namespace": namespace, "application": random_entity("application"), "program": random_entity("program"),
+                "dataset": random_entity("dataset"), "planned": random_entity("dataset", "planned"),
+                "deleted": random_entity("dataset", "deleted")}
     names = {"word": f"dataset{dice.randrange(10_000)}", "instance": "instance:cdap", "namespace_name": namespace.key,
              "user": user, "other": other, "leaver": leaver, "group": group}
-    return names | {name: str(place.address) for name, place in places.items()}
+    return names | {name: str(entity.address) for name, entity in entities.items()}
 
 
 def held_objects(dice: random.Random, user) -> dict[str, str]:
-    """Of what the user holds directly: three entities, and the containers that these show."""
+    """Return three entities with direct grants of the user, and their containers, which are visible through them."""
     held = {grant.content_object.kind: grant.content_object for grant in user.grants.select_related("content_object")}
     place = dice.choice(list(held.values()))
-    return {**_of_oneself(user), "word": "ns", "namespace": f"namespace:{place.key.split('.')[0]}",
+    return {**_names_of_user(user), "word": "ns", "namespace": f"namespace:{place.key.split('.')[0]}",
             "dataset": str(held["dataset"].address), "program": str(held["program"].address),
             "application": f"application:{held['program'].key.rsplit('.', 2)[0]}"}
 
@@ -160,11 +164,11 @@ def watched_objects(dice: random.Random, user) -> dict[str, str]:
     grants = GroupGrant.objects.filter(group__user=user, pk__gt=0).select_related("content_object")
     last = GroupGrant.objects.order_by("-pk").values_list("pk", flat=True)[0]
     dataset = grants.filter(pk__lte=last - dice.randrange(100_000)).order_by("-pk")[0].content_object
-    return {**_of_oneself(user), "word": f"dataset{dice.randrange(10_000)}", "dataset": str(dataset.address),
+    return {**_names_of_user(user), "word": f"dataset{dice.randrange(10_000)}", "dataset": str(dataset.address),
             "namespace": f"namespace:{dataset.key.split('.')[0]}"}
 
 
-def _of_oneself(user) -> dict[str, str]:
+def _names_of_user(user) -> dict[str, str]:
     return dict.fromkeys(("user", "other", "leaver"), user.username)
 
 
@@ -183,22 +187,23 @@ def reference_milliseconds(user) -> float:
     return took
 
 
-def page_measured(name: str, address: str, caller: Caller, reference: float) -> bool:
-    """True also where it is not this caller's to see."""
+def measure_page(name: str, address: str, caller: Caller, reference: float) -> bool:
+    """Measure a page and print the result; return True if it is fast enough or refused to this caller."""
     from django.test import Client
 
     client = Client(SERVER_NAME="127.0.0.1")
     client.force_login(caller.user)
-    asked = list(addresses_of(address, caller))
-    if not asked or client.get(asked[0]).status_code != 200:
+    urls = list(example_urls(address, caller))
+    if not urls or client.get(urls[0]).status_code != 200:
         return True
-    with slowest_statement() as slowest:
-        took = sorted(_milliseconds(lambda url=url: _answered(client, url)) for url in asked[1:])
-    return _said(f"{name}, {caller.title}", statistics.quantiles(took, n=20, method="inclusive")[-1], reference, slowest)
+    with SlowestStatement() as slowest:
+        durations = sorted(_milliseconds(lambda url=url: _get_page(client, url)) for url in urls[1:])
+    percentile_95 = statistics.quantiles(durations, n=20, method="inclusive")[-1]
+    return _print_page(f"{name}, {caller.title}", percentile_95, reference, slowest)
 
 
-def addresses_of(address: str, caller: Caller) -> Iterator[str]:
-    """Nothing where the caller has no such object."""
+def example_urls(address: str, caller: Caller) -> Iterator[str]:
+    """Yield the address with each set of examples; nothing if the caller has no such object."""
     for examples in caller.examples:
         try:
             yield address.format_map(examples)
@@ -206,9 +211,9 @@ def addresses_of(address: str, caller: Caller) -> Iterator[str]:
             return
 
 
-def _answered(client, url: str) -> None:
+def _get_page(client, url: str) -> None:
     status = client.get(url).status_code
-    assert status == 200, f"{url} answers {status}"
+    assert status == 200, f"{url} returns {status}"
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
@@ -217,10 +222,10 @@ def _milliseconds(call: Callable[[], object]) -> float:
     return 1_000 * (time.perf_counter() - started)
 
 
-class slowest_statement:
-    """Of all that run meanwhile: its milliseconds and its text."""
+class SlowestStatement:
+    """A context manager that records the slowest SQL statement: its duration in milliseconds and its text."""
 
-    def __enter__(self) -> "slowest_statement":
+    def __enter__(self) -> "SlowestStatement":
         from django.db import connection
 
         self.milliseconds, self.text, self.parameters = 0.0, "", ()
@@ -241,14 +246,14 @@ class slowest_statement:
                 self.milliseconds, self.text, self.parameters = took, str(sql), params
 
 
-def _said(title: str, took: float, reference: float, slowest: slowest_statement) -> bool:
-    kept = took <= MOST_MILLISECONDS
-    print(f"{'ok ' if kept else 'LOW'} {title}: 95 of 100 within {took:,.0f} ms (at most {MOST_MILLISECONDS}), "
+def _print_page(title: str, took: float, reference: float, slowest: SlowestStatement) -> bool:
+    is_fast = took <= MAX_MILLISECONDS
+    print(f"{'ok ' if is_fast else 'LOW'} {title}: 95 of 100 within {took:,.0f} ms (at most {MAX_MILLISECONDS}), "
           f"{took / reference:.2f} times guardian's first page", flush=True)
-    if not kept:
+    if not is_fast:
         statement = " ".join(slowest.text.split())
-        print(f"    its slowest statement took {slowest.milliseconds:,.0f} ms: {statement[:MOST_CHARACTERS]}", flush=True)
-    return kept
+        print(f"    its slowest statement took {slowest.milliseconds:,.0f} ms: {statement[:MAX_CHARACTERS]}", flush=True)
+    return is_fast
 
 
 if __name__ == "__main__":

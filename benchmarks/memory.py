@@ -1,4 +1,4 @@
-"""How much memory this process and all that it started take together."""
+"""Measure the memory of this process and all its child processes together."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ EVERY_SECONDS = 0.3
 
 
 class Peak:
-    """bytes: the most that was seen; what several processes share counts once."""
+    """bytes: the maximum so far; memory shared by several processes counts once."""
 
     bytes = 0
 
@@ -20,14 +20,14 @@ class Peak:
 
 
 @contextlib.contextmanager
-def peak_bytes() -> Iterator[Peak]:
+def measure_peak_memory() -> Iterator[Peak]:
     peak, is_over = Peak(), threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         while not is_over.wait(EVERY_SECONDS):
-            peak.bytes = max(peak.bytes, _bytes_now())
+            peak.bytes = max(peak.bytes, _current_bytes())
 
-    watcher = threading.Thread(target=look, name="memory", daemon=True)
+    watcher = threading.Thread(target=sample, name="memory", daemon=True)
     watcher.start()
     try:
         yield peak
@@ -36,7 +36,7 @@ def peak_bytes() -> Iterator[Peak]:
         watcher.join()
 
 
-def _bytes_now() -> int:
+def _current_bytes() -> int:
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

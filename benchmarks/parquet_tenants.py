@@ -1,6 +1,6 @@
-"""Very large tenants as snapshots, written by DuckDB: a few huge namespaces, a few groups with most of the grants.
+"""Very large tenants as snapshots, written by DuckDB: a few huge namespaces, and a few groups with most of the grants.
 
-The same size and seed give the same tenant. Every number in it comes from a hash of its place.
+The same size and seed give the same tenant: every random number is a hash of the row number.
 """
 
 from pathlib import Path
@@ -9,14 +9,14 @@ import duckdb
 
 from benchmarks.size import Size
 
-# of u, uniform in [0, 1): u * u falls on the first of n with a chance of 1 / sqrt(n)
+# exponents of u, uniform in [0, 1): u * u selects the first of n with a probability of 1 / sqrt(n)
 _HUGE, _LARGE = 4, 2
 _KINDS = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
 _PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
 
 
-def tenant_parquet(folder: Path, size: Size, *, seed: int = 7) -> None:
-    """One folder of Parquet files per table, columns as in analytics.tables."""
+def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
+    """Write one folder of Parquet files per table, with the columns of analytics.tables."""
     database = duckdb.connect(config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False})
     database.execute(f"CREATE MACRO dice(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0")
     first_application, first_other = 2 + size.namespaces, 2 + size.namespaces + size.applications

@@ -1,4 +1,4 @@
-"""Measuring as ratios: the reference and the subject take turns, so that a drifting machine drifts for both."""
+"""Measure ratios: the reference and the subject take turns, so that changes in machine speed affect both."""
 
 import statistics
 import time
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to do the work. call(): does `count` pieces of it once."""
+class Task:
+    """An implementation of the work to measure. call() does `count` units of work."""
 
     name: str
     call: Callable[[], object]
     count: int
 
 
-def compare(title: str, reference: Way, subject: Way, *, at_least: float, rounds: int = 7) -> bool:
-    """Print how many times faster `subject` does one piece than `reference`; the median of the rounds counts."""
+def compare(title: str, reference: Task, subject: Task, *, at_least: float, rounds: int = 7) -> bool:
+    """Print how many times faster `subject` does one unit than `reference`, as the median of the rounds."""
     ratios, reference_seconds, subject_seconds = [], [], []
     reference.call(), subject.call()
     for _ in range(rounds):
@@ -26,7 +26,7 @@ def compare(title: str, reference: Way, subject: Way, *, at_least: float, rounds
     ratio = statistics.median(ratios)
     mark = "ok " if ratio >= at_least else "LOW"
     print(f"{mark} {title}: {ratio:.1f} times {reference.name} "
-          f"(wanted {at_least:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
+          f"(required {at_least:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
           f"{_pace(statistics.median(subject_seconds))} against {_pace(statistics.median(reference_seconds))})",
           flush=True)
     return ratio >= at_least
@@ -36,8 +36,8 @@ def _pace(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1 / seconds:,.0f}/s"
 
 
-def _seconds(way: Way) -> float:
-    """Of one piece."""
+def _seconds(task: Task) -> float:
+    """Return the seconds for one unit of work."""
     started = time.perf_counter()
-    way.call()
-    return (time.perf_counter() - started) / way.count
+    task.call()
+    return (time.perf_counter() - started) / task.count

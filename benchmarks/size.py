@@ -1,11 +1,11 @@
-"""How large a tenant is."""
+"""The size of a benchmark tenant."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many of each; entities with the namespaces and applications among them."""
+    """The number of objects of each type. `entities` includes the namespaces and applications."""
 
     entities: int
     namespaces: int

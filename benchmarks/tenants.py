@@ -1,6 +1,6 @@
-"""Large tenants, skewed like real ones: a few huge namespaces, a few groups with most of the grants.
+"""Large tenants with a realistic skew: a few huge namespaces, and a few groups with most of the grants.
 
-Written with COPY straight into an empty PostgreSQL database; the same seed gives the same tenant.
+They are written with COPY into an empty PostgreSQL database; the same seed gives the same tenant.
 """
 
 import random
@@ -17,8 +17,8 @@ WHEN = "2026-01-01T00:00:00Z"
 NAMESPACED = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
 
 
-def tenant_write(size: Size, *, seed: int = 7) -> None:
-    """Fill the empty database with a tenant of that size and gather the planner's statistics."""
+def write_tenant(size: Size, *, seed: int = 7) -> None:
+    """Fill the empty database with a tenant of this size, and collect the statistics of the query planner."""
     dice = random.Random(seed)
     _copy(Entity, ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "state", "description", "created_at",
                    "changed_at"), ((*row, "live", "", WHEN, WHEN) for row in _entities(dice, size)))
@@ -27,37 +27,38 @@ def tenant_write(size: Size, *, seed: int = 7) -> None:
           ((n, "!", f"user{n}", "", "", "", False, False, True, WHEN, "ordinary", True) for n in range(1, size.users + 1)))
     _copy_into("auth_group", ("id", "name"), ((n, f"group{n}") for n in range(1, size.groups + 1)))
     _copy(User.groups.through, ("user_id", "group_id"), _memberships(dice, size))
-    # asked before: a connection that copies answers nothing else
+    # read before COPY, because a connection in COPY mode accepts no other query
     permissions = list(permission_ids().values())
-    for model, column, most, share in ((UserGrant, "user_id", size.users, 0.6), (GroupGrant, "group_id", size.groups, 0.4)):
+    for model, column, principal_count, share in ((UserGrant, "user_id", size.users, 0.6),
+                                                  (GroupGrant, "group_id", size.groups, 0.4)):
         _copy(model, (column, "content_object_id", "permission_id", "granted_at", "reason"),
-              ((*row, WHEN, "") for row in _grants(dice, size, permissions, most, int(size.grants * share))))
+              ((*row, WHEN, "") for row in _grants(dice, size, permissions, principal_count, int(size.grants * share))))
     with connection.cursor() as cursor:
         for model in (UserGrant, GroupGrant):
             cursor.execute(f"UPDATE {model._meta.db_table} g "
                            f"SET namespace_id = e.namespace_id, application_id = e.application_id "
                            f"FROM {Entity._meta.db_table} e WHERE e.id = g.content_object_id")
-        # twice: the full one packs the tables, but only a plain one tells an index that it may answer by itself
+        # VACUUM FULL compacts the tables, but only a plain VACUUM sets the visibility map for index-only scans
         cursor.execute("VACUUM FULL")
         cursor.execute("VACUUM ANALYZE")
 
 
-def sees_nearly_everything_write(kind: str) -> User:
-    """Adds a user whose one group holds READ on all entities of a kind but every twentieth."""
+def create_user_who_sees_nearly_everything(kind: str) -> User:
+    """Create a user in one group that holds READ on all entities of a kind except every twentieth."""
     user, group = User.objects.create(username="watcher"), Group.objects.create(name="watchers")
     user.groups.add(group)
     read = permission_ids()[Privilege.READ]
     rows = Entity.objects.filter(kind=kind).order_by("pk").values_list("pk", "namespace_id", "application_id")
     columns = "group_id", "content_object_id", "namespace_id", "application_id", "permission_id", "granted_at", "reason"
-    _copy(GroupGrant, columns, [(group.pk, *row, read, WHEN, "") for place, row in enumerate(rows) if place % 20])
+    _copy(GroupGrant, columns, [(group.pk, *row, read, WHEN, "") for index, row in enumerate(rows) if index % 20])
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return user
 
 
-def skewed(dice: random.Random, most: int) -> int:
-    """A number from 1 to `most`, the small ones far more often."""
-    return min(int(dice.paretovariate(0.6)), most) if dice.random() < 0.8 else dice.randint(1, most)
+def skewed_number(dice: random.Random, maximum: int) -> int:
+    """Return a number from 1 to `maximum`; small numbers are far more frequent."""
+    return min(int(dice.paretovariate(0.6)), maximum) if dice.random() < 0.8 else dice.randint(1, maximum)
 
 
 def _entities(dice: random.Random, size: Size):
@@ -66,33 +67,33 @@ def _entities(dice: random.Random, size: Size):
     for n in namespaces:
         yield n, "namespace", f"ns{n}", 1, n, None
     applications = range(namespaces.stop, namespaces.stop + size.applications)
-    place = {}
+    namespace_of = {}
     for n in applications:
-        namespace = place[n] = 1 + skewed(dice, size.namespaces)
+        namespace = namespace_of[n] = 1 + skewed_number(dice, size.namespaces)
         yield n, "application", f"ns{namespace}.app{n}", namespace, namespace, n
     for n in range(applications.stop, size.entities + 1):
         if dice.random() < 0.25:
             application = dice.choice(applications)
-            namespace = place[application]
+            namespace = namespace_of[application]
             yield n, "program", f"ns{namespace}.app{application}.workflow.p{n}", application, namespace, application
         else:
-            namespace, kind = 1 + skewed(dice, size.namespaces), dice.choice(NAMESPACED)
+            namespace, kind = 1 + skewed_number(dice, size.namespaces), dice.choice(NAMESPACED)
             yield n, kind, f"ns{namespace}.{kind}{n}", namespace, namespace, None
 
 
 def _memberships(dice: random.Random, size: Size):
     for user in range(1, size.users + 1):
-        for group in {skewed(dice, size.groups) for _ in range(dice.randint(0, 6))}:
+        for group in {skewed_number(dice, size.groups) for _ in range(dice.randint(0, 6))}:
             yield user, group
 
 
 def _grants(dice: random.Random, size: Size, permissions: list[int], principals: int, count: int):
-    seen = set()
-    while len(seen) < count:
-        principal = skewed(dice, principals) if principals < 1_000 else dice.randint(1, principals)
+    rows = set()
+    while len(rows) < count:
+        principal = skewed_number(dice, principals) if principals < 1_000 else dice.randint(1, principals)
         row = principal, dice.randint(2, size.entities), dice.choice(permissions)
-        if row not in seen:
-            seen.add(row)
+        if row not in rows:
+            rows.add(row)
             yield row
 
 

@@ -1,4 +1,4 @@
-"""The demo tenant, and the throwaway console in which every page is photographed.
+"""The demo tenant, and the temporary console that is used for screenshots of every page.
 
-Nothing here runs in production except the tenant document that `make run` imports.
+Production uses only the tenant document, which `make run` imports into an empty database.
 """

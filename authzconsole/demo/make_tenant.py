@@ -1,6 +1,6 @@
-"""Writes the demo tenant: python -m authzconsole.demo.make_tenant > authzconsole/demo/tenant.jsonl
+"""Write the demo tenant: python -m authzconsole.demo.make_tenant > authzconsole/demo/tenant.jsonl
 
-The lines stand in the form and order of `manage.py export_tenant`, so that a changed tenant shows as a small difference.
+The lines have the format and order of `manage.py export_tenant`, so that a small change gives a small diff.
 """
 
 import json
@@ -25,22 +25,23 @@ def main() -> None:
 
 def tenant_lines() -> list[dict]:
     entities = {entity["id"]: entity for entity in _entities()}
-    return [*_by(entities.values(), "id"), *_by(_users(), "name"), *_by(_groups(), "name"),
-            *_by(_grants(list(entities.values())), "principal", "entity", "reason")]
+    grants = _grants(list(entities.values()))
+    return [*_sorted_by(entities.values(), "id"), *_sorted_by(_users(), "name"), *_sorted_by(_groups(), "name"),
+            *_sorted_by(grants, "principal", "entity", "reason")]
 
 
-def _by(lines, *members: str) -> list[dict]:
+def _sorted_by(lines, *members: str) -> list[dict]:
     return sorted(lines, key=lambda line: [line.get(member, "") for member in members])
 
 
 def _entities() -> Iterator[dict]:
-    within: list[str] = []
+    container_names: list[str] = []
     for row in filter(str.strip, ENTITIES.splitlines()):
         depth = (len(row) - len(row.lstrip())) // 2
         words, _, description = row.strip().partition(" | ")
         *state, kind, name = words.split(" ", 2 if words.startswith(("planned ", "deleted ")) else 1)
-        key = ".".join([*within[:depth], *([kind] if kind in PROGRAM_TYPES else []), name])
-        within[depth:] = [name]
+        key = ".".join([*container_names[:depth], *([kind] if kind in PROGRAM_TYPES else []), name])
+        container_names[depth:] = [name]
         entity = {"type": "entity", "id": f"{'program' if kind in PROGRAM_TYPES else kind}:{key}",
                   "state": state[0] if state else "live"}
         yield {**entity, "description": description} if description else entity
@@ -58,10 +59,10 @@ def _groups() -> Iterator[dict]:
 
 
 def _grants(entities: list[dict]) -> list[dict]:
-    granted: dict[tuple[str, str, str], set[str]] = {}
-    for principal, entity, privileges, reason in [*_single(), *_of_teams(entities)]:
-        granted.setdefault((principal, entity, reason), set()).update(privileges)
-    return [_grant(*place, privileges) for place, privileges in granted.items()]
+    privileges_by_grant: dict[tuple[str, str, str], set[str]] = {}
+    for principal, entity, privileges, reason in [*_single_grants(), *_team_grants(entities)]:
+        privileges_by_grant.setdefault((principal, entity, reason), set()).update(privileges)
+    return [_grant(*grant, privileges) for grant, privileges in privileges_by_grant.items()]
 
 
 def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> dict:
@@ -70,23 +71,23 @@ def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> di
     return {**grant, "reason": reason} if reason else grant
 
 
-def _single() -> Iterator[tuple[str, str, list[str], str]]:
+def _single_grants() -> Iterator[tuple[str, str, list[str], str]]:
     for row in SINGLE.splitlines():
         if row.strip() and not row.startswith("#"):
             principal, entity, privileges, reason = (part.strip() for part in row.split("|"))
             yield principal, entity, privileges.split(), reason
 
 
-def _of_teams(entities: list[dict]) -> Iterator[tuple[str, str, list[str], str]]:
+def _team_grants(entities: list[dict]) -> Iterator[tuple[str, str, list[str], str]]:
     for team in TEAMS:
         for entity in entities:
-            if entity["state"] == "live" and _is_of(team, *entity["id"].split(":", 1)):
-                # the same reason on every run, and not in turn: people do not type in turn
+            if entity["state"] == "live" and _belongs_to_team(team, *entity["id"].split(":", 1)):
+                # stable across runs, but irregular like reasons that people type
                 reason = team.reasons[zlib.crc32(entity["id"].encode()) % len(team.reasons)]
                 yield team.principal, entity["id"], team.privileges.split(), reason
 
 
-def _is_of(team: Team, kind: str, key: str) -> bool:
+def _belongs_to_team(team: Team, kind: str, key: str) -> bool:
     return (kind in team.kinds.split() and key.split(".", 1)[0] == team.namespace and key not in team.but.split())
 
 

@@ -11,7 +11,7 @@ from django.urls import URLPattern, get_resolver, resolve
 
 from analytics.analyses import ANALYSES
 
-# what stands in braces is one of the EXAMPLES of a tenant, or a number that authzconsole/demo/staging.py makes
+# names in braces are keys of EXAMPLES or of the numbers that authzconsole/demo/staging.py returns
 PAGES = {
     "overview": "/",
     "overview-exposure": "/?colour=exposure",
@@ -72,12 +72,12 @@ PAGES = {
 }
 SIGNED_OUT = {"sign-in": "/sign-in"}
 
-_CHANGES = "takes a POST only, and answers with another page"
+_CHANGES = "only accepts POST and redirects to another page"
 NO_PAGE = {
-    "healthz": "a word for the supervisor",
+    "healthz": "the health check",
     "sign-out": _CHANGES,
-    "explorer-inside": "further lines of the tree",
-    "suggest-principals": "the options of a field, asked for while somebody types",
+    "explorer-inside": "further nodes of the tree",
+    "suggest-principals": "the suggestions of a field while the user types",
     "see-as": _CHANGES,
     "plan-readiness": _CHANGES,
     "plan-impact": _CHANGES,
@@ -93,15 +93,15 @@ NO_PAGE = {
     "analysis-start": _CHANGES,
     "analysis-cancel": _CHANGES,
     "analysis-file": "a download",
-    "rest-root": "leads to the next",
+    "rest-root": "redirects to the documentation",
     "rest-swagger": "drawn by Swagger UI",
     "rest-redoc": "drawn by Redoc",
 }
 EXAMPLE = re.compile(r"\{[\w-]+\}")
-# what these route to answers services, in JSON
-OF_SERVICES = ("authzconsole.api.urls", "authzconsole.rest.urls")
+# URL modules of JSON APIs
+API_URL_MODULES = ("authzconsole.api.urls", "authzconsole.rest.urls")
 
-# on the demo tenant
+# example values on the demo tenant
 EXAMPLES = {
     "word": "delivery",
     "instance": "instance:cdap",
@@ -120,21 +120,21 @@ EXAMPLES = {
 
 
 def addresses(examples: Mapping[str, str], pages: Mapping[str, str] = PAGES) -> dict[str, str]:
-    """The path and query of each page. Raises KeyError naming the example that is missing."""
+    """Return the path and query of each page. Raises KeyError with the name of a missing example."""
     return {name: address.format_map(examples) for name, address in pages.items()}
 
 
 def url_name(address: str) -> str:
-    """address: one of PAGES; a number stands where the examples do."""
+    """Return the URL name of an address of PAGES; every example is replaced by a number."""
     return resolve(EXAMPLE.sub("1", address.partition("?")[0])).url_name
 
 
-def names_for_people() -> Iterator[str]:
-    """Of every URL that the console answers, but what answers services alone."""
+def page_url_names() -> Iterator[str]:
+    """Yield the name of every URL of the console except those of the JSON APIs."""
     for part in get_resolver().url_patterns:
         if isinstance(part, URLPattern):
             yield part.name
-        elif part.urlconf_name.__name__ not in OF_SERVICES:
-            raise LookupError(f"{part.urlconf_name.__name__} holds pages or answers services: say which in {__name__}")
+        elif part.urlconf_name.__name__ not in API_URL_MODULES:
+            raise LookupError(f"{part.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}")
         else:
             yield from (inner.name for inner in part.url_patterns if inner.name in NO_PAGE)

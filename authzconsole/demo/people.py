@@ -1,4 +1,4 @@
-"""Who works with the platform: accounts and groups."""
+"""The users and groups of the demo tenant."""
 
 USERS = """
 kenji.tanaka anneke.devries lars.eriksen priya.raman tomasz.zielinski
@@ -13,7 +13,7 @@ julia.schmidt ana.pereira
 viktor.hale sara.bergman
 """.split()
 
-# they left; their accounts were switched off and nobody looked further
+# former employees: their accounts were deactivated, but their grants were never revoked
 INACTIVE = {"viktor.hale", "sara.bergman"}
 WITHOUT_EMAIL = {"bruno.silva", "olga.ivanova"}
 

@@ -1,7 +1,7 @@
-"""What stands on the platform of Harbour & Pine, a furniture retailer with its own warehouses and vans.
+"""The entities of the demo tenant: the data platform of Harbour & Pine, a furniture retailer with warehouses and vans.
 
-One entity a line, indented under what contains it: `[planned|deleted] kind name | description`. A program's
-kind is its type.
+One entity per line, indented below its container: `[planned|deleted] kind name | description`. The kind of a
+program is its type.
 """
 
 ENTITIES = r"""

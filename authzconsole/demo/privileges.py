@@ -1,7 +1,7 @@
-"""Who was given what, and the reasons that were typed at the time.
+"""The grants of the demo tenant and their reasons.
 
-TEAMS: what a group holds on its own namespace, by kind, with the reasons that its members gave; `but` names the keys left out.
-SINGLE: everything else, one grant a line: principal | entity | privileges | reason.
+TEAMS: the privileges of a group in its namespace by kind, with the reasons that its members typed; `but` lists excluded keys.
+SINGLE: all other grants, one per line: principal | entity | privileges | reason.
 """
 
 from typing import NamedTuple

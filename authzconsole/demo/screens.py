@@ -11,11 +11,11 @@ from pathlib import Path
 
 from PIL import Image
 
-LONGEST_RUN_SECONDS = 300
+MAX_RUN_SECONDS = 300
 SCHEMES = ("light", "dark")
 # the visible part of a page, on a desktop and on a phone
 WINDOWS = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 400, "height": 860}}
-# a PNG of few colours has a fifth of the size and looks the same
+# a PNG with a small palette has a fifth of the size and looks the same
 PALETTE_COLOURS = 64
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
 
@@ -30,44 +30,44 @@ def main() -> int:
 
     from authzconsole.demo.pages import PAGES, SIGNED_OUT, addresses
 
-    examples, session = staged()
+    examples, session = prepare_examples()
     folder.mkdir(parents=True, exist_ok=True)
     cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": url}
-    taken = pictures(url, folder, ([], addresses(examples, SIGNED_OUT)), ([cookie], addresses(examples, PAGES)))
-    for left in set(folder.glob("*.png")) - taken:
-        left.unlink()
+    taken = take_pictures(url, folder, ([], addresses(examples, SIGNED_OUT)), ([cookie], addresses(examples, PAGES)))
+    for outdated in set(folder.glob("*.png")) - taken:
+        outdated.unlink()
     size_megabytes = sum(path.stat().st_size for path in taken) / 1e6
     print(f"{len(taken)} pictures of {len(PAGES) + len(SIGNED_OUT)} pages, {size_megabytes:.1f} MB, in {folder}")
     return 0
 
 
-def staged() -> tuple[dict[str, str], str]:
-    """Return the example addresses of the pages and the session key of the administrator."""
+def prepare_examples() -> tuple[dict[str, str], str]:
+    """Create the example data; return the example values for page addresses and the session key of the administrator."""
     from django.conf import settings
     from django.test import Client
 
-    from authzconsole.demo.staging import demo_staged
+    from authzconsole.demo.staging import create_demo_examples
     from grants.models import Role, User
 
     administrator, client = User.objects.filter(role=Role.ADMINISTRATOR).first(), Client()
     client.force_login(administrator)
-    return demo_staged(administrator, wait_for), client.cookies[settings.SESSION_COOKIE_NAME].value
+    return create_demo_examples(administrator, wait_for), client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 def wait_for(run) -> None:
     """Wait until the worker has finished the run; exit with its error if it failed."""
-    deadline = time.monotonic() + LONGEST_RUN_SECONDS
+    deadline = time.monotonic() + MAX_RUN_SECONDS
     while not run.is_finished:
         if time.monotonic() > deadline:
-            raise SystemExit(f"{run} is still {run.state} after {LONGEST_RUN_SECONDS} s")
+            raise SystemExit(f"{run} is still {run.state} after {MAX_RUN_SECONDS} s")
         time.sleep(0.5)
         run.refresh_from_db()
     if run.error:
         raise SystemExit(f"{run} is {run.state}: {run.error}")
 
 
-def pictures(url: str, folder: Path, *visits: tuple[list, dict[str, str]]) -> set[Path]:
-    """Return the paths of the pictures. Each visit is a list of cookies and the addresses of the pages by name."""
+def take_pictures(url: str, folder: Path, *visits: tuple[list, dict[str, str]]) -> set[Path]:
+    """Take the pictures and return their paths. Each visit is a list of cookies and the addresses of the pages by name."""
     from playwright.sync_api import sync_playwright
 
     from authzconsole.ops import machine

@@ -1,4 +1,4 @@
-"""What a page shows that a tenant document does not bring: reports, a plan, a token."""
+"""Create example data that a tenant document does not contain: reports, plans and a token."""
 
 from collections.abc import Callable
 
@@ -17,32 +17,33 @@ from grants.plans.sources.readiness import create_readiness_plan
 OPTIONS = {AnalysisName.POLICY_IMPACT: {"generation": "final", "to_generation": "existing"}}
 
 
-def demo_staged(administrator: User, run_finish: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """The examples of the demo tenant, and the numbers of what was made. run_finish: returns when the run has ended."""
+def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
+    """Create the example data. Return EXAMPLES and the numbers of the created objects. finish_run: waits for a run."""
     author = Author(administrator.username, reason="quarterly review", user_id=administrator.pk)
-    report_staged(AnalysisName.DELETE_READINESS, administrator, run_finish)
-    applied = _plan(author, "namespace:marketing", "diego.morales")
+    create_report(AnalysisName.DELETE_READINESS, administrator, finish_run)
+    applied = _create_plan(author, "namespace:marketing", "diego.morales")
     apply_plan(author=author, plan_id=applied.pk)
-    reports = reports_staged(administrator, run_finish)
-    plan = _plan(author, EXAMPLES["namespace"], EXAMPLES["user"])
+    reports = create_reports(administrator, finish_run)
+    plan = _create_plan(author, EXAMPLES["namespace"], EXAMPLES["user"])
     issued = create_token(author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90)
     return EXAMPLES | reports | {"plan": str(plan.pk), "applied": str(applied.pk), "token": str(issued.token.pk),
                                  "changed": reports[AnalysisName.DELETE_READINESS]}
 
 
-def _plan(author: Author, namespace: str, user: str) -> Plan:
+def _create_plan(author: Author, namespace: str, user: str) -> Plan:
     return create_readiness_plan(author=author, namespace=parse_address(namespace), user=user)
 
 
-def reports_staged(administrator: User, run_finish: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """The run of each analysis by its name, and one that was cancelled."""
-    made = {name: report_staged(name, administrator, run_finish) for name in ANALYSES}
-    given_up = request_run(analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator)
-    cancel_run(run=given_up)
-    return made | {"cancelled": str(given_up.pk)}
+def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
+    """Run each analysis and cancel one more run; return the run numbers by analysis name, and as `cancelled`."""
+    run_numbers = {name: create_report(name, administrator, finish_run) for name in ANALYSES}
+    cancelled = request_run(analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator)
+    cancel_run(run=cancelled)
+    return run_numbers | {"cancelled": str(cancelled.pk)}
 
 
-def report_staged(name: str, administrator: User, run_finish: Callable[[AnalysisRun], None]) -> str:
+def create_report(name: str, administrator: User, finish_run: Callable[[AnalysisRun], None]) -> str:
+    """Run an analysis and return the number of the run."""
     run = request_run(analysis=name, options=OPTIONS.get(name, {"generation": "final"}), requested_by=administrator)
-    run_finish(run)
+    finish_run(run)
     return str(run.pk)

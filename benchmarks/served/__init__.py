@@ -1,1 +1,1 @@
-"""The console under its production server, with one address more: the reference that it is measured against."""
+"""The console under its production server, with one more URL: the reference of the benchmark."""

@@ -1,4 +1,4 @@
-"""Starting the server as `make run` does, and asking it over connections that are kept."""
+"""Start the server with the command of `make run`, and send requests over persistent connections."""
 
 import configparser
 import contextlib
@@ -16,12 +16,12 @@ from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
 
 CONNECTIONS = 4
-LONGEST_START_SECONDS = 60
+MAX_START_SECONDS = 60
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[int]:
-    """The port of the console's web program, from the command that supervisord is given."""
+def running_server() -> Iterator[int]:
+    """Start the web program with its supervisord command and yield its port; stop it at the end."""
     port = free_port()
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.served.settings", "SECRET_KEY": "only-for-a-benchmark" * 3}
     server = subprocess.Popen(_command(port), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -34,17 +34,17 @@ def serving() -> Iterator[int]:
 
 
 def _command(port: int) -> list[str]:
-    told = configparser.RawConfigParser()
-    told.read(ROOT / "authzconsole" / "ops" / "supervisord.conf")
-    command = told["program:web"]["command"]
-    given = {"CONSOLE_PYTHON": sys.executable, "CONSOLE_HOST": "127.0.0.1", "CONSOLE_PORT": str(port)}
-    for name, value in given.items():
+    configuration = configparser.RawConfigParser()
+    configuration.read(ROOT / "authzconsole" / "ops" / "supervisord.conf")
+    command = configuration["program:web"]["command"]
+    variables = {"CONSOLE_PYTHON": sys.executable, "CONSOLE_HOST": "127.0.0.1", "CONSOLE_PORT": str(port)}
+    for name, value in variables.items():
         command = command.replace(f"%(ENV_{name})s", value)
     return shlex.split(command)
 
 
 def _wait_for(port: int, server: subprocess.Popen) -> None:
-    deadline = time.monotonic() + LONGEST_START_SECONDS
+    deadline = time.monotonic() + MAX_START_SECONDS
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port)).close()
@@ -54,44 +54,44 @@ def _wait_for(port: int, server: subprocess.Popen) -> None:
             time.sleep(0.1)
 
 
-def post_bytes(path: str, body: dict, headers: dict[str, str]) -> bytes:
-    """A request as it goes over the wire; made before, so that making it is not measured."""
+def request_bytes(path: str, body: dict, headers: dict[str, str]) -> bytes:
+    """Return the bytes of an HTTP request; built in advance, so that building it is not measured."""
     raw = json.dumps(body).encode()
     lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(raw)), **headers}
     return "\r\n".join([f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]).encode() + raw
 
 
-def asked(port: int, requests: Sequence[bytes]) -> list[bool]:
-    """The decision of each request, in order, over CONNECTIONS connections side by side."""
+def get_decisions(port: int, requests: Sequence[bytes]) -> list[bool]:
+    """Return the decision of each request in order, over CONNECTIONS parallel connections."""
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        parts = list(pool.map(lambda place: _asked_in_turn(port, requests[place::CONNECTIONS]), range(CONNECTIONS)))
+        parts = list(pool.map(lambda index: _get_decisions_in_sequence(port, requests[index::CONNECTIONS]), range(CONNECTIONS)))
     decisions: list[bool] = [False] * len(requests)
-    for place, part in enumerate(parts):
-        decisions[place::CONNECTIONS] = part
+    for index, part in enumerate(parts):
+        decisions[index::CONNECTIONS] = part
     return decisions
 
 
-def _asked_in_turn(port: int, requests: Sequence[bytes]) -> list[bool]:
+def _get_decisions_in_sequence(port: int, requests: Sequence[bytes]) -> list[bool]:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return [json.loads(_answer(connection, request))["decision"] for request in requests]
+        return [json.loads(_get_body(connection, request))["decision"] for request in requests]
 
 
-def _answer(connection: socket.socket, request: bytes) -> bytes:
+def _get_body(connection: socket.socket, request: bytes) -> bytes:
     connection.sendall(request)
     received = b""
     while b"\r\n\r\n" not in received:
-        received += _some(connection)
+        received += _receive(connection)
     head, _, body = received.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
-        raise RuntimeError(f"the server answered {head!r} {body!r}")
+        raise RuntimeError(f"the server returned {head!r} {body!r}")
     length = int(head.lower().partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
     while len(body) < length:
-        body += _some(connection)
+        body += _receive(connection)
     return body
 
 
-def _some(connection: socket.socket) -> bytes:
-    if some := connection.recv(65_536):
-        return some
+def _receive(connection: socket.socket) -> bytes:
+    if chunk := connection.recv(65_536):
+        return chunk
     raise RuntimeError("the server closed the connection")

@@ -1,4 +1,4 @@
-"""The console's settings, with the reference's address beside its own."""
+"""The settings of the console with the URL of the reference."""
 
 from authzconsole.settings import *  # noqa: F403
 

@@ -1,4 +1,4 @@
-"""The console's addresses and one more: the same question put to django-guardian, in the same server."""
+"""The URLs of the console and the reference: the same question answered by django-guardian in the same server."""
 
 import json
 
@@ -18,7 +18,7 @@ __all__ = ["handler404", "urlpatterns"]
 @csrf_exempt
 @login_not_required
 def guardian_check(request: HttpRequest) -> JsonResponse:
-    """Without a look at the caller's token, which the console's own endpoint has to take."""
+    """Answer with guardian's check. It does not verify a token, which the endpoint of the console has to do."""
     body = json.loads(request.body)
     user = User.objects.get(username=body["subject"]["id"])
     entity = Entity.objects.get(kind=body["resource"]["type"], key=body["resource"]["id"])

@@ -8,14 +8,14 @@ from analytics.models import RunStage
 
 @pytest.fixture
 def storage_folder(settings, tmp_path):
-    """The folder that SNAPSHOT_URI names."""
+    """Return the folder of SNAPSHOT_URI."""
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def sent_tasks(monkeypatch):
-    """The tasks sent to the worker, as (task name, run number). Redis always answers."""
+    """Return the tasks sent to the worker, as (task name, run number). Redis always answers."""
     tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
     monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: tasks.append((name, *args)))

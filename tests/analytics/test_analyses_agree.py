@@ -1,4 +1,4 @@
-"""Spark and a plain reference agree on random tenants: on every verdict there is, and on every table of every analysis."""
+"""Spark and a plain reference agree on random tenants, on every decision and on every table of every analysis."""
 
 import json
 import random
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transac
 
 SEEDS = range(3)
 LITTLE, LARGE = computation.SMALL_SNAPSHOT_BYTES, 0
-# the same tables by way of a large tenant take several times as long
+# computing the same tables with the settings of a large tenant takes several times as long
 SEEDS_AND_SIZES = [*((seed, LITTLE) for seed in SEEDS), (len(SEEDS), LARGE)]
 OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
 
@@ -36,12 +36,12 @@ def folder(settings, tmp_path, monkeypatch):
 
 @pytest.fixture
 def size(request, monkeypatch):
-    """Of the largest snapshot that is little."""
+    """Set the size of the largest snapshot that counts as small."""
     monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", request.param)
 
 
 def tenant_with_own_kinds(seed):
-    """A random tenant, one live entity of each own kind, and a namespace that is empty for everybody."""
+    """Return a random tenant with a live entity of each custom kind and a namespace without grants."""
     tenant, dice = random_tenant(seed), random.Random(seed)
     for address in ("namespace:bare", "application:ns0.shop", *OWN):
         tenant.entities[parse_address(address)] = State.LIVE
@@ -61,7 +61,7 @@ def active_users(tenant):
 
 
 def permitted(tenant, generation):
-    """Every (user, address, operation) of active users and live entities that the generation permits."""
+    """Return every (user, address, operation) of active users and live entities that the generation permits."""
     return {(user, str(address), operation) for user in active_users(tenant) for address in live_addresses(tenant)
             for operation in KINDS[address.kind].operations
             if reference_is_permitted(tenant, Question("user", user, operation, address, generation))}
@@ -69,19 +69,19 @@ def permitted(tenant, generation):
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
-def test_every_verdict_of_every_generation_is_that_of_the_reference(spark, own_kinds, seed, generation, is_small):
+def test_every_decision_of_every_generation_equals_the_reference(spark, own_kinds, seed, generation, is_small):
     tenant = tenant_with_own_kinds(seed)
     with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         pairs = evaluate_rules(tables, generation_rules(generation), ChangedPairs()).collect()
     assert all(pair["after"] for pair in pairs)
-    found = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
-    assert len(found) == len(set(found))
-    assert set(found) == permitted(tenant, generation)
+    permissions = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
+    assert len(permissions) == len(set(permissions))
+    assert set(permissions) == permitted(tenant, generation)
 
 
 def analysed(folder, *arguments, detail=True):
-    """The rows and the detail that the command writes."""
+    """Run the command and return the rows of the result table and of the detail table."""
     paths = [folder / "rows.jsonl", folder / "detail.jsonl"][: 1 + detail]
     options = [option for name, path in zip(("--output", "--detail"), paths, strict=False) for option in (name, str(path))]
     call_command("analyze", *arguments, *options)
@@ -94,7 +94,7 @@ def in_order(rows, key_columns):
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
-def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, size, generation):
+def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, folder, seed, size, generation):
     tenant = tenant_with_own_kinds(seed)
     pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
              if "list" in KINDS[address.kind].operations
@@ -112,7 +112,7 @@ def test_visibility_counts_what_listing_shows(spark, own_kinds, folder, seed, si
     ("existing", "final", LITTLE), ("final", "existing", LITTLE), ("core", "proposed", LITTLE), ("existing", "proposed", LITTLE),
     ("proposed", "core", LITTLE), ("existing", "final", LARGE), ("proposed", "core", LARGE),
 ], indirect=["size"])
-def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, before, after, size):
+def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder, before, after, size):
     tenant = tenant_with_own_kinds(len(before + after))
     comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
                   if all(GENERATIONS[name].policy(kind.name, operation).has_rule for name in (before, after))}
@@ -129,7 +129,7 @@ def test_policy_impact_counts_the_answers_that_turn(spark, own_kinds, folder, be
 
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
-def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed, size):
+def test_ghost_grants_are_the_grants_on_addresses_that_are_not_live(spark, folder, seed, size):
     tenant = random_tenant(seed)
     store_tenant(tenant)
     shown = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
@@ -139,7 +139,7 @@ def test_ghost_grants_are_the_grants_on_what_is_not_live(spark, folder, seed, si
 
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
-def test_stranded_entities_are_those_that_fewer_than_two_administer(spark, own_kinds, folder, seed, size):
+def test_stranded_entities_have_fewer_than_two_active_administrators(spark, own_kinds, folder, seed, size):
     tenant = tenant_with_own_kinds(seed)
     stranded = []
     for address in live_addresses(tenant):

@@ -1,4 +1,4 @@
-"""`manage.py analyze`: an analysis in the foreground."""
+"""Test `manage.py analyze`, which runs an analysis in the foreground."""
 
 import csv
 
@@ -31,7 +31,7 @@ def folder(settings, tmp_path):
     (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),
     (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
 ])
-def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeypatch, arguments, says):
+def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(monkeypatch, arguments, says):
     monkeypatch.setattr("analytics.runs.computation.compute_report", lambda **_: pytest.fail("it was computed"))
     Entity.objects.create(kind="namespace", key="sales")
     with pytest.raises(CommandError) as refused:
@@ -39,7 +39,7 @@ def test_a_wrong_word_is_refused_with_the_right_ones_before_spark_starts(monkeyp
     assert says in str(refused.value)
 
 
-def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
+def test_a_failed_analysis_prints_a_message(monkeypatch, tmp_path):
     monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CommandError, match="where there is no bin/java"):
@@ -47,13 +47,13 @@ def test_a_failure_is_a_sentence(monkeypatch, tmp_path):
 
 
 @pytest.mark.spark
-def test_it_writes_files_or_shows_the_overview_and_leaves_no_results_behind(spark, monkeypatch, tmp_path, capsys):
+def test_analyze_writes_files_or_prints_the_overview_and_leaves_no_results(spark, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
     store_tenant(random_tenant(3))
     call_command("analyze", "delete-readiness", "--generation", "core", "--output", str(tmp_path / "rows.csv"),
                  "--detail", str(tmp_path / "detail.csv"))
-    told = capsys.readouterr()
-    assert told.out == "" and "Taking a snapshot" in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and "Taking a snapshot" in output.err
     with (tmp_path / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     with (tmp_path / "detail.csv").open() as file:

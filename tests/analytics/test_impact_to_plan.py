@@ -1,4 +1,4 @@
-"""From a report that Spark made, through a plan and its applying, to the other generation: nobody loses what they have."""
+"""After applying the plan from a Spark policy-impact report, activating the other generation takes no permission away."""
 
 import pytest
 from django.test import Client
@@ -21,7 +21,7 @@ BEFORE, AFTER, SCOPE = "existing", "final", "ns0"
 
 @pytest.fixture
 def ada(spark, settings, tmp_path):
-    """An administrator of a console on a small tenant, where the earlier generation decides."""
+    """Return an administrator of a console with a small tenant, in which the earlier generation is active."""
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
     store_tenant(random_tenant(9))
     client = Client()
@@ -37,7 +37,7 @@ def activated(client, name: str) -> None:
 
 
 def reported(client) -> AnalysisRun:
-    """The report of what going on would change, from the form on the page Analyses."""
+    """Start a policy-impact run with the form of the Analyses page, and return the finished run."""
     page = client.post("/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER})
     execute_run(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
     run = AnalysisRun.objects.latest("pk")
@@ -46,15 +46,15 @@ def reported(client) -> AnalysisRun:
 
 
 def permitted() -> set[tuple[str, str, str]]:
-    """Every (user, entity, operation) that the active generation permits, as a service is told, where both have a rule."""
-    asked = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
+    """Return every (user, entity, operation) that the active generation permits, if both generations have a policy for it."""
+    cases = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
              for entity in Entity.objects.filter(state=State.LIVE) for operation in KINDS[entity.kind].operations
              if all(GENERATIONS[name].policy(entity.kind, operation).has_rule for name in (BEFORE, AFTER))]
     questions = [question_from_json({"subject": {"type": "user", "id": user}, "action": {"name": operation},
                                      "resource": {"type": kind, "id": key}}, active_generation=active_generation().name)
-                 for user, kind, key, operation in asked]
+                 for user, kind, key, operation in cases]
     return {(user, f"{kind}:{key}", operation)
-            for (user, kind, key, operation), answer in zip(asked, answer_questions(questions), strict=True)
+            for (user, kind, key, operation), answer in zip(cases, answer_questions(questions), strict=True)
             if answer["decision"]}
 
 
@@ -74,7 +74,7 @@ def total_grants() -> int:
     return sum(model.objects.count() for model, _ in GRANT_TABLES.values())
 
 
-def test_the_plan_of_a_real_report_keeps_all_permissions_that_would_be_lost(ada):
+def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada):
     had, held = permitted(), total_grants()
     run = reported(ada)
     plan = planned(ada, run)
@@ -89,7 +89,7 @@ def test_the_plan_of_a_real_report_keeps_all_permissions_that_would_be_lost(ada)
     assert JournalLine.objects.filter(action="grant", reason="keeps what people have").count() == plan.effect["grants"]
 
 
-def test_a_plan_for_one_namespace_keeps_that_one_and_the_report_was_right_about_the_rest(ada):
+def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):
     had = permitted()
     run = reported(ada)
     plan = planned(ada, run, namespace=SCOPE)

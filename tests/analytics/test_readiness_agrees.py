@@ -18,7 +18,7 @@ from tests.support.random_tenants import random_tenant, store_tenant
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 READINESS = analysis_by_name("delete-readiness")
-# deleting a namespace asks for it alone, or for all that lives in it too
+# deleting a namespace requires ADMIN on the namespace only, or also on all live entities inside
 COUNTS_WHAT_IS_INSIDE = {"core": False, "existing": False, "proposed": True, "final": True}
 
 
@@ -34,7 +34,7 @@ class Unwatched:
 
 
 def computed(generation):
-    """(namespace, user) -> (required, held, ready, missing addresses), as Spark writes it."""
+    """Return (namespace, user) -> (required, held, ready, missing addresses) from Spark."""
     compute_report(analysis=READINESS, options={"generation": generation}, folder="report", max_detail_rows=None,
                    progress=Unwatched())
     missing = {}
@@ -50,8 +50,8 @@ def written(table):
 
 
 def reference(tenant, generation):
-    """The same by loops over lists."""
-    found = {}
+    """Compute the same with loops over lists."""
+    readiness = {}
     for namespace, state in tenant.entities.items():
         if namespace.kind != "namespace" or state != State.LIVE:
             continue
@@ -62,13 +62,13 @@ def reference(tenant, generation):
             admin = {a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)}
             if admin:
                 lacking = sorted((str(a) for a in needed if a not in admin), key=str.encode)
-                found[namespace.key, user] = (len(needed), len(needed) - len(lacking), not lacking, lacking)
-    return found
+                readiness[namespace.key, user] = (len(needed), len(needed) - len(lacking), not lacking, lacking)
+    return readiness
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
-    # the last ones by way of a large tenant
+    # the last tenants use the settings of a large tenant
     monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", 0 if seed > 2 else computation.SMALL_SNAPSHOT_BYTES)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
@@ -88,8 +88,8 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
                     assert (at_once.required, at_once.held, at_once.ready, missing) == row, (namespace, name)
 
 
-def test_the_random_tenants_hold_what_the_agreement_is_about():
-    """Without these the agreement would prove little."""
+def test_the_random_tenants_contain_the_cases_that_matter():
+    """Without these cases, the comparison would prove little."""
     tenants = [random_tenant(seed) for seed in range(5)]
     rows = [row for tenant in tenants for row in reference(tenant, "final").values()]
     assert any(ready for _, _, ready, _ in rows) and any(not ready for _, _, ready, _ in rows)

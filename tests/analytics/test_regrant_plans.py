@@ -1,4 +1,4 @@
-"""A plan from a policy-impact report: nobody loses anything by the other generation afterwards, nothing is granted in vain."""
+"""A plan from a policy-impact report keeps all permissions under the other generation with the fewest grants."""
 
 import dataclasses
 from itertools import permutations
@@ -34,15 +34,15 @@ def place(settings, tmp_path):
 
 
 def differences(tenant, before, after):
-    """The rows that Spark writes as detail, by the plain reference."""
+    """Yield the rows of the detail table as Spark writes them, from the plain reference."""
     for user in sorted(name for name, standing in tenant.users.items() if standing == (True, True)):
         for address in sorted((a for a, state in tenant.entities.items() if state == State.LIVE), key=str):
             for operation in sorted(KINDS[address.kind].operations):
                 if not all(GENERATIONS[g].policy(address.kind, operation).has_rule for g in (before, after)):
                     continue
-                found = [reference_is_permitted(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
-                if found[0] != found[1]:
-                    yield user, str(address), operation, *found
+                results = [reference_is_permitted(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
+                if results[0] != results[1]:
+                    yield user, str(address), operation, *results
 
 
 def impact(place, tenant, before, after):
@@ -74,7 +74,7 @@ def test_after_the_plan_no_user_loses_a_permission(seed, place):
 
 @pytest.fixture
 def report(place):
-    """From existing, where ned's ADMIN on the namespace drops everything in it, to final, where it does not."""
+    """Change from existing, where ned's ADMIN on the namespace permits drop on everything inside, to final, where it does not."""
     create_sample_tenant()
     change_grants(author=SETUP,
                   grant=[("user:dee", parse_address("namespace:hr"), "ADMIN"),
@@ -142,7 +142,7 @@ def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, place):
         create_regrant_plan(author=COMMAND, run=done_run(place, {"rows": []}))
 
 
-def test_more_than_a_plan_holds_is_refused(report, monkeypatch):
+def test_a_plan_over_the_item_limit_is_refused(report, monkeypatch):
     monkeypatch.setattr("analytics.regrant_plans.MAX_PLAN_ITEMS", 1)
     with pytest.raises(PlanError, match="which is the limit of a plan"):
         create_regrant_plan(author=COMMAND, run=report)
@@ -153,6 +153,6 @@ def test_more_than_a_plan_holds_is_refused(report, monkeypatch):
     assert not Plan.objects.exists()
 
 
-def test_only_administrators_make_it(report):
+def test_only_administrators_create_regrant_plans(report):
     with pytest.raises(NotAdministrator):
         create_regrant_plan(author=author_with(Role.AUDITOR), run=report)

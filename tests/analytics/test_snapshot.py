@@ -1,4 +1,4 @@
-"""Database to Parquet: one revision, reused, cleaned up, never read half-written."""
+"""Snapshots: one revision, reused, cleaned up, and never read while incomplete."""
 
 import threading
 from datetime import timedelta
@@ -38,14 +38,14 @@ def kept(folder):
     return sorted(path.name for path in (folder / database_identity()).iterdir())
 
 
-def test_an_empty_tenant_is_tables_without_rows():
+def test_the_snapshot_of_an_empty_tenant_has_tables_without_rows():
     with lease_snapshot() as snapshot:
         assert snapshot.revision == 0
         for table in SNAPSHOT_TABLES:
             assert rows(snapshot, table) == []
 
 
-def test_it_holds_the_tenant_with_active_principals_only():
+def test_a_snapshot_contains_only_active_principals():
     tenant = random_tenant(7)
     store_tenant(tenant)
     with lease_snapshot() as snapshot:
@@ -65,17 +65,17 @@ def test_it_holds_the_tenant_with_active_principals_only():
         assert grants == {(principal, str(address), privilege) for principal, address, privilege in tenant.grants}
 
 
-def test_containers_are_in_it_by_number():
+def test_a_snapshot_stores_the_ids_of_containers():
     store_tenant(random_tenant(7))
     with lease_snapshot() as snapshot:
-        found = {row["id"]: row for row in rows(snapshot, ENTITIES)}
+        rows_by_id = {row["id"]: row for row in rows(snapshot, ENTITIES)}
     for entity in Entity.objects.all():
-        row = found[entity.pk]
+        row = rows_by_id[entity.pk]
         assert (row["parent_id"], row["namespace_id"], row["application_id"]) == (
             entity.parent_id, entity.namespace_id, entity.application_id)
 
 
-def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(monkeypatch):
+def test_a_snapshot_has_one_revision_and_does_not_block_concurrent_writes(monkeypatch):
     store_tenant(random_tenant(1))
     entities, users = Entity.objects.count(), User.objects.count()
     seen = []
@@ -102,7 +102,7 @@ def test_it_is_one_revision_though_somebody_writes_meanwhile_and_nobody_waits(mo
     assert User.objects.count() == users + 1
 
 
-def test_the_usual_transactions_come_back_afterwards():
+def test_the_isolation_level_is_restored_after_a_snapshot():
     with lease_snapshot():
         pass
     with transaction.atomic():
@@ -122,7 +122,7 @@ def test_large_tables_are_written_as_several_files(monkeypatch):
         assert {row["name"] for row in rows(snapshot, USERS)} == {f"user {number}" for number in range(45)}
 
 
-def test_it_is_reused_until_the_revision_changes():
+def test_a_snapshot_is_reused_until_the_revision_changes():
     with lease_snapshot() as first, lease_snapshot() as again:
         assert again == first
     change_something()
@@ -130,7 +130,7 @@ def test_it_is_reused_until_the_revision_changes():
         assert newer.path != first.path and newer.revision == 1
 
 
-def test_another_history_at_the_same_revision_is_another_snapshot():
+def test_a_different_journal_at_the_same_revision_needs_a_new_snapshot():
     change_something()
     with lease_snapshot() as first:
         pass
@@ -146,7 +146,7 @@ def journal_lock_head():
         return lock_journal()
 
 
-def test_one_without_its_mark_is_never_read(folder):
+def test_a_snapshot_without_its_completion_mark_is_not_read(folder):
     with lease_snapshot() as first:
         pass
     storage_root()[0].delete_file(f"{first.path}/_COMPLETE")
@@ -154,8 +154,8 @@ def test_one_without_its_mark_is_never_read(folder):
         assert second.path != first.path
 
 
-def test_one_that_failed_half_way_leaves_nothing(folder):
-    User.objects.create(username="somebody")
+def test_a_failed_snapshot_leaves_no_files(folder):
+    User.objects.create(username="another")
 
     class Ended(Exception):
         pass
@@ -168,7 +168,7 @@ def test_one_that_failed_half_way_leaves_nothing(folder):
     assert kept(folder) == []
 
 
-def test_the_newest_stay_and_older_ones_go(settings, folder):
+def test_the_latest_snapshots_are_kept_and_older_ones_removed(settings, folder):
     settings.SNAPSHOTS_KEPT = 2
     paths = []
     for _ in range(4):
@@ -178,7 +178,7 @@ def test_the_newest_stay_and_older_ones_go(settings, folder):
     assert kept(folder) == [path.rpartition("/")[2] for path in paths[-2:]]
 
 
-def test_one_in_use_stays_however_old(settings, folder):
+def test_a_snapshot_in_use_is_not_removed(settings, folder):
     settings.SNAPSHOTS_KEPT = 1
     with lease_snapshot() as first:
         for _ in range(3):
@@ -190,7 +190,7 @@ def test_one_in_use_stays_however_old(settings, folder):
         assert kept(folder) == [newest.path.rpartition("/")[2]]
 
 
-def test_an_unfinished_one_goes_only_when_nobody_can_still_be_writing_it(monkeypatch, folder):
+def test_an_unfinished_snapshot_is_removed_only_after_its_writer_must_have_ended(monkeypatch, folder):
     unfinished = folder / database_identity() / "revision=00000000000000000000-000000000000-aaaaaaaa"
     (unfinished / "entities").mkdir(parents=True)
     (unfinished / "entities" / "part-00000.parquet").write_bytes(b"half")
@@ -201,7 +201,7 @@ def test_an_unfinished_one_goes_only_when_nobody_can_still_be_writing_it(monkeyp
         assert not unfinished.exists()
 
 
-def test_a_place_that_cannot_be_written_is_named_with_the_way_out(settings, tmp_path):
+def test_an_unwritable_folder_is_reported_with_a_remedy(settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
     settings.SNAPSHOT_URI = str(tmp_path / "file" / "snapshots")
     with pytest.raises(StorageError, match="SNAPSHOT_URI") as error, lease_snapshot():
@@ -209,15 +209,15 @@ def test_a_place_that_cannot_be_written_is_named_with_the_way_out(settings, tmp_
     assert str(tmp_path / "file") in str(error.value)
 
 
-def test_a_scheme_that_nobody_knows_is_a_clear_error(settings):
+def test_an_unknown_uri_scheme_is_refused(settings):
     settings.SNAPSHOT_URI = "nowhere://bucket/path"
     with pytest.raises(StorageError, match="nowhere://bucket/path"), lease_snapshot():
         pass
 
 
-@pytest.mark.parametrize("given", ["{path}", "{path}/", "file://{path}", "file://{path}/"])
-def test_a_path_and_a_uri_mean_the_same_place(settings, tmp_path, given):
-    settings.SNAPSHOT_URI = given.format(path=tmp_path)
+@pytest.mark.parametrize("location", ["{path}", "{path}/", "file://{path}", "file://{path}/"])
+def test_a_path_and_a_uri_name_the_same_folder(settings, tmp_path, location):
+    settings.SNAPSHOT_URI = location.format(path=tmp_path)
     assert spark_uri(storage_path("a/b")) == f"file://{tmp_path}/a/b"
 
 

@@ -1,4 +1,4 @@
-"""A client that calls as a service does, and a small platform of two people to ask about."""
+"""A client of the AuthZEN API, and a small tenant with two users."""
 
 import json
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ PASSWORD = "correct horse battery"
 
 @dataclass
 class Api:
-    """POSTs JSON, or bytes as they are, with the headers of one caller."""
+    """Sends POST requests with the headers of a caller: JSON, or bytes unchanged."""
 
     client: object
     headers: dict
 
     def post(self, path, body, *, content_type="application/json", **headers):
         data = body if isinstance(body, bytes | str) else json.dumps(body)
-        # named again: the test client sends no content type with an empty body
+        # set again because the test client sends no content type with an empty body
         headers = self.headers | {"Content-Type": content_type} | headers
         return self.client.post(path, data, content_type=content_type, headers=headers)
 
@@ -59,7 +59,7 @@ def api(client, secret):
 
 @pytest.fixture
 def people(db):
-    """Alice may read and write the first dataset, Bob reads it through a group; nobody is told of the second."""
+    """Alice can read and write the first dataset, Bob can read it through a group; neither has grants on the second."""
     for name in ("alice", "bob"):
         add_user(author=OPERATOR, name=name)
     add_group(author=OPERATOR, name="readers")
@@ -74,8 +74,8 @@ def people(db):
 
 @pytest.fixture
 def account(db):
-    """Makes an account of that role that can sign in."""
-    def made(name, role=Role.ORDINARY):
+    """Return a function that creates an account with a console role and a password."""
+    def create_account(name, role=Role.ORDINARY):
         if not User.objects.filter(username=name).exists():
             add_user(author=OPERATOR, name=name)
         user = User.objects.get(username=name)
@@ -84,7 +84,7 @@ def account(db):
         user.save()
         return user
 
-    return made
+    return create_account
 
 
 def request(subject="alice", operation="read", resource="lab.record-1", kind="dataset", subject_type="user", **members):

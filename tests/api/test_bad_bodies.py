@@ -1,4 +1,4 @@
-"""What is not a request: refused with one sentence, before any question is weighed."""
+"""Invalid requests are refused with a message before any question is evaluated."""
 
 import json
 
@@ -37,7 +37,7 @@ BODIES = {
 
 @pytest.mark.parametrize(("raw", "message"), BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_what_is_no_json_object_is_refused_with_a_sentence(api, endpoint, raw, message):
+def test_a_body_that_is_not_a_json_object_is_refused_with_a_message(api, endpoint, raw, message):
     answer = api.post(f"/access/v1/{endpoint}", raw)
     assert answer.status_code == 400 and answer["Content-Type"] == "application/json"
     assert answer.json().startswith(message)
@@ -46,13 +46,13 @@ def test_what_is_no_json_object_is_refused_with_a_sentence(api, endpoint, raw, m
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx",
                                           "multipart/form-data; boundary=x", "application/xml"])
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_another_content_type_is_refused_with_400(api, endpoint, content_type):
+def test_a_content_type_other_than_json_is_refused_with_400(api, endpoint, content_type):
     answer = api.post(f"/access/v1/{endpoint}", WHOLE, content_type=content_type)
     assert (answer.status_code, answer.json()) == (400, "the Content-Type must be application/json")
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_the_content_type_of_json_may_carry_parameters(api, content_type):
+def test_the_json_content_type_can_have_parameters(api, content_type):
     assert api.post("/access/v1/evaluation", WHOLE, content_type=content_type).json() == {"decision": True}
 
 
@@ -84,14 +84,14 @@ ERRORS = [
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS)
 @pytest.mark.parametrize("endpoint", ["evaluation", "evaluations"])
-def test_a_malformed_evaluation_is_refused_with_the_member_at_fault(api, endpoint, changes, message):
+def test_a_malformed_evaluation_is_refused_and_the_member_is_named(api, endpoint, changes, message):
     body = {name: value for name, value in (request() | changes).items() if value is not ...}
     answer = api.post(f"/access/v1/{endpoint}", body)
     assert answer.status_code == 400 and answer.json().startswith(message)
 
 
 @pytest.mark.parametrize("text", [" alice", "alice ", "Alice", "ALICE", "alice\t", "user:alice"])
-def test_names_are_taken_as_they_are_sent(api, text):
+def test_names_are_matched_exactly(api, text):
     assert api.evaluate(request(text)).json()["decision"] is False
 
 
@@ -112,18 +112,18 @@ def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
     assert answer.status_code == 400 and answer.json().startswith(message)
 
 
-def test_a_batch_may_be_as_long_as_the_limit(api):
+def test_a_batch_of_the_maximum_length_is_answered(api):
     answer = api.evaluate_all(request() | {"evaluations": [{}] * MAX_EVALUATIONS})
     assert answer.json()["evaluations"] == [{"decision": True}] * MAX_EVALUATIONS
 
 
-def test_a_body_over_the_limit_is_refused_with_413_and_the_limit(api):
+def test_a_body_over_the_size_limit_is_refused_with_413(api):
     long = request(context={"filler": "x" * MAX_BODY_BYTES})
     answer = api.evaluate(long)
     assert (answer.status_code, answer.json()) == (413, "the body is longer than 1,000,000 bytes, which is the limit")
 
 
-def test_a_body_of_exactly_the_limit_is_read(api):
+def test_a_body_of_exactly_the_size_limit_is_accepted(api):
     raw = json.dumps(request(context={"filler": ""})).encode()
     assert api.post("/access/v1/evaluation", raw + b" " * (MAX_BODY_BYTES - len(raw))).json() == {"decision": True}
 
@@ -134,7 +134,7 @@ def test_another_method_is_refused_with_405(client, method):
     assert answer.status_code == 405 and answer["Allow"] == "POST"
 
 
-def test_the_metadata_are_for_reading(client):
+def test_the_metadata_endpoint_only_accepts_get_and_head(client):
     assert client.head("/.well-known/authzen-configuration").status_code == 200
     answer = client.post("/.well-known/authzen-configuration")
     assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
@@ -142,11 +142,11 @@ def test_the_metadata_are_for_reading(client):
 
 @pytest.mark.parametrize("path", ["/access/v1/evaluation/", "/access/v1/evaluations/", "/access/v1/search/subject/",
                                   "/.well-known/authzen-configuration/"])
-def test_paths_end_without_a_slash_and_are_not_redirected(api, path):
+def test_paths_with_a_trailing_slash_are_not_found(api, path):
     assert api.post(path, request()).status_code == 404
 
 
-def test_a_failure_of_the_console_itself_is_a_sentence_too(api, monkeypatch):
+def test_an_internal_error_returns_a_message_with_the_request_id(api, monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("the disk is on fire")
 
@@ -157,12 +157,12 @@ def test_a_failure_of_the_console_itself_is_a_sentence_too(api, monkeypatch):
     assert answer.json() == "internal error; the log of the console has the details under the request id r-7"
 
 
-def test_brackets_inside_strings_are_no_nesting():
+def test_brackets_in_strings_do_not_count_as_nesting():
     text = "[{" * 500 + '\\"' * 200
     assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), what="it") == {"a": [text, {"b": text}]}
 
 
-def test_the_deepest_nesting_is_the_limit():
+def test_nesting_up_to_the_limit_is_accepted():
     deepest = b"[" * MAX_NESTING + b"]" * MAX_NESTING
     assert json_from_bytes(deepest, what="it")
     with pytest.raises(MalformedJson, match="too deeply"):
@@ -170,12 +170,12 @@ def test_the_deepest_nesting_is_the_limit():
 
 
 @pytest.mark.parametrize("raw", [b'"' + b'\\"' * 400_000, b'"\\' * 300_000, b'{"a' * 300_000, b"[" * 63 + b'"' * 500_000])
-def test_a_hostile_text_is_refused_in_time_that_grows_with_its_length(raw):
+def test_hostile_texts_are_refused_in_linear_time(raw):
     with pytest.raises(MalformedJson):
         json_from_bytes(raw + b"[{" * 100, what="it")
 
 
-def test_many_members_that_stand_twice_are_refused_at_once():
+def test_a_duplicate_among_very_many_members_is_refused():
     members = ",".join(f'"{number}":1' for number in range(60_000))
     with pytest.raises(MalformedJson, match="`7` appears more than once"):
         json_from_bytes(f'{{{members},"7":2}}'.encode(), what="it")

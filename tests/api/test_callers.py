@@ -1,4 +1,4 @@
-"""Who may ask what: services by token, people by session, nobody else; and nobody learns what they may not see."""
+"""Which callers can ask which questions, by token and by session, and that responses reveal no invisible entities."""
 
 from datetime import timedelta
 
@@ -30,7 +30,7 @@ def by_session(name):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nobody_is_told_to_authenticate_whatever_was_sent(client, path):
+def test_anonymous_requests_get_401_with_any_body(client, path):
     for body in (request(), {}, request(resource="lab.unregistered")):
         answer = Api(client, {}).post(f"/access/v1/{path}", body)
         assert answer.status_code == 401
@@ -40,7 +40,7 @@ def test_nobody_is_told_to_authenticate_whatever_was_sent(client, path):
 
 @pytest.mark.parametrize("header", ["Basic YWRhOnB3", "Token x", "Bearer", "Bearer ", "bearer nonsense", "Bearer a b", "Bearer é",
                                     ""])
-def test_a_header_that_carries_no_known_token_is_refused_even_beside_a_session(account, header):
+def test_an_invalid_authorization_header_is_refused_even_with_a_session(account, header):
     account("alice")
     session = by_session("alice")
     answer = Api(session.client, {"Authorization": header}).evaluate(request())
@@ -60,7 +60,7 @@ def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, cha
         f'Bearer realm="authorization console", error="invalid_token", error_description="{reason}"')
 
 
-def test_a_token_ends_with_the_account_that_owns_it(api):
+def test_a_token_of_an_inactive_account_is_refused(api):
     set_user_active(author=OPERATOR, name="service", active=False)
     assert api.evaluate(request()).json() == "the account of the token is inactive"
 
@@ -73,12 +73,12 @@ def test_a_token_without_the_scope_is_refused_with_403(client, service, path):
     assert 'error="insufficient_scope", scope="decide"' in answer["WWW-Authenticate"]
 
 
-def test_a_token_asks_about_anybody(api):
+def test_a_token_can_ask_about_any_subject(api):
     assert api.evaluate(request("bob")).json() == {"decision": True}
     assert api.evaluate(request("readers", subject_type="group")).json() == {"decision": True}
 
 
-def test_an_ordinary_account_asks_about_itself_only(account):
+def test_an_ordinary_account_can_only_ask_about_itself(account):
     account("bob")
     bob = by_session("bob")
     assert bob.evaluate(request("bob")).json() == {"decision": True}
@@ -89,13 +89,13 @@ def test_an_ordinary_account_asks_about_itself_only(account):
         assert answer.json() == "your account can only ask about itself, which is the subject user bob"
 
 
-def test_one_item_about_somebody_else_refuses_the_whole_batch(account):
+def test_one_item_about_another_subject_refuses_the_whole_batch(account):
     account("bob")
     answer = by_session("bob").evaluate_all({"evaluations": [request("bob"), request("alice")]})
     assert answer.status_code == 403 and isinstance(answer.json(), str)
 
 
-def test_an_ordinary_account_searches_for_itself_only(account):
+def test_an_ordinary_account_can_only_search_for_itself(account):
     account("alice")
     alice = by_session("alice")
     assert alice.search("resource", RESOURCE_SEARCH).json()["results"] == [{"type": "dataset", "id": "lab.record-1"}]
@@ -106,14 +106,14 @@ def test_an_ordinary_account_searches_for_itself_only(account):
 
 
 @pytest.mark.parametrize("role", [Role.ADMINISTRATOR, Role.AUDITOR])
-def test_administrators_and_auditors_ask_about_anybody(account, role):
+def test_administrators_and_auditors_can_ask_about_any_subject(account, role):
     account("olga", role)
     session = by_session("olga")
     assert session.evaluate(request("bob")).json() == {"decision": True}
     assert len(session.search("subject", SUBJECT_SEARCH).json()["results"]) == 2
 
 
-def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(account, secret):
+def test_a_session_needs_a_csrf_token_and_an_api_token_does_not(account, secret):
     account("alice")
     client = Client(enforce_csrf_checks=True)
     assert client.login(username="alice", password=PASSWORD)
@@ -124,7 +124,7 @@ def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(account,
     assert Api(client, {"Authorization": f"Bearer {secret}"}).evaluate(request()).json() == {"decision": True}
 
 
-def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_and_a_token_works_on(account, api):
+def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_keeps_working(account, api):
     account("alice")
     session = by_session("alice")
     User.objects.filter(username="alice").update(must_change_password=True)
@@ -135,19 +135,19 @@ def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_an
     assert session.evaluate(request()).json() == {"decision": True}
 
 
-def test_a_superuser_is_nobody_in_a_decision(api):
+def test_being_a_superuser_has_no_effect_on_decisions(api):
     User.objects.filter(username="bob").update(is_superuser=True, is_staff=True)
     assert api.evaluate(request("bob", "write")).json() == {"decision": False}
 
 
-def test_a_revoke_is_seen_by_the_next_question(api):
+def test_a_revocation_takes_effect_on_the_next_question(api):
     assert api.evaluate(request()).json() == {"decision": True}
     change_grants(author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)])
     assert api.evaluate(request()).json() == {"decision": False}
     assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
 
 
-def test_an_answer_is_kept_by_no_cache(api):
+def test_responses_are_not_cached(api):
     assert api.evaluate(request())["Cache-Control"] == "no-store"
 
 
@@ -160,8 +160,8 @@ def namespaces(db):
     change_grants(author=OPERATOR, grant=[("user:alice", Address("namespace", "shown"), Privilege.READ)])
 
 
-def test_a_search_does_not_tell_of_addresses_that_its_caller_does_not_see(account, api, namespaces):
-    """Whoever is allowed something everywhere is still told only of what they see."""
+def test_a_search_does_not_return_addresses_that_the_caller_cannot_see(account, api, namespaces):
+    """A search returns only visible entities even if the operation is permitted on all entities."""
     account("alice")
     body = NAMESPACE | {"action": {"name": "delete-all-streams"}}
     everywhere = {"hidden", "shown", "lab"}
@@ -170,25 +170,25 @@ def test_a_search_does_not_tell_of_addresses_that_its_caller_does_not_see(accoun
     assert seen == everywhere - {"hidden"}
 
 
-def test_what_an_ordinary_account_sees_of_a_search_is_what_it_may_do_and_see(account, api, namespaces):
+def test_a_search_by_an_ordinary_account_and_by_a_token_agree_on_visible_entities(account, api, namespaces):
     account("alice")
     for operation in ("list", "get", "READ", "delete", "search"):
         body = NAMESPACE | {"action": {"name": operation}}
         assert by_session("alice").search("resource", body).json() == api.search("resource", body).json()
 
 
-def test_an_explanation_names_to_an_ordinary_account_nothing_that_the_question_did_not_name(account, api):
+def test_an_explanation_hides_addresses_that_an_ordinary_account_cannot_see(account, api):
     account("alice")
     for number in range(3):
         ensure_entities(states={parse_address(f"stream:lab.secret{number}"): "live"})
     body = request(kind="namespace", resource="lab", operation="delete", context={"explain": True})
-    told, whole = by_session("alice").evaluate(body), api.evaluate(body)
-    assert told.json()["decision"] is whole.json()["decision"] is False
-    assert b"secret" in whole.content and b"secret" not in told.content
-    assert "missing" not in told.json()["context"]
+    restricted, complete = by_session("alice").evaluate(body), api.evaluate(body)
+    assert restricted.json()["decision"] is complete.json()["decision"] is False
+    assert b"secret" in complete.content and b"secret" not in restricted.content
+    assert "missing" not in restricted.json()["context"]
 
 
-def test_an_explanation_without_hidden_addresses_is_told_whole(account, api):
+def test_an_explanation_without_hidden_addresses_is_complete(account, api):
     account("bob")
     body = request("bob", "write", context={"explain": True})
     assert by_session("bob").evaluate(body).json() == api.evaluate(body).json()

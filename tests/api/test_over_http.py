@@ -1,4 +1,4 @@
-"""The endpoints over real HTTP, and the certification's own fixture: a deployment's kind `record` under the instance."""
+"""The endpoints over real HTTP, with the fixture of the certification: a custom kind `record` under the instance."""
 
 import http.client
 import json
@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture
 def send(live_server, secret):
-    """Sends as it is told; returns status, headers and the JSON of the answer."""
-    def sent(method, path, body=None, **headers):
+    """Return a function that sends a request and returns the status, the headers and the JSON body."""
+    def send_request(method, path, body=None, **headers):
         address = urlsplit(live_server.url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
         try:
-            usual = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
-            connection.request(method, path, body, usual | headers)
+            default_headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+            connection.request(method, path, body, default_headers | headers)
             answer = connection.getresponse()
             return answer.status, answer.headers, json.loads(answer.read() or "null")
         finally:
             connection.close()
 
-    return sent
+    return send_request
 
 
 def test_an_evaluation_a_batch_and_a_search_answer(send):
@@ -47,14 +47,14 @@ def test_an_evaluation_a_batch_and_a_search_answer(send):
     assert send("POST", "/access/v1/search/subject", json.dumps(body))[2]["results"][1] == {"type": "user", "id": "bob"}
 
 
-def test_errors_come_back_as_a_status_and_a_sentence_with_the_request_id(send):
+def test_errors_have_a_status_a_message_and_the_request_id(send):
     for body, headers, expected in ((None, {}, 400), (b"{", {}, 400), (b"{}", {"Content-Type": "text/plain"}, 400),
                                     (b"x" * (MAX_BODY_BYTES + 1), {}, 413), (b"{}", {"Authorization": "Bearer x"}, 401)):
-        status, sent, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
-        assert (status, sent["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
+        status, send_request, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
+        assert (status, send_request["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
 
 
-def test_discovery_is_open(send):
+def test_discovery_needs_no_authentication(send):
     status, _, answer = send("GET", "/.well-known/authzen-configuration", Authorization="")
     assert status == 200 and answer["policy_decision_point"]
 
@@ -75,25 +75,26 @@ def records(people):
     address_of.cache_clear()
 
 
-def of(subject, operation, resource="record-1"):
+def record_request(subject, operation, resource="record-1"):
     return request(subject, operation, resource, kind="record")
 
 
 @pytest.mark.usefixtures("records")
-def test_the_core_levels_of_the_certification_hold(send):
+def test_the_core_levels_of_the_certification_pass(send):
     def ask(path, body):
         status, _, answer = send("POST", f"/access/v1/{path}", json.dumps(body))
         assert status == 200
         return answer
 
     rules = [("alice", "read", True), ("alice", "write", True), ("bob", "read", True), ("bob", "write", False)]
-    assert [ask("evaluation", of(subject, name))["decision"] for subject, name, _ in rules] == [held for *_, held in rules]
+    decisions = [ask("evaluation", record_request(subject, name))["decision"] for subject, name, _ in rules]
+    assert decisions == [expected for *_, expected in rules]
     defaults = {"subject": {"type": "user", "id": "bob"}, "resource": {"type": "record", "id": "record-1"}}
     batch = ask("evaluations", defaults | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]})
     assert batch == {"evaluations": [{"decision": True}, {"decision": False}]}
-    subjects = ask("search/subject", of("alice", "read") | {"subject": {"type": "user"}})["results"]
+    subjects = ask("search/subject", record_request("alice", "read") | {"subject": {"type": "user"}})["results"]
     assert subjects == [{"type": "user", "id": "alice"}, {"type": "user", "id": "bob"}]
-    resources = ask("search/resource", of("alice", "read") | {"resource": {"type": "record"}})["results"]
+    resources = ask("search/resource", record_request("alice", "read") | {"resource": {"type": "record"}})["results"]
     assert resources == [{"type": "record", "id": "record-1"}]
-    actions = ask("search/action", {member: of("alice", "")[member] for member in ("subject", "resource")})["results"]
+    actions = ask("search/action", {member: record_request("alice", "")[member] for member in ("subject", "resource")})["results"]
     assert [action["name"] for action in actions] == ["read", "write", "list", "get", "READ", "WRITE"]

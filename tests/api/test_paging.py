@@ -1,4 +1,4 @@
-"""Pages of a search: complete, in order, and tied to their search by a token that cannot be altered."""
+"""Pages of a search are complete, ordered, and bound to their search by a signed token."""
 
 import pytest
 from django.core import signing
@@ -25,7 +25,7 @@ def datasets(people):
 
 
 @pytest.fixture(params=["collected", "walked"])
-def way(request, monkeypatch):
+def strategy(request, monkeypatch):
     if request.param == "walked":
         monkeypatch.setattr(searching, "FEW_GRANTS", -1)
         monkeypatch.setattr(searching, "MAX_COLLECTED", (-1, -1))
@@ -41,46 +41,46 @@ def ids(answer):
     return [result["id"] for result in answer.json()["results"]]
 
 
-def test_a_complete_answer_has_no_page_unless_it_is_asked_for(api):
+def test_a_complete_response_has_a_page_member_only_on_request(api):
     assert list(search(api).json()) == ["results"]
     assert search(api, page={}).json()["page"] == {"next_token": "", "count": len(KEYS), "total": len(KEYS)}
 
 
 @pytest.mark.parametrize("limit", [1, 3, len(KEYS), 1_000_000, 10**30])
-def test_following_the_tokens_meets_each_result_once_in_the_order_of_the_bytes(api, way, limit):
-    met, page = [], {"limit": limit}
+def test_paging_returns_each_result_once_in_byte_order(api, strategy, limit):
+    collected, page = [], {"limit": limit}
     while True:
         answer = search(api, page=page).json()
         assert list(answer) == ["page", "results"] and answer["page"]["count"] == len(answer["results"]) <= limit
-        met += [result["id"] for result in answer["results"]]
-        assert len(met) <= len(KEYS), "the pages do not end"
+        collected += [result["id"] for result in answer["results"]]
+        assert len(collected) <= len(KEYS), "the pages do not end"
         if not answer["page"]["next_token"]:
             break
-        # the limit is not repeated: the token carries it
+        # the limit is not sent again because the token contains it
         page = {"token": answer["page"]["next_token"]}
-    assert met == KEYS
+    assert collected == KEYS
 
 
-def test_an_answer_longer_than_the_console_gives_at_once_has_a_page_unasked(api, way, monkeypatch):
+def test_a_response_longer_than_the_limit_is_paged_without_request(api, strategy, monkeypatch):
     monkeypatch.setattr(page_tokens, "MAX_RESULTS", 4)
     answer = search(api).json()
     assert list(answer) == ["page", "results"] and answer["page"]["count"] == 4
     assert ids(search(api, page={"token": answer["page"]["next_token"]})) == KEYS[4:8]
 
 
-def test_a_limit_of_zero_counts(api):
+def test_a_limit_of_zero_returns_only_counts(api):
     answer = search(api, page={"limit": 0}).json()
     assert answer == {"page": {"next_token": "", "count": 0, "total": len(KEYS)}, "results": []}
 
 
 @pytest.mark.parametrize("what", ["subject", "resource", "action"])
-def test_a_limit_of_zero_leads_to_no_page(api, way, what):
+def test_a_limit_of_zero_has_no_next_token(api, strategy, what):
     body = BODY | {"resource": {"type": "dataset", "id": "lab.record-1"}}
     page = search(api, page={"limit": 0}, what=what, body=body).json()["page"]
     assert (page["next_token"], page["count"]) == ("", 0)
 
 
-def test_an_empty_token_comes_before_the_first_page(api):
+def test_an_empty_token_requests_the_first_page(api):
     first = search(api, page={"limit": 2, "token": ""})
     assert first.json() == search(api, page={"limit": 2}).json() and ids(first) == KEYS[:2]
 
@@ -98,14 +98,14 @@ def token(api, **page):
 
 
 def test_an_altered_token_is_refused(api):
-    given = token(api)
-    for place in range(0, len(given), 7):
-        altered = given[:place] + ("A" if given[place] != "A" else "B") + given[place + 1 :]
+    page_token = token(api)
+    for place in range(0, len(page_token), 7):
+        altered = page_token[:place] + ("A" if page_token[place] != "A" else "B") + page_token[place + 1 :]
         assert search(api, page={"token": altered}).status_code == 400, altered
-    assert search(api, page={"token": given[:-1]}).status_code == 400
+    assert search(api, page={"token": page_token[:-1]}).status_code == 400
 
 
-def test_a_value_signed_for_another_purpose_is_no_token(api):
+def test_a_value_signed_for_another_purpose_is_not_a_token(api):
     assert search(api, page={"token": signing.dumps(["x", 2, ""], salt="another")}).status_code == 400
 
 
@@ -118,48 +118,48 @@ def test_a_token_belongs_to_its_search(api, changes):
     assert answer.status_code == 400 and "belongs to another search" in answer.json()
 
 
-def test_a_token_of_one_kind_of_search_is_none_of_another(api):
+def test_a_token_of_one_search_type_is_refused_by_another(api):
     both = BODY | {"resource": {"type": "dataset", "id": "lab.a"}}
-    given = search(api, page={"limit": 1}, what="action", body=both).json()["page"]["next_token"]
-    assert given and search(api, page={"token": given}, what="subject", body=both).status_code == 400
+    page_token = search(api, page={"limit": 1}, what="action", body=both).json()["page"]["next_token"]
+    assert page_token and search(api, page={"token": page_token}, what="subject", body=both).status_code == 400
 
 
-def test_another_limit_is_refused_and_the_same_is_not(api):
-    given = token(api, limit=2)
-    assert search(api, page={"token": given, "limit": 3}).status_code == 400
-    assert ids(search(api, page={"token": given, "limit": 2})) == KEYS[2:4]
+def test_a_token_can_be_repeated_with_the_same_limit_only(api):
+    page_token = token(api, limit=2)
+    assert search(api, page={"token": page_token, "limit": 3}).status_code == 400
+    assert ids(search(api, page={"token": page_token, "limit": 2})) == KEYS[2:4]
 
 
-def test_unknown_members_and_the_ignored_id_may_change_between_pages(api):
-    given = token(api)
-    page = {"token": given, "properties": {}}
+def test_unknown_members_and_the_ignored_id_can_change_between_pages(api):
+    page_token = token(api)
+    page = {"token": page_token, "properties": {}}
     assert ids(search(api, page=page, resource={"type": "dataset", "id": "x"}, trace=1)) == KEYS[2:4]
 
 
-def test_when_the_active_generation_changes_a_search_begins_anew(api):
+def test_a_token_is_refused_after_the_active_generation_changed(api):
     from grants.active_generation import activate_generation
-    given = token(api)
+    page_token = token(api)
     activate_generation(author=OPERATOR, name="proposed")
-    assert search(api, page={"token": given}).status_code == 400
+    assert search(api, page={"token": page_token}).status_code == 400
 
 
-def test_what_was_granted_and_revoked_meanwhile_neither_repeats_nor_hides_the_rest(api, way):
-    given = token(api, limit=3)
+def test_grants_and_revocations_between_pages_neither_repeat_nor_skip_other_results(api, strategy):
+    page_token = token(api, limit=3)
     change_grants(author=OPERATOR, revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
                   grant=[("user:alice", Address("dataset", "lab.0"), Privilege.READ)])
-    assert ids(search(api, page={"token": given})) == KEYS[3:6]
+    assert ids(search(api, page={"token": page_token})) == KEYS[3:6]
 
 
 @pytest.mark.parametrize(("what", "expected"), [("subject", ["alice", "bob"]), ("action", None)])
-def test_the_other_searches_have_pages_too(api, what, expected):
+def test_subject_and_action_searches_are_paged_too(api, what, expected):
     body = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
             "resource": {"type": "dataset", "id": "lab.record-1"}}
-    whole = [result.get("id") or result["name"] for result in search(api, what=what, body=body).json()["results"]]
-    assert expected in (None, whole)
-    met, page = [], {"limit": 1}
+    all_results = [result.get("id") or result["name"] for result in search(api, what=what, body=body).json()["results"]]
+    assert expected in (None, all_results)
+    collected, page = [], {"limit": 1}
     while page is not None:
         answer = search(api, page=page, what=what, body=body).json()
-        met += [result.get("id") or result["name"] for result in answer["results"]]
-        assert len(met) <= len(whole), "the pages do not end"
+        collected += [result.get("id") or result["name"] for result in answer["results"]]
+        assert len(collected) <= len(all_results), "the pages do not end"
         page = {"token": answer["page"]["next_token"]} if answer["page"]["next_token"] else None
-    assert met == whole and len(met) > 1
+    assert collected == all_results and len(collected) > 1

@@ -1,4 +1,4 @@
-"""A fixed number of queries for each endpoint, however much there is to look at."""
+"""Each endpoint takes a fixed number of queries for any amount of data."""
 
 import pytest
 
@@ -19,11 +19,11 @@ FEW = 1
 
 
 @pytest.fixture(autouse=True)
-def many(people, api):
+def many_datasets(people, api):
     addresses = [Address("dataset", f"lab.d{number}") for number in range(50)]
     ensure_entities(states=dict.fromkeys(addresses, "live"))
     change_grants(author=OPERATOR, grant=[("user:alice", address, Privilege.READ) for address in addresses])
-    # the first use of a token is noted, and the numbers of the permissions are read once
+    # the first use of a token writes its time of last use, and the ids of the permissions are cached
     api.evaluate(request())
     assert ApiToken.objects.get().last_used_at is not None
 
@@ -49,7 +49,7 @@ def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_n
         assert api.post(f"/access/v1/{path}", body).status_code == 200
 
 
-def test_a_subject_with_very_many_grants_takes_up_to_six_queries_more(api, django_assert_num_queries, monkeypatch):
+def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(api, django_assert_num_queries, monkeypatch):
     monkeypatch.setattr(searching, "FEW_GRANTS", 0)
     usual = TOKEN + SUBJECT + FEW
     for collected, walked, expected in (
@@ -71,7 +71,7 @@ def test_a_crowded_namespace_takes_no_more_queries(api, django_assert_num_querie
         assert len(answer.json()["results"]) == 2
 
 
-def test_a_request_by_session_takes_one_query_more(client, account, django_assert_num_queries):
+def test_a_request_by_session_takes_one_more_query(client, account, django_assert_num_queries):
     account("alice")
     assert client.login(username="alice", password=PASSWORD)
     with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION):
@@ -80,7 +80,7 @@ def test_a_request_by_session_takes_one_query_more(client, account, django_asser
         client.post("/access/v1/evaluation", request(context={"explain": True}), content_type="application/json")
 
 
-def test_nobody_and_what_cannot_be_read_cost_nothing_more_than_knowing_who_calls(api, client, django_assert_num_queries):
+def test_anonymous_and_malformed_requests_take_no_queries_beyond_authentication(api, client, django_assert_num_queries):
     with django_assert_num_queries(0):
         assert client.post("/access/v1/evaluation", request(), content_type="application/json").status_code == 401
         assert client.get("/.well-known/authzen-configuration").status_code == 200

@@ -1,4 +1,4 @@
-"""Each search finds exactly what the evaluations permit: for users and groups, in every generation, whatever the page size."""
+"""Each search returns exactly what evaluations permit: for users and groups, in every generation and with any page size."""
 
 import random
 
@@ -21,24 +21,24 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(params=SEEDS)
 def tenant(request):
-    made = random_tenant(request.param)
-    store_tenant(made)
-    made.dice = random.Random(request.param)
-    return made
+    created = random_tenant(request.param)
+    store_tenant(created)
+    created.dice = random.Random(request.param)
+    return created
 
 
-WAYS = {"collected": (2_000, 5_000, 50_000, 20_000), "among the first": (-1, 3, 50_000, 20_000), "one by one": (-1, 0, -1, -1),
-        "all": (-1, 1, -1, 5)}
+STRATEGIES = {"collected": (2_000, 5_000, 50_000, 20_000), "among the first": (-1, 3, 50_000, 20_000),
+              "one by one": (-1, 0, -1, -1), "all": (-1, 1, -1, 5)}
 
 
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    """Every way of looking: from the grants, and along the entities or principals."""
-    take(monkeypatch, request.param)
+@pytest.fixture(params=STRATEGIES)
+def strategy(request, monkeypatch):
+    """Force each search strategy: from the grants, and along the entities or principals."""
+    force_strategy(monkeypatch, request.param)
 
 
-def take(monkeypatch, way):
-    few, first, many, inside = WAYS[way]
+def force_strategy(monkeypatch, strategy):
+    few, first, many, inside = STRATEGIES[strategy]
     monkeypatch.setattr(searching, "FEW_GRANTS", few)
     monkeypatch.setattr(searching, "MAX_COLLECTED", (few, many))
     monkeypatch.setattr(searching, "MAX_WALKED", (first, first))
@@ -46,7 +46,7 @@ def take(monkeypatch, way):
 
 
 def operations():
-    """Every operation and privilege of every kind in every generation that has a rule for it."""
+    """Yield every operation and privilege of every kind in every generation."""
     for kind in KINDS:
         for operation in (*KINDS[kind].operations, *map(str, Privilege)):
             for generation in GENERATIONS.values():
@@ -60,79 +60,79 @@ def permitted(questions):
 def all_pages(find, question, size):
     ids, after = [], ""
     while True:
-        found = find(question, after=after, max_rows=size)
-        assert not set(ids).intersection(found.ids), "a page repeats what another showed"
-        ids += found.ids
-        assert found.total in (None, len(ids) if not found.has_more else found.total)
-        if not found.has_more:
+        page = find(question, after=after, max_rows=size)
+        assert not set(ids).intersection(page.ids), "a page repeats results of another page"
+        ids += page.ids
+        assert page.total in (None, len(ids) if not page.has_more else page.total)
+        if not page.has_more:
             return ids
-        after = found.ids[-1]
+        after = page.ids[-1]
 
 
-def test_a_resource_search_finds_every_registered_entity_that_the_operation_is_permitted_on(tenant, way):
+def test_a_resource_search_finds_exactly_the_registered_entities_with_a_permitted_decision(tenant, strategy):
     subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups] + [("user", "nobody")]
-    met = 0
+    match_count = 0
     for kind, operation, generation in operations():
         subject_type, subject = tenant.dice.choice(subjects)
-        given = _members(tenant, tenant.dice, context_members(generation, kind, operation))
-        asked = [Question(subject_type, subject, operation, address, generation, **given)
+        context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
+        questions = [Question(subject_type, subject, operation, address, generation, **context)
                  for address in tenant.entities if address.kind == kind]
-        expected = sorted(question.target.key for question in permitted(asked))
-        whole = Question(subject_type, subject, operation, Address(kind, ""), generation, **given)
-        assert all_pages(search_entities, whole, tenant.dice.choice([1, 2, 1_000])) == expected, whole
-        met += len(expected)
-    assert met
+        expected = sorted(question.target.key for question in permitted(questions))
+        search = Question(subject_type, subject, operation, Address(kind, ""), generation, **context)
+        assert all_pages(search_entities, search, tenant.dice.choice([1, 2, 1_000])) == expected, search
+        match_count += len(expected)
+    assert match_count
 
 
-def test_a_subject_search_finds_every_active_principal_to_whom_the_operation_is_permitted(tenant, way):
-    met = 0
+def test_a_subject_search_finds_exactly_the_active_principals_with_a_permitted_decision(tenant, strategy):
+    match_count = 0
     for kind, operation, generation in operations():
         targets = [address for address in tenant.entities if address.kind == kind]
         target = tenant.dice.choice([*targets, Address("namespace", "unregistered")])
         if target.kind != kind:
             continue
-        given = _members(tenant, tenant.dice, context_members(generation, kind, operation))
+        context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
-            asked = [Question(subject_type, name, operation, target, generation, **given) for name in names]
-            expected = {question.subject for question in permitted(asked)}
-            ids = all_pages(search_principals, Question(subject_type, "", operation, target, generation, **given), 2)
+            questions = [Question(subject_type, name, operation, target, generation, **context) for name in names]
+            expected = {question.subject for question in permitted(questions)}
+            ids = all_pages(search_principals, Question(subject_type, "", operation, target, generation, **context), 2)
             assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
-            met += len(expected)
-    assert met
+            match_count += len(expected)
+    assert match_count
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("operation", ["list", "delete", "delete-all-streams"])
-def test_a_subject_search_on_every_container_looks_inside_it(tenant, way, generation, operation):
+def test_a_subject_search_on_a_container_considers_the_entities_inside(tenant, strategy, generation, operation):
     unregistered = Address("namespace", "unregistered")
     for target in [*(a for a in tenant.entities if a.kind in CONTAINER_KINDS), unregistered]:
         if operation not in KINDS[target.kind].operations:
             continue
-        asked = [Question("user", name, operation, target, generation) for name in tenant.users]
-        expected = {question.subject for question in permitted(asked)}
+        questions = [Question("user", name, operation, target, generation) for name in tenant.users]
+        expected = {question.subject for question in permitted(questions)}
         assert set(all_pages(search_principals, Question("user", "", operation, target, generation), 3)) == expected
 
 
-def test_an_action_search_finds_every_operation_and_privilege_that_is_permitted(tenant):
+def test_an_action_search_finds_exactly_the_permitted_operations_and_privileges(tenant):
     for target in tenant.entities:
         for generation in GENERATIONS:
             name = tenant.dice.choice(list(tenant.users))
-            asked = [Question("user", name, str(operation), target, generation)
+            questions = [Question("user", name, str(operation), target, generation)
                      for operation in (*KINDS[target.kind].operations, *Privilege)]
-            expected = [question.operation for question in permitted(asked)]
+            expected = [question.operation for question in permitted(questions)]
             for size in (1, 100):
-                assert all_pages(search_operations, asked, size) == expected
+                assert all_pages(search_operations, questions, size) == expected
 
 
-def test_every_way_gives_the_same_pages(tenant, monkeypatch):
-    asked = [("dataset", "list", "final"), ("namespace", "list", "final"), ("stream", "delete", "existing"),
+def test_every_search_strategy_returns_the_same_pages(tenant, monkeypatch):
+    questions = [("dataset", "list", "final"), ("namespace", "list", "final"), ("stream", "delete", "existing"),
              ("program", "start", "existing"), ("program", "get", "core")]
-    for kind, operation, generation in asked:
+    for kind, operation, generation in questions:
         for subject in tenant.users:
             question = Question("user", subject, operation, Address(kind, ""), generation)
             pages = set()
-            for way in WAYS:
-                take(monkeypatch, way)
-                found = search_entities(question, after="", max_rows=3)
-                pages.add((tuple(found.ids), found.has_more))
+            for strategy in STRATEGIES:
+                force_strategy(monkeypatch, strategy)
+                page = search_entities(question, after="", max_rows=3)
+                pages.add((tuple(page.ids), page.has_more))
             assert len(pages) == 1

@@ -1,4 +1,4 @@
-"""The shorter way for who shows a token answers as the console does, and leaves everything else to it."""
+"""The token fast path returns the same responses as the full application and passes other requests on."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from django.db import OperationalError, connection, connections
 from authzconsole.api.urls import VIEWS
 from authzconsole.wsgi import application, console
 
-# as a server has it: a request begins with no transaction open
+# as in production: no transaction is open when a request starts
 pytestmark = pytest.mark.django_db(transaction=True)
 
 QUESTION = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
@@ -21,7 +21,7 @@ HEADERS = {"Content-Type", "Cache-Control", "X-Content-Type-Options", "Referrer-
 
 def call(wsgi, path, *, token="", body=QUESTION, method="POST", host="testserver", **headers):
     raw = json.dumps(body).encode()
-    told = {}
+    response = {}
     environ = {
         "REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": "", "QUERY_STRING": "", "CONTENT_TYPE": "application/json",
         "CONTENT_LENGTH": str(len(raw)), "HTTP_HOST": host, "SERVER_NAME": "testserver", "SERVER_PORT": "80",
@@ -30,42 +30,46 @@ def call(wsgi, path, *, token="", body=QUESTION, method="POST", host="testserver
     }
     if token:
         environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
-    answer = wsgi(environ, lambda status, given: told.update(status=int(status.split()[0]), headers=dict(given)))
+
+    def start_response(status, response_headers):
+        response.update(status=int(status.split()[0]), headers=dict(response_headers))
+
+    answer = wsgi(environ, start_response)
     content = b"".join(answer)
-    return told["status"], told["headers"], content
+    return response["status"], response["headers"], content
 
 
 @pytest.mark.parametrize("path", [f"/{path}" for path in VIEWS])
-@pytest.mark.parametrize("shown", ["good", "wrong"])
-def test_the_lane_and_the_console_answer_alike(secret, path, shown):
+@pytest.mark.parametrize("kind_of_token", ["good", "wrong"])
+def test_the_fast_path_and_the_full_application_return_the_same_response(secret, path, kind_of_token):
     body = QUESTION | {"evaluations": [{}, {"action": {"name": "write"}}]} if path.endswith("s") else QUESTION
-    token = secret if shown == "good" else "wrong"
-    lane, whole = (call(wsgi, path, token=token, body=body) for wsgi in (application, console))
-    assert (lane[0], json.loads(lane[2])) == (whole[0], json.loads(whole[2]))
-    assert {name: lane[1].get(name) for name in HEADERS} == {name: whole[1].get(name) for name in HEADERS}
-    assert lane[1].get("WWW-Authenticate") == whole[1].get("WWW-Authenticate")
+    token = secret if kind_of_token == "good" else "wrong"
+    fast, full = (call(wsgi, path, token=token, body=body) for wsgi in (application, console))
+    assert (fast[0], json.loads(fast[2])) == (full[0], json.loads(full[2]))
+    assert {name: fast[1].get(name) for name in HEADERS} == {name: full[1].get(name) for name in HEADERS}
+    assert fast[1].get("WWW-Authenticate") == full[1].get("WWW-Authenticate")
 
 
-def test_what_is_refused_before_a_view_is_refused_in_the_lane_too(secret):
+def test_the_fast_path_refuses_bad_hosts_methods_and_bodies(secret):
     assert call(application, "/access/v1/evaluation", token=secret, host="elsewhere.example")[0] == 400
     assert call(application, "/access/v1/evaluation", token=secret, method="GET")[0] == 405
     assert call(application, "/access/v1/evaluation", token=secret, body=[])[0] == 400
 
 
-def test_https_is_demanded_in_the_lane_where_it_is_demanded_at_all(secret, settings):
+def test_the_fast_path_redirects_to_https_if_the_setting_requires_it(secret, settings):
     from authzconsole.api.token_fast_path import TokenFastPath
 
     settings.SECURE_SSL_REDIRECT = True
     assert call(TokenFastPath(console), "/access/v1/evaluation", token=secret)[0] == 301
 
 
-def test_what_shows_no_token_or_is_no_decision_is_the_consoles(secret):
+def test_requests_without_a_token_and_other_paths_use_the_full_application(secret):
     assert call(application, "/access/v1/evaluation")[0] == 401
     status, headers, _ = call(application, "/healthz", token=secret, method="GET")
     assert status == 200 and "Content-Security-Policy" in headers
 
 
-def test_a_connection_that_the_database_ended_is_opened_again_without_a_word(secret):
+def test_a_database_connection_that_was_terminated_is_reopened(secret):
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no connection to lose")
     assert call(application, "/access/v1/evaluation", token=secret)[0] == 200

@@ -1,4 +1,4 @@
-"""API tokens: shown once, kept as a digest, journaled, and noted when used without making anybody wait."""
+"""API tokens are shown once, stored as a digest and journaled; recording their use never blocks a request."""
 
 import io
 import os
@@ -37,7 +37,7 @@ def create(**changes):
     return create_token(**{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes)
 
 
-def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
+def test_a_secret_has_256_random_bits_and_is_not_stored(ada):
     first, second = create(), create()
     assert first.secret != second.secret and len(first.secret) == len("azc_") + 43
     stored = str(list(ApiToken.objects.values())) + str(list(JournalLine.objects.values()))
@@ -45,11 +45,11 @@ def test_a_secret_is_256_random_bits_and_is_kept_nowhere(ada):
     assert verify_token(first.secret) == ValidToken(first.token.pk, ada.pk, frozenset({"decide"}), "final")
 
 
-def test_scopes_stand_in_their_order_once(ada):
+def test_scopes_are_stored_in_a_fixed_order_without_duplicates(ada):
     assert create(scopes=["read", "decide", "read"]).token.scopes == "decide read"
 
 
-def test_making_and_revoking_stand_in_the_journal(ada):
+def test_creating_and_revoking_a_token_are_journaled(ada):
     author = Author("ada", reason="ticket 7", user_id=ada.pk)
     token = create(author=author).token
     outcome = revoke_token(author=author, number=token.pk)
@@ -61,7 +61,7 @@ def test_making_and_revoking_stand_in_the_journal(ada):
     assert first_break() is None
 
 
-def test_only_administrators_make_and_revoke_tokens(ada):
+def test_only_administrators_create_and_revoke_tokens(ada):
     add_user(author=OPERATOR, name="bob")
     bob = Author("bob", user_id=User.objects.get(username="bob").pk)
     token = create().token
@@ -80,7 +80,7 @@ def test_only_administrators_make_and_revoke_tokens(ada):
     ({"days": 3_651}, "the lifetime of a token"),
     ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary is not an administrator of this console"),
 ])
-def test_a_token_that_could_not_work_is_refused_and_nothing_is_written(ada, changes, message):
+def test_an_invalid_token_request_is_refused_and_nothing_is_written(ada, changes, message):
     add_user(author=OPERATOR, name="ordinary")
     before = JournalLine.objects.count()
     with pytest.raises(TokenError, match=message):
@@ -93,7 +93,7 @@ def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
         revoke_token(author=OPERATOR, number=7)
 
 
-def test_use_is_noted_once_a_minute(ada, django_assert_num_queries):
+def test_the_last_use_is_recorded_once_a_minute(ada, django_assert_num_queries):
     secret = create().secret
     verify_token(secret)
     noted = ApiToken.objects.get().last_used_at
@@ -107,7 +107,7 @@ def test_use_is_noted_once_a_minute(ada, django_assert_num_queries):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_no_answer_waits_for_the_note_while_somebody_writes(ada):
+def test_recording_the_last_use_does_not_wait_for_a_locked_database(ada):
     if connection.vendor != "sqlite":
         pytest.skip("other databases lock rows, not the whole file")
     secret = create().secret
@@ -131,7 +131,7 @@ def run(command, *arguments):
     return output.getvalue(), errors.getvalue()
 
 
-def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
+def test_create_token_prints_only_the_secret_and_explains_how_to_revoke_it(ada):
     output, errors = run("create_token", "ada", "--scope", "decide", "--scope", "read", "--days", "9")
     token = verify_token(output.strip())
     assert token.scopes == {"decide", "read"}
@@ -145,12 +145,12 @@ def test_the_command_prints_the_secret_alone_and_says_how_to_end_it(ada):
 
 @pytest.mark.parametrize("arguments", [("create_token", "zoe", "--scope", "decide"), ("create_token", "ada"),
                                        ("create_token", "ada", "--scope", "all"), ("revoke_token", "7")])
-def test_a_command_that_cannot_do_it_says_why(ada, arguments):
+def test_commands_with_invalid_arguments_fail(ada, arguments):
     with pytest.raises(CommandError):
         run(*arguments)
 
 
-def test_every_command_that_works_on_a_console_looks_for_one():
+def test_every_command_except_bootstrap_requires_an_existing_console():
     names = [name for name, app in get_commands().items() if app == "authzconsole" and name != "bootstrap"]
     assert len(names) > 6
     for name in names:
@@ -159,7 +159,7 @@ def test_every_command_that_works_on_a_console_looks_for_one():
 
 @pytest.mark.parametrize("arguments", [("create_token", "admin", "--scope", "read"), ("decide",)])
 @pytest.mark.parametrize("is_file_there", [False, True])
-def test_a_command_where_there_is_no_console_says_so_and_makes_none(tmp_path, arguments, is_file_there):
+def test_a_command_without_a_console_fails_and_creates_no_database(tmp_path, arguments, is_file_there):
     file = tmp_path / "console.sqlite3"
     if is_file_there:
         file.touch()

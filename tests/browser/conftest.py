@@ -10,7 +10,7 @@ OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "
 
 @pytest.fixture(scope="module")
 def chromium(django_db_setup):
-    """A browser, closed after each module: while it is open a loop runs in this thread, in which Django refuses its database."""
+    """Start a browser for each module: while it is open, an event loop runs in this thread and Django refuses database access."""
     program = machine.chromium()
     if program is None:
         pytest.fail("Chromium is missing; `make test` installs it")
@@ -23,7 +23,7 @@ def chromium(django_db_setup):
 
 @pytest.fixture
 def page_of(chromium, live_server):
-    """page_of("ada"): a page on which somebody of the cast has signed in. Faults of a page fail the test."""
+    """Return a function: page_of("ada") is a page on which that user is signed in. Errors in a page fail the test."""
     contexts, faults = [], []
 
     def sign_in(name, *, scripts=True, width=1280):
@@ -48,6 +48,6 @@ def page_of(chromium, live_server):
 
 @pytest.fixture
 def page(page_of):
-    """An administrator's, in the house of the cast."""
+    """Return a page of an administrator, on the tenant of `tests.support.cast`."""
     create_sample_tenant()
     return page_of("ada")

@@ -1,4 +1,4 @@
-"""The pages of the API's document work under the policy that they are served with, and load nothing from elsewhere."""
+"""The API documentation pages work under their content security policy and load nothing from other hosts."""
 
 import pytest
 
@@ -6,12 +6,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("path", ["docs", "redoc"])
-def test_the_page_draws_every_operation(chromium, live_server, path):
+def test_the_documentation_pages_show_every_operation(chromium, live_server, path):
     faults, loaded = [], []
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, base_url=live_server.url)
     page = context.new_page()
     page.on("pageerror", lambda error: faults.append(str(error)))
-    # Redoc asks for its maker's logo; the policy keeps it from doing so
+    # Redoc requests a logo from its vendor; the content security policy blocks it
     page.on("console", lambda message: faults.append(message.text)
             if "Content Security" in message.text and "cdn.redoc.ly" not in message.text else None)
     page.on("response", lambda response: loaded.append(response.url))

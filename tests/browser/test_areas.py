@@ -1,4 +1,4 @@
-"""A walk through every area of the navigation on the demo tenant, with scripts and without: what each is for is done there."""
+"""Do the main task of every area of the navigation on the demo tenant, with and without scripts."""
 
 import io
 import re
@@ -21,7 +21,7 @@ AREAS = {}
 
 
 def area(title):
-    """A walk through the area that the navigation calls so."""
+    """Register a walk through the area with this navigation title."""
     def keep(walk):
         AREAS[title] = walk
         return walk
@@ -30,7 +30,7 @@ def area(title):
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
-def test_every_area_does_what_it_is_for(scripts, page_of, settings, tmp_path):
+def test_the_main_task_of_every_area_works(scripts, page_of, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
@@ -46,7 +46,7 @@ def test_every_area_does_what_it_is_for(scripts, page_of, settings, tmp_path):
 
 
 class Filters:
-    """Fields that answer while one types, and by a button where no script runs."""
+    """Fill filter fields: they update while typing, or by a button without scripts."""
 
     def __init__(self, page, scripts):
         self._page, self._scripts = page, scripts

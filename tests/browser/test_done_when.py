@@ -1,6 +1,6 @@
-"""The walk for which the console is made: a namespace cannot be deleted, why, the plan that closes the gap, and its undoing.
+"""The main task of the console: see why a namespace cannot be deleted, grant what is missing by a plan, and undo the plan.
 
-In a module of its own: a worker keeps the numbers of the permissions, which the next test numbers anew.
+In a separate module because a worker caches the ids of the permissions, which change with the next test.
 """
 
 import io
@@ -21,8 +21,8 @@ REPORT_PATIENCE_MILLISECONDS = 240_000
 NOW = "Whether sofia.lindqvist can delete namespace:logistics now"
 
 
-def test_who_has_never_seen_it_finds_the_block_closes_it_and_undoes_it(page_of, worker_console):
-    """From the overview, by what its pages offer alone: nothing is typed but a reason."""
+def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it(page_of, worker_console):
+    """Start at the overview and use only links and buttons; only the reason is typed."""
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
     page = page_of("ada")

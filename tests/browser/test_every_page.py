@@ -1,4 +1,4 @@
-"""Every page, in light, in dark and at phone width, without a serious fault of accessibility."""
+"""Every page has no serious accessibility violation: in light, in dark and at phone width."""
 
 import io
 from pathlib import Path
@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from authzconsole.demo.pages import PAGES, SIGNED_OUT, addresses
-from authzconsole.demo.staging import demo_staged
+from authzconsole.demo.staging import create_demo_examples
 from authzconsole.management.commands.bootstrap import DEMO_TENANT, create_first_administrator
 from grants.models import User
 from tests.support.reports import report_of_samples
@@ -24,23 +24,23 @@ ASK_AXE = """options => axe.run(document, {resultTypes: ["violations"], ...optio
 
 @pytest.fixture
 def console(live_server, tmp_path, settings):
-    """The demo tenant with a report of each analysis: the examples of its pages, and an administrator's client."""
+    """Create the demo tenant with a report of each analysis; return the example addresses and the client of an administrator."""
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     name, _ = create_first_administrator()
     administrator, client = User.objects.get(username=name), Client()
     client.force_login(administrator)
-    return demo_staged(administrator, lambda run: report_of_samples(tmp_path, run)), client
+    return create_demo_examples(administrator, lambda run: report_of_samples(tmp_path, run)), client
 
 
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_no_page_has_a_serious_fault_of_accessibility(console, chromium, live_server):
+def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_server):
     examples, client = console
     faults = []
     for session, pages in (("", SIGNED_OUT), (client.cookies[settings.SESSION_COOKIE_NAME].value, PAGES)):
-        # the pages' own policy keeps every script out that is not theirs; and colours are looked at, not their transitions
+        # the content security policy blocks the test's script; reduced motion avoids colours in transition
         context = chromium.new_context(base_url=live_server.url, bypass_csp=True, reduced_motion="reduce")
         if session:
             context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}])
@@ -53,7 +53,7 @@ def test_no_page_has_a_serious_fault_of_accessibility(console, chromium, live_se
 
 
 def looked_at(page, name, address):
-    """The grave faults of one page, loaded once."""
+    """Return the serious accessibility violations of one page, loaded once."""
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     assert page.goto(address).status == 200, address

@@ -1,4 +1,4 @@
-"""The tree of the explorer in a browser: opened by clicks and keys, the detail beside it, a page of its own on a phone."""
+"""The explorer in a browser: open the tree by mouse and keyboard, with details next to it or on a separate page on a phone."""
 
 import re
 
@@ -23,7 +23,7 @@ def focused(page) -> str:
     return page.evaluate("document.activeElement.querySelector('.branch-name')?.textContent ?? ''")
 
 
-def test_a_line_opens_its_entity_beside_the_tree_and_back_leads_to_the_one_before(page_of):
+def test_clicking_a_tree_node_opens_its_entity_and_back_returns_to_the_previous_one(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:hr")
@@ -41,7 +41,7 @@ def test_a_line_opens_its_entity_beside_the_tree_and_back_leads_to_the_one_befor
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
 
 
-def test_the_tree_is_walked_through_with_the_keyboard(page_of):
+def test_the_tree_can_be_navigated_with_the_keyboard(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
@@ -70,7 +70,7 @@ def test_the_tree_is_walked_through_with_the_keyboard(page_of):
     assert focused(page) == "cdap"
 
 
-def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monkeypatch):
+def test_further_nodes_replace_the_show_more_line(page_of, monkeypatch):
     monkeypatch.setattr(branches, "MAX_ROWS", 3)
     create_sample_tenant()
     ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
@@ -86,7 +86,7 @@ def test_more_of_very_many_come_where_the_line_stood_that_said_so(page_of, monke
     expect(page.locator(":focus .branch-name")).to_have_text("s3")
 
 
-def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page_of):
+def test_filtering_the_tree_by_state_keeps_the_open_entity(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
@@ -99,7 +99,7 @@ def test_the_tree_is_narrowed_to_a_state_and_keeps_the_entity_that_is_shown(page
     expect(line(page, "orders")).to_have_count(0)
 
 
-def test_on_a_phone_the_tree_is_a_page_of_its_own(page_of):
+def test_on_a_phone_the_tree_is_a_separate_page(page_of):
     create_sample_tenant()
     page = page_of("ada", width=390)
     page.goto(SALES)
@@ -110,7 +110,7 @@ def test_on_a_phone_the_tree_is_a_page_of_its_own(page_of):
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
 
 
-def test_without_scripts_the_tree_is_narrowed_by_a_button_and_leads_to_the_pages(page_of):
+def test_without_scripts_the_tree_is_filtered_by_a_button_and_links_to_pages(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/explorer?at=namespace:sales")

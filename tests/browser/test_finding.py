@@ -1,4 +1,4 @@
-"""Finding an address as one types it: with the keyboard, the mouse, and at phone width."""
+"""Search suggestions: with the keyboard, with the mouse, and at phone width."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 
 @pytest.fixture
 def field_of(page_of):
-    """field_of("ada"): the page of an entity, its search field, and the list under it."""
+    """Return a function: field_of("ada") returns an entity page, its search field and its list of suggestions."""
     def opened(name, **how):
         create_sample_tenant()
         page = page_of(name, **how)
@@ -26,27 +26,27 @@ def field_of(page_of):
     return opened
 
 
-def test_arrows_mark_and_enter_opens_what_is_marked(field_of):
-    page, field, found = field_of("ada")
+def test_arrow_keys_select_a_result_and_enter_opens_it(field_of):
+    page, field, suggestions = field_of("ada")
     page.keyboard.press("/")
     page.keyboard.type("orders")
-    expect(found.get_by_role("option")).to_have_count(2)
+    expect(suggestions.get_by_role("option")).to_have_count(2)
     expect(field).to_have_attribute("aria-expanded", "true")
     assert field.get_attribute("aria-activedescendant") is None
     for _ in range(3):
         page.keyboard.press("ArrowDown")
     expect(field).to_have_attribute("aria-activedescendant", "search-suggestions-1")
     page.keyboard.press("ArrowUp")
-    expect(found.get_by_role("option", selected=True)).to_have_text("All results for “orders”")
+    expect(suggestions.get_by_role("option", selected=True)).to_have_text("All results for “orders”")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/entities/dataset:sales.orders$"))
 
 
-def test_enter_without_a_marked_one_leads_to_all_results(field_of):
-    page, field, found = field_of("ada")
+def test_enter_without_a_selected_result_opens_all_results(field_of):
+    page, field, suggestions = field_of("ada")
     field.fill("sales")
-    expect(found).to_be_visible()
+    expect(suggestions).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.type(".")
     page.keyboard.press("Enter")
@@ -54,62 +54,62 @@ def test_enter_without_a_marked_one_leads_to_all_results(field_of):
     expect(page.get_by_role("link", name="dataset:sales.orders")).to_be_visible()
 
 
-def test_escape_and_leaving_the_field_close_the_list_and_nothing_moves(field_of):
-    page, field, found = field_of("ada")
+def test_escape_and_blur_close_the_list_without_moving_the_page(field_of):
+    page, field, suggestions = field_of("ada")
     title = page.get_by_role("heading", level=1)
     before = title.bounding_box()
     field.fill("sales")
-    expect(found).to_be_visible()
+    expect(suggestions).to_be_visible()
     assert title.bounding_box() == before
     page.keyboard.press("Escape")
-    expect(found).to_be_hidden()
+    expect(suggestions).to_be_hidden()
     expect(field).to_have_value("sales")
     page.keyboard.press("ArrowDown")
-    expect(found).to_be_visible()
+    expect(suggestions).to_be_visible()
     page.keyboard.press("Tab")
-    expect(found).to_be_hidden()
+    expect(suggestions).to_be_hidden()
     field.fill("zzz")
-    expect(found).to_have_text("Nothing found for “zzz”")
+    expect(suggestions).to_have_text("Nothing found for “zzz”")
     field.fill("")
-    expect(found).to_be_hidden()
+    expect(suggestions).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_click_opens_and_the_list_stays_within_the_window(width, field_of):
-    page, field, found = field_of("dee", width=width)
+def test_a_click_opens_a_result_and_the_list_fits_into_the_window(width, field_of):
+    page, field, suggestions = field_of("dee", width=width)
     field.fill("legacy")
-    option = found.get_by_role("option").first
+    option = suggestions.get_by_role("option").first
     expect(option).to_contain_text("deleted")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     if width == 390:
-        assert found.bounding_box()["width"] == field.bounding_box()["width"]
+        assert suggestions.bounding_box()["width"] == field.bounding_box()["width"]
     option.click()
     expect(page).to_have_url(re.compile("/entities/dataset:sales.legacy$"))
 
 
-def test_a_late_answer_opens_nothing_in_a_field_that_was_left(field_of):
-    page, field, found = field_of("ada")
+def test_a_late_response_does_not_open_the_list_of_a_field_without_focus(field_of):
+    page, field, suggestions = field_of("ada")
     with page.expect_response(re.compile("/search")):
         field.fill("sales")
         page.keyboard.press("Tab")
     expect(page.locator(".htmx-request")).to_have_count(0)
-    expect(found).to_be_hidden()
+    expect(suggestions).to_be_hidden()
 
 
-def test_the_field_of_a_question_takes_what_is_chosen(page_of):
+def test_the_question_form_accepts_the_selected_result(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/ask")
-    field, found = page.get_by_label("on this entity"), page.locator("#entity-suggestions")
+    field, suggestions = page.get_by_label("on this entity"), page.locator("#entity-suggestions")
     page.get_by_label("May this user or group").fill("user:dee")
     field.fill("order")
-    expect(found.get_by_role("option")).to_have_count(1)
-    found.get_by_role("option").click()
+    expect(suggestions.get_by_role("option")).to_have_count(1)
+    suggestions.get_by_role("option").click()
     expect(field).to_have_value("dataset:sales.orders")
     expect(field).to_be_focused()
-    expect(found).to_be_hidden()
+    expect(suggestions).to_be_hidden()
     field.fill("custom")
-    expect(found.get_by_role("option")).to_have_count(1)
+    expect(suggestions.get_by_role("option")).to_have_count(1)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(field).to_have_value("dataset:sales.customers")
@@ -118,13 +118,13 @@ def test_the_field_of_a_question_takes_what_is_chosen(page_of):
     expect(page).to_have_url(re.compile(r"/ask\?subject=user(:|%3A)dee&.*entity=dataset(:|%3A)sales.customers"))
 
 
-def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page_of):
+def test_selecting_a_context_address_asks_the_question_immediately(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/application:sales.shop?subject=user:dee&operation=deploy")
     page.get_by_label("From the artifact").fill("etl")
-    found = page.locator("#ask-artifact-suggestions")
-    expect(found.get_by_role("option")).to_have_text("artifact:sales.etl-1.0")
+    suggestions = page.locator("#ask-artifact-suggestions")
+    expect(suggestions.get_by_role("option")).to_have_text("artifact:sales.etl-1.0")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -134,11 +134,11 @@ def test_an_address_that_a_question_brings_along_is_chosen_and_asks_at_once(page
 
 @pytest.mark.parametrize("text", ["sales", "zzz"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_open_list_has_no_grave_fault_of_accessibility(text, scheme, field_of):
-    page, field, found = field_of("ada")
+def test_the_open_list_has_no_serious_accessibility_violation(text, scheme, field_of):
+    page, field, suggestions = field_of("ada")
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     field.fill(text)
-    expect(found).to_be_visible()
+    expect(suggestions).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.evaluate(AXE)
     faults = page.evaluate("""() => axe.run(".topbar", {resultTypes: ["violations"]}).then(found => found.violations.map(

@@ -1,4 +1,4 @@
-"""One pass in a real browser: from the sign-in over a grant to the report that a real worker made with a real Spark."""
+"""From the first sign-in to a grant and a finished report, with a real browser, worker and Spark."""
 
 import re
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest
 REPORT_PATIENCE_MILLISECONDS = 240_000
 
 
-def test_from_the_sign_in_to_the_finished_report(page_of, worker_console):
+def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console):
     create_sample_tenant()
     page = page_of("ada")
 

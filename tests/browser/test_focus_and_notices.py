@@ -1,4 +1,4 @@
-"""With the keyboard alone: what is focused after each step of htmx, and that what was done is said in sight."""
+"""Keyboard use: which element has the focus after each htmx update, and notices are visible in the window."""
 
 import re
 
@@ -25,14 +25,14 @@ def in_sight(notices) -> bool:
     return place is not None and place["y"] >= 0 and place["y"] + place["height"] <= height
 
 
-def test_after_a_question_the_same_button_is_focused(page):
+def test_the_button_keeps_the_focus_after_a_question(page):
     page.goto(f"{ORDERS}?subject=user:dee")
     with page.expect_response(lambda response: "operation=" in response.url or "generation" in response.url):
         pressed(page, page.locator("#ask").get_by_role("button", name="Ask"))
     expect(page.locator("#ask").get_by_role("button", name="Ask")).to_be_focused()
 
 
-def test_a_question_answered_in_place_is_said_and_names_the_page(page):
+def test_a_decision_is_announced_and_updates_the_page_title(page):
     page.goto("/ask")
     page.get_by_label("May this user or group").fill("user:dee")
     page.get_by_label("do this").fill("read")
@@ -42,7 +42,7 @@ def test_a_question_answered_in_place_is_said_and_names_the_page(page):
     expect(page).to_have_title("May user:dee read dataset:sales.orders? · Authorization console")
 
 
-def test_a_fault_is_said_tied_to_its_field_and_leaves_the_focused_field_in_sight(page):
+def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_visible(page):
     page.set_viewport_size({"width": 1280, "height": 420})
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:stranger")
@@ -68,7 +68,7 @@ def test_a_dialog_is_named_by_its_heading(page):
     expect(page.get_by_role("dialog", name="Deactivate user:ned")).to_be_visible()
 
 
-def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
+def test_the_heading_of_a_list_is_focused_after_its_last_page(page):
     ensure_entities(states={parse_address(f"dataset:sales.more_{number}"): "live" for number in range(30)})
     page.goto("/entities/namespace:sales")
     pressed(page, page.locator("#children-next"))
@@ -79,14 +79,14 @@ def test_beyond_the_last_page_of_a_list_its_heading_is_focused(page):
     expect(page.locator("#children-title")).to_be_focused()
 
 
-def test_opening_a_branch_of_what_somebody_sees_leads_to_its_heading(page):
+def test_opening_a_branch_of_the_visible_entities_focuses_its_heading(page):
     page.goto("/people/user:ned")
     pressed(page, page.locator("#visibility").get_by_role("link", name="Open namespace:sales"))
     expect(page.locator("#visibility .breadcrumbs")).to_contain_text("sales")
     expect(page.locator("#visibility-title")).to_be_focused()
 
 
-def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(page):
+def test_a_grant_far_down_a_page_shows_its_notice_in_the_window_and_keeps_the_focus(page):
     change_grants(author=SETUP,
                   grant=[(f"user:{name}", parse_address("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")])
     page.set_viewport_size({"width": 1280, "height": 420})
@@ -108,7 +108,7 @@ def test_a_grant_deep_in_a_page_is_said_in_sight_and_the_button_stays_focused(pa
     expect(button).to_be_focused()
 
 
-def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_block(page):
+def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(page):
     page.goto(ORDERS)
     pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
     dialog = page.locator("#dialog")
@@ -121,7 +121,7 @@ def test_a_revocation_in_the_dialog_says_what_it_strands_and_leads_back_to_the_b
 
 
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
-def test_a_change_on_a_page_of_its_own_ends_on_the_page_of_the_entity(verb, page):
+def test_a_change_on_a_separate_page_returns_to_the_entity_page(verb, page):
     page.goto(f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}")
     pressed(page, page.get_by_label("Reason", exact=True))
     page.wait_for_url(f"**{ORDERS}")
@@ -129,7 +129,7 @@ def test_a_change_on_a_page_of_its_own_ends_on_the_page_of_the_entity(verb, page
     assert in_sight(page.locator("#notices"))
 
 
-def test_a_deactivation_asks_first_in_a_dialog_and_takes_the_reason(page):
+def test_a_deactivation_is_confirmed_in_a_dialog_with_a_reason(page):
     page.goto("/accounts/user:ned")
     pressed(page, page.locator("#activity-ask"))
     dialog = page.locator("#dialog")
@@ -142,7 +142,7 @@ def test_a_deactivation_asks_first_in_a_dialog_and_takes_the_reason(page):
     expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")
 
 
-def test_a_plan_for_the_chosen_waits_until_something_is_chosen_and_counts_it(page):
+def test_the_plan_button_is_disabled_without_a_selection_and_shows_its_count(page):
     page.goto("/entities/namespace:sales")
     button = page.locator("#children-plan")
     expect(button).to_be_disabled()

@@ -1,4 +1,4 @@
-"""Where the system chooses the colours, what is chosen and what is held is still told from the rest."""
+"""Selected items and held privileges can be distinguished if the system forces its colours."""
 
 import pytest
 
@@ -20,22 +20,22 @@ def page(page_of):
     ("/entities/namespace:sales", "#explorer .branch"),
     ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".beside > li"),
 ])
-def test_what_is_chosen_looks_other_than_what_is_not(url, pieces, page):
+def test_selected_items_look_different_from_others(url, pieces, page):
     page.goto(url)
     chosen, other = page.locator(f"{pieces}[aria-current]").last, page.locator(f"{pieces}:not([aria-current])").last
     assert edge_of(chosen) != edge_of(other)
 
 
-def test_a_privilege_that_is_held_looks_other_than_one_that_is_not(page):
+def test_a_held_privilege_looks_different_from_others(page):
     page.goto("/entities/dataset:sales.orders")
     held, other = page.locator("#holders .privilege.direct").first, page.locator("#holders .privilege.none").first
     assert edge_of(held) != edge_of(other)
 
 
 def edge_of(piece) -> bytes:
-    """A picture of its right edge: the computed style still says the colours that the system has replaced."""
+    """Return a screenshot of the right edge, because the computed style does not show the colours of the system."""
     piece.scroll_into_view_if_needed()
     box = piece.bounding_box()
     clip = {"x": round(box["x"] + box["width"]) - 5, "y": round(box["y"] + box["height"] / 2), "width": 5, "height": 2}
-    # a hidden caret would be a style that the pages' policy refuses
+    # hiding the caret would need a style that the content security policy refuses
     return piece.page.screenshot(clip=clip, caret="initial")

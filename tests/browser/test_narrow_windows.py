@@ -1,4 +1,4 @@
-"""The narrowest window that a page is read in: 320 px, which is 400 % of a usual one."""
+"""Pages in the narrowest supported window: 320 px, which equals 1280 px at a zoom of 400 %."""
 
 import pytest
 from playwright.sync_api import expect
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("width", [320, 1280])
-def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_of):
+def test_a_button_with_two_names_is_not_wider_than_its_card(width, page_of):
     create_sample_tenant()
     one, other = "bartholomew.featherstonehaugh", "maximiliana.oberhauser-kleinschmidt"
     for name in (one, other):
@@ -25,17 +25,17 @@ def test_a_button_that_names_two_people_is_no_wider_than_its_block(width, page_o
     assert inside["x"] + inside["width"] < whole["x"] + whole["width"] <= width
 
 
-def test_counts_of_every_kind_stay_within_their_cell(page_of):
+def test_counts_of_every_kind_fit_into_their_cell(page_of):
     create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/")
     cell = page.locator("td:has(> .kinds)").first
-    # a namespace that holds every kind
+    # a namespace with an entity of every kind
     cell.evaluate("({ firstChild: kinds }) => { for (const _ of Array(12)) kinds.append(kinds.firstChild.cloneNode(true)); }")
     assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
 
 
-def test_the_file_of_a_plan_stays_within_its_block(page_of):
+def test_the_file_input_of_a_plan_fits_into_its_card(page_of):
     create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/plans/import")
@@ -43,7 +43,7 @@ def test_the_file_of_a_plan_stays_within_its_block(page_of):
     assert field["x"] + field["width"] <= block["x"] + block["width"]
 
 
-def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
+def test_the_focused_cell_of_a_table_is_not_covered_by_the_first_column(page_of):
     create_sample_tenant()
     User.objects.create_user("bartholomew.featherstonehaugh")
     change_grants(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", parse_address("dataset:sales.orders"), "READ")])
@@ -60,7 +60,7 @@ def test_what_is_focused_in_a_table_is_not_beneath_its_first_column(page_of):
     }""")
 
 
-def test_escape_folds_the_menu_and_goes_back_to_what_opened_it(page_of):
+def test_escape_closes_the_menu_and_focuses_its_button(page_of):
     create_sample_tenant()
     page = page_of("ada", width=360)
     page.goto("/")

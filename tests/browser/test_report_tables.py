@@ -1,4 +1,4 @@
-"""Reports in a browser: filtered, downloaded, paged and acted upon; what is started, and switched on for every night."""
+"""Reports in a browser: filter, download, page and act on rows; start runs and switch on schedules."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nob
            "changes": {"run": 1, "revision": 3, "added": 1, "removed": 0, "changed": 1}}
 
 
-def test_what_is_filtered_is_what_is_downloaded(page_of, settings, tmp_path):
+def test_a_download_contains_the_filtered_rows(page_of, settings, tmp_path):
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     run = done_run(tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7)
@@ -35,7 +35,7 @@ def test_what_is_filtered_is_what_is_downloaded(page_of, settings, tmp_path):
     assert [line.split(",")[:3] for line in lines[1:]] == [["sales", "ned", "added"]]
 
 
-def test_a_nightly_run_is_switched_on_without_scripts(page_of):
+def test_a_schedule_can_be_switched_on_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False, width=390)
     page.goto("/analyses/")
@@ -46,7 +46,7 @@ def test_a_nightly_run_is_switched_on_without_scripts(page_of):
     expect(page.get_by_role("link", name="Change the nightly run of Visibility")).to_be_visible()
 
 
-def test_only_what_an_analysis_takes_is_asked_without_scripts_too(page_of):
+def test_the_form_shows_only_the_options_of_the_analysis_also_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/analyses/")
@@ -56,7 +56,7 @@ def test_only_what_an_analysis_takes_is_asked_without_scripts_too(page_of):
         assert (compared.is_visible(), namespace.is_visible()) == takes, title
 
 
-def test_a_pager_says_where_one_is_beside_its_buttons_on_a_phone(page_of, settings, tmp_path):
+def test_a_pager_shows_the_position_next_to_its_buttons_on_a_phone(page_of, settings, tmp_path):
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [(f"user{number:05}", "dataset", "sales", 1) for number in range(20_000)]
@@ -68,7 +68,7 @@ def test_a_pager_says_where_one_is_beside_its_buttons_on_a_phone(page_of, settin
     assert words["x"] + words["width"] <= button["x"] and words["y"] < button["y"] + button["height"] < words["y"] + 40
 
 
-def test_an_entity_without_an_administrator_gets_one_from_its_row(page_of, settings, tmp_path):
+def test_a_stranded_entity_gets_an_administrator_from_its_row(page_of, settings, tmp_path):
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [("dataset:sales.orders", 1, "ned"), ("namespace:hr", 0, "")]

@@ -1,4 +1,4 @@
-"""Clicks that come twice, answers that come late or not at all, and the address after steps in several parts of a page."""
+"""Double clicks, late or failed responses, and the URL after steps in several sections of a page."""
 
 import time
 
@@ -12,19 +12,19 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 ORDERS = "/entities/dataset:sales.orders"
 
 
-def test_a_form_that_is_sent_twice_before_the_answer_makes_one_plan(page):
+def test_a_form_submitted_twice_creates_one_plan(page):
     page.goto("/plans/")
     form = page.locator("form[action='/plans/copy']")
     form.locator("[name=source]").fill("user:ned")
     form.locator("[name=target]").fill("user:out")
-    # both before anything can come back
+    # both before a response can arrive
     form.evaluate("form => { form.requestSubmit(); setTimeout(() => form.requestSubmit(), 1); }")
     page.wait_for_url("**/plans/*/")
     time.sleep(0.3)
     assert Plan.objects.count() == 1
 
 
-def test_a_second_submit_is_held_back_until_the_page_is_shown_anew(page):
+def test_a_second_submit_is_blocked_until_the_page_is_shown_again(page):
     page.goto("/plans/")
     held_back = """() => {
       const form = document.querySelector("form[action='/plans/copy']");
@@ -36,7 +36,7 @@ def test_a_second_submit_is_held_back_until_the_page_is_shown_anew(page):
     assert page.evaluate(held_back) == [True, False, True]
 
 
-def test_each_part_of_a_page_keeps_in_the_address_what_the_others_were_asked(page):
+def test_each_section_keeps_the_query_of_the_other_sections_in_the_url(page):
     page.goto("/entities/namespace:sales")
     page.locator("#children .chips a[href*='kind=dataset']").click()
     page.wait_for_url("**/namespace:sales?kind=dataset")
@@ -51,7 +51,7 @@ def test_each_part_of_a_page_keeps_in_the_address_what_the_others_were_asked(pag
     expect(page.locator("#answer")).to_contain_text("user:dee")
 
 
-def test_the_filter_of_the_overview_keeps_the_colour_of_its_picture(page):
+def test_the_filter_of_the_overview_keeps_the_colour_of_the_chart(page):
     page.goto("/")
     page.get_by_role("link", name="Who sees it").click()
     page.wait_for_url("**/?colour=exposure")
@@ -62,7 +62,7 @@ def test_the_filter_of_the_overview_keeps_the_colour_of_its_picture(page):
     page.wait_for_url("**/?find=sa")
 
 
-def test_a_dialog_whose_form_does_not_arrive_keeps_what_was_typed_and_says_so(page):
+def test_a_dialog_keeps_its_input_and_shows_an_error_if_the_request_fails(page):
     page.goto(ORDERS)
     page.locator("#holders [hx-target='#dialog']").first.click()
     page.locator("dialog [name=reason]").fill("no longer needed")
@@ -73,7 +73,7 @@ def test_a_dialog_whose_form_does_not_arrive_keeps_what_was_typed_and_says_so(pa
     assert page.locator("dialog [name=reason]").input_value() == "no longer needed"
 
 
-def test_a_dialog_of_before_another_sign_in_says_that_the_form_has_expired(page):
+def test_a_dialog_opened_before_another_sign_in_reports_an_expired_form(page):
     page.goto(ORDERS)
     page.locator("#holders [hx-target='#dialog']").first.click()
     page.locator("dialog [name=csrfmiddlewaretoken]").evaluate("field => { field.value = 'x'; }")
@@ -81,7 +81,7 @@ def test_a_dialog_of_before_another_sign_in_says_that_the_form_has_expired(page)
     expect(page.locator("dialog [role=alert]")).to_contain_text("This form was opened before you signed in")
 
 
-def test_a_branch_and_a_page_that_do_not_come_can_be_asked_for_again(page):
+def test_a_branch_and_a_page_that_fail_to_load_can_be_retried(page):
     page.goto("/entities/namespace:sales")
     shut = page.locator("#explorer [role=treeitem][aria-expanded=false]").first
     expect(shut).to_be_visible()

@@ -1,4 +1,4 @@
-"""What the pages do where no script runs, with the keyboard, and at phone width."""
+"""Pages without scripts, with the keyboard, and at phone width."""
 
 import re
 
@@ -46,7 +46,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     expect(page.locator(".notice.warning")).to_contain_text("ghost grant")
 
 
-def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
+def test_missing_grants_are_granted_through_a_plan_and_undone_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/namespace:sales?deleter=dee")
@@ -67,7 +67,7 @@ def test_a_gap_is_closed_through_a_plan_and_undone_without_scripts(page_of):
     expect(page.locator("#notices")).to_contain_text("is applied: 6 revoked.")
 
 
-def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts(page_of):
+def test_plans_for_selected_entities_and_from_pasted_changes_work_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/namespace:sales")
@@ -93,7 +93,7 @@ def test_plans_for_chosen_entities_and_of_a_pasted_file_are_made_without_scripts
 
 
 @pytest.mark.parametrize("scripts", [False, True])
-def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of):
+def test_a_selection_is_kept_on_the_next_page(scripts, page_of):
     create_sample_tenant()
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     page = page_of("ada", scripts=scripts)
@@ -126,7 +126,7 @@ def test_what_is_chosen_on_one_page_is_still_chosen_on_the_next(scripts, page_of
     expect(page.get_by_label("stream:sales.s030")).to_be_checked()
 
 
-def test_a_late_answer_does_not_replace_what_was_asked_for_since(page_of):
+def test_a_late_response_does_not_replace_a_newer_one(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:sales")
@@ -159,7 +159,7 @@ def test_the_keyboard_reaches_the_search_and_leaves_a_dialog(page_of):
     expect(page.get_by_role("link", name="Revoke READ from user:dee")).to_be_focused()
 
 
-def test_back_returns_to_what_was_shown_before(page_of):
+def test_back_returns_to_the_previous_content(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:sales")
@@ -170,7 +170,7 @@ def test_back_returns_to_what_was_shown_before(page_of):
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
 
 
-def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
+def test_asking_the_same_question_twice_adds_one_history_entry(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/dataset:sales.orders?subject=user:dee")
@@ -179,7 +179,7 @@ def test_asking_twice_for_the_same_takes_one_press_of_back(page_of):
     for _ in range(2):
         with page.expect_response(lambda response: "operation=read" in response.url):
             page.get_by_role("button", name="Ask").click()
-        # not by a text that is looked at again and again: the page's policy lets no text be evaluated
+        # not by polling with a script text: the content security policy forbids evaluating text
         expect(page.locator(".htmx-request")).to_have_count(0)
     page.go_back()
     expect(page.locator("#each")).to_contain_text("operations are allowed")
@@ -198,7 +198,7 @@ def test_no_page_is_wider_than_its_window(width, page_of):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_of_the_longest_names_is_wider_than_its_window(width, page_of):
+def test_no_page_with_the_longest_names_is_wider_than_its_window(width, page_of):
     create_sample_tenant()
     namespace, person, other = "N" * 100, "p" * MAX_NAME_CHARACTERS, "q" * MAX_NAME_CHARACTERS
     dataset = f"dataset:{namespace}.{'d' * (MAX_KEY_LENGTH - 101)}"
@@ -223,7 +223,7 @@ def test_the_navigation_unfolds_at_phone_width(page_of):
     expect(page.get_by_role("heading", name="Analyses")).to_be_visible()
 
 
-def test_people_tokens_and_seeing_as_somebody_work_without_scripts(page_of):
+def test_people_tokens_and_impersonation_work_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/people/group:operators")
@@ -251,7 +251,7 @@ def test_people_tokens_and_seeing_as_somebody_work_without_scripts(page_of):
     expect(page.locator("#notices")).to_contain_text("is revoked")
 
 
-def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
+def test_the_visibility_tree_opens_in_place_and_back_closes_it(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/people/user:dee")
@@ -271,7 +271,7 @@ def test_the_tree_of_a_person_opens_in_place_and_back_closes_it(page_of):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:dee write dataset:sales.orders")
 
 
-def test_a_phone_unfolds_the_further_filters_of_the_journal_with_the_keyboard(page_of):
+def test_the_further_journal_filters_can_be_opened_with_the_keyboard_on_a_phone(page_of):
     create_sample_tenant()
     page = page_of("aud", scripts=False, width=390)
     page.goto("/journal/")
@@ -288,7 +288,7 @@ def test_a_phone_unfolds_the_further_filters_of_the_journal_with_the_keyboard(pa
     expect(page.get_by_label("Actor")).to_be_hidden()
 
 
-def test_where_there_is_room_no_filter_is_folded_away(page_of):
+def test_all_journal_filters_are_shown_in_a_wide_window(page_of):
     create_sample_tenant()
     page = page_of("aud", scripts=False)
     page.goto("/journal/")
@@ -299,7 +299,7 @@ def test_where_there_is_room_no_filter_is_folded_away(page_of):
     expect(page.get_by_label("Actor")).to_be_focused()
 
 
-def test_the_field_in_which_the_last_further_filter_was_emptied_stays_unfolded(page_of):
+def test_clearing_the_last_further_filter_keeps_its_field_visible(page_of):
     create_sample_tenant()
     page = page_of("aud", width=390)
     page.goto("/journal/?actor=nobody")

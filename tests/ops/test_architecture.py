@@ -1,4 +1,4 @@
-"""The arrows between the packages, as the contracts of pyproject.toml state them."""
+"""The packages follow the import contracts of pyproject.toml."""
 
 import tomllib
 from pathlib import Path
@@ -11,6 +11,6 @@ CONTRACTS = [contract["id"] for contract in tomllib.loads(PYPROJECT.read_text())
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_the_packages_import_only_in_the_direction_of_the_arrows(contract, capsys):
+def test_packages_follow_the_import_contracts(contract, capsys):
     status = lint_imports(config_filename=str(PYPROJECT), limit_to_contracts=(contract,), no_cache=True)
     assert status == 0, capsys.readouterr().out

@@ -14,41 +14,41 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def somebodys_entity(settings, tmp_path):
-    """The database is not empty, so that no demo is loaded, and static files go elsewhere."""
+def existing_entity(settings, tmp_path):
+    """Use a database with one entity, so that no demo tenant is loaded, and a temporary folder for static files."""
     settings.STATIC_ROOT = tmp_path / "static"
     return Entity.objects.create(kind="instance", key="cdap")
 
 
-def bootstrapped():
+def run_bootstrap():
     output = io.StringIO()
     call_command("bootstrap", stdout=output)
     return output.getvalue()
 
 
-def test_the_first_start_makes_an_administrator_who_is_nobody_in_a_decision():
-    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", bootstrapped()).groups()
+def test_the_first_start_creates_an_administrator_that_is_not_a_principal():
+    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
     admin = authenticate(username=name, password=password)
     assert admin.username == "admin"
     assert admin.role == Role.ADMINISTRATOR
     assert not admin.is_principal and not admin.is_superuser and not admin.is_staff
 
 
-def test_the_password_is_shown_once():
-    assert "password" in bootstrapped()
-    assert bootstrapped() == ""
+def test_the_password_is_printed_once():
+    assert "password" in run_bootstrap()
+    assert run_bootstrap() == ""
     assert get_user_model().objects.count() == 1
 
 
-def test_an_administrator_who_was_made_inactive_is_replaced():
-    bootstrapped()
+def test_an_inactive_administrator_is_replaced():
+    run_bootstrap()
     get_user_model().objects.update(is_active=False)
-    assert "Sign in as administrator with" in bootstrapped()
+    assert "Sign in as administrator with" in run_bootstrap()
 
 
-def test_a_tenants_own_user_called_admin_does_not_become_the_consoles():
+def test_a_tenant_user_named_admin_does_not_become_a_console_administrator():
     get_user_model().objects.create_user("admin")
-    assert "Sign in as administrator with" in bootstrapped()
+    assert "Sign in as administrator with" in run_bootstrap()
     assert get_user_model().objects.get(username="admin").role == Role.ORDINARY
 
 
@@ -59,11 +59,11 @@ def test_an_empty_database_gets_the_demo_tenant(monkeypatch):
     monkeypatch.setattr(bootstrap, "call_command",
                         lambda name, *args, **options: called.append((name, *args)) if name == "import_tenant"
                         else real(name, *args, **options))
-    bootstrapped()
+    run_bootstrap()
     assert called == [("import_tenant", str(bootstrap.DEMO_TENANT))]
 
 
-def test_static_files_are_collected_again_only_when_one_changed(settings, tmp_path, monkeypatch):
+def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path, monkeypatch):
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "one.css").write_text("a {}")
@@ -81,7 +81,7 @@ def test_static_files_are_collected_again_only_when_one_changed(settings, tmp_pa
     assert (settings.STATIC_ROOT / "two.css").is_file()
 
 
-def test_the_password_is_told_also_when_the_demo_does_not_load(monkeypatch, tmp_path):
+def test_the_password_is_printed_even_if_the_demo_tenant_fails_to_load(monkeypatch, tmp_path):
     Entity.objects.all().delete()
     (tmp_path / "broken.jsonl").write_text("no tenant\n")
     monkeypatch.setattr(bootstrap, "DEMO_TENANT", tmp_path / "broken.jsonl")
@@ -91,7 +91,7 @@ def test_the_password_is_told_also_when_the_demo_does_not_load(monkeypatch, tmp_
     assert "Sign in as admin with the password" in output.getvalue()
 
 
-def test_the_first_administrator_stands_in_the_journal():
+def test_creating_the_first_administrator_is_journaled():
     bootstrap.create_first_administrator()
     line = JournalLine.objects.get()
     assert (line.actor, line.action, line.principal) == ("bootstrap", "user-add", "user:admin")

@@ -38,7 +38,7 @@ def namespace_of(entity: str) -> str | None:
 
 
 def live_in(namespace: str) -> set[str]:
-    """The namespace and everything live in it: ADMIN on all of these deletes it in `final`."""
+    """Return the namespace and the live entities inside: deleting it needs ADMIN on all of them in `final`."""
     return {entity for entity in LIVE if namespace_of(entity) == namespace}
 
 
@@ -55,19 +55,19 @@ def administrators(entity: str) -> set[str]:
 
 
 def on(subject: str, namespace: str) -> set[tuple[str, str]]:
-    """What a principal itself holds in a namespace, whatever the state."""
+    """Return the direct grants of a principal in a namespace, in any state."""
     return {(entity, privilege) for holder, entity, privilege in GRANTED
             if holder == subject and namespace_of(entity) == namespace}
 
 
-def test_the_file_is_what_the_script_makes():
-    made = subprocess.run([sys.executable, "-m", "authzconsole.demo.make_tenant"], cwd=DEMO.parent.parent, check=True,
+def test_the_file_equals_the_output_of_the_script():
+    generated = subprocess.run([sys.executable, "-m", "authzconsole.demo.make_tenant"], cwd=DEMO.parent.parent, check=True,
                           capture_output=True)
-    assert made.stdout == CONTENT
+    assert generated.stdout == CONTENT
 
 
 @pytest.mark.django_db
-def test_the_file_is_what_exporting_it_gives():
+def test_exporting_the_imported_file_returns_the_same_file():
     assert not import_lines(CONTENT).warnings
     assert export_bytes() == CONTENT
 
@@ -102,7 +102,7 @@ def test_three_entities_in_two_applications_keep_sofia_from_deleting_logistics()
     assert all(len(missing(person, "logistics")) > 3 for person in ACTIVE - {"sofia.lindqvist"})
 
 
-def test_nobody_can_delete_finance_for_two_entities_have_no_active_administrator():
+def test_no_user_can_delete_finance_because_two_entities_have_no_active_administrator():
     assert deleters("finance") == set()
     orphans = {entity for entity in live_in("finance") if not administrators(entity)}
     assert orphans == {"dataset:finance.budget.2025", "securekey:finance.ledger-db-password"}
@@ -176,6 +176,6 @@ def test_one_user_is_in_three_groups_and_two_hold_nothing():
     assert {person for person in ACTIVE if not HELD[person]} == {"julia.schmidt", "ana.pereira"}
 
 
-def test_most_grants_say_why():
+def test_most_grants_have_a_reason():
     reasons = [line.get("reason", "") for line in LINES if line["type"] == "grant"]
     assert sum(map(bool, reasons)) / len(reasons) > 0.75

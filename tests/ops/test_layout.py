@@ -32,7 +32,7 @@ def test_no_folder_has_more_than_16_source_files():
     assert {folder: count for folder, count in counts.items() if count > MAX_FILES} == {}
 
 
-def test_every_package_says_what_belongs_there():
+def test_every_package_has_a_docstring():
     packages = [path for path in source_files() if path.name == "__init__.py" and path.parts[0] != "tests"
                 and "migrations" not in path.parts]
     missing = [str(path) for path in packages if not ast.get_docstring(ast.parse((ROOT / path).read_text()))]

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(machine.postgresql_folder() is None, reason="Pos
 
 
 def test_a_command_gets_a_server_that_is_removed_afterwards():
-    said = subprocess.run([*COMMAND, sys.executable, "-c", ASK], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    assert "console-pg-" in said.stdout
-    assert not Path(said.stdout.strip()).exists()
+    completed = subprocess.run([*COMMAND, sys.executable, "-c", ASK], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert "console-pg-" in completed.stdout
+    assert not Path(completed.stdout.strip()).exists()
 
 
 def test_the_exit_status_is_the_one_of_the_command():
@@ -43,7 +43,7 @@ def test_a_terminated_command_leaves_neither_server_nor_folder():
         os.kill(server, 0)
 
 
-def test_a_killed_wrapper_takes_its_server_along():
+def test_a_killed_wrapper_stops_its_server():
     with subprocess.Popen([*COMMAND, "sleep", "60"], start_new_session=True) as running:
         deadline = time.monotonic() + 20
         while not (server := _postmaster_of(running.pid)):
@@ -55,13 +55,13 @@ def test_a_killed_wrapper_takes_its_server_along():
     while _is_running(server) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _is_running(server)
-    # nobody was left to remove it; its name is looked at first, as anything above it is not ours
+    # the killed command could not remove the folder; check the name first, so that no other folder is deleted
     assert folder.name.startswith("console-pg-")
     shutil.rmtree(folder)
 
 
 def _folder_of(server):
-    """From the server's own arguments: its working folder changes while it starts."""
+    """Return the folder from the arguments of the server, because its working folder changes while it starts."""
     arguments = Path(f"/proc/{server}/cmdline").read_text().split("\0")
     return Path(arguments[arguments.index("-D") + 1]).parent
 

@@ -18,7 +18,7 @@ def gone(pid, *, within_seconds=10):
     return not list(session_members(pid))
 
 
-def test_what_is_left_of_a_session_ends_even_if_it_refuses_to():
+def test_remaining_processes_of_a_session_are_killed_even_if_they_ignore_signals():
     stubborn = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo here; wait"
     with subprocess.Popen(["sh", "-c", stubborn], start_new_session=True, stdout=subprocess.PIPE) as first:
         first.stdout.readline()
@@ -49,7 +49,7 @@ def test_a_command_leaves_no_process_behind(tmp_path):
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_command_cleans_up_first_however_often_it_is_told(tmp_path, signum, times):
+def test_an_interrupted_command_cleans_up_before_it_exits_after_any_number_of_signals(tmp_path, signum, times):
     cleaning = ("import pathlib, time\ntry: print('here', flush=True); time.sleep(60)\n"
                 f"finally: time.sleep(0.5); pathlib.Path(r'{tmp_path}/clean').touch()")
     with subprocess.Popen([sys.executable, "-c", RUN, sys.executable, "-c", cleaning], stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Starting and stopping the console as `make run` does."""
+"""Test starting and stopping the console with `make run`."""
 
 import errno
 import fcntl
@@ -29,7 +29,7 @@ def test_port_moves_the_console_and_its_address():
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "80.0", "٨٠"])
-def test_a_port_that_is_none_is_refused(port):
+def test_an_invalid_port_is_refused(port):
     with pytest.raises(Refusal, match="must be a number from 1 to 65535"):
         listening({"PORT": port})
 
@@ -49,7 +49,7 @@ def test_a_host_of_another_machine_is_refused():
         port_check(listening({"HOST": "192.0.2.1"}))
 
 
-def test_a_second_console_of_one_checkout_is_refused_and_told_where_the_first_is(tmp_path):
+def test_a_second_console_of_one_checkout_is_refused_with_the_address_of_the_first(tmp_path):
     lock, where = tmp_path / "run" / "console.lock", listening({"PORT": "8123"})
     with only_console(lock, where):
         with pytest.raises(Refusal, match=rf"runs already: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
@@ -60,20 +60,20 @@ def test_a_second_console_of_one_checkout_is_refused_and_told_where_the_first_is
     assert taken.value.errno == errno.EWOULDBLOCK
 
 
-def test_a_port_where_nobody_listens_has_no_status():
+def test_a_closed_port_has_no_status():
     assert answer_status(Listening("127.0.0.1", free_port(), "")) is None
 
 
 class Console:
-    """`make run` with a state folder and a port of its own."""
+    """Run `make run` with a separate state folder and port."""
 
     def __init__(self, folder, **environment):
         self.port, self.output = free_port(), folder / "output"
-        wanted = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), **environment}
+        variables = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), **environment}
         kept = {name: value for name, value in os.environ.items()
                 if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
         with self.output.open("w") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole", env={**kept, **wanted},
+            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole", env=kept | variables,
                                             stdout=output, stderr=output, start_new_session=True)
 
     def wait_until_it_says(self, text):
@@ -98,7 +98,7 @@ def console(tmp_path):
 
 @pytest.mark.worker
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_the_console_starts_tells_a_password_once_and_leaves_nothing_running(console, tmp_path, signum):
+def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running(console, tmp_path, signum):
     console.wait_until_it_says(f"The console is at http://127.0.0.1:{console.port}")
     assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
     with pytest.raises(urllib.error.HTTPError) as answer:
@@ -118,7 +118,7 @@ def test_the_console_starts_tells_a_password_once_and_leaves_nothing_running(con
 
 
 @pytest.mark.worker
-def test_a_program_that_crashes_is_started_again_and_a_line_says_so(console):
+def test_a_crashed_program_is_restarted_and_reported(console):
     console.wait_until_it_says("The console is at")
     web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
                          capture_output=True, text=True).stdout

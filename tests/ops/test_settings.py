@@ -1,4 +1,4 @@
-"""What the environment says wrongly is refused at the start, in a sentence, and secrets stay whole and private."""
+"""Invalid environment variables stop the start with a message, and secrets are stored privately."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from django.conf import settings
 
 
 def started(tmp_path, **environment):
-    """The settings as a fresh process reads them."""
+    """Read the settings in a new process."""
     program = "import django; django.setup(); from django.conf import settings; print(settings.SECRET_KEY)"
     variables = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")}
     variables |= {"DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": str(tmp_path / "state")} | environment
@@ -29,12 +29,12 @@ def started(tmp_path, **environment):
     ("SPARK_CONF", '{"spark.master": "yarn"}', "spark.master has its own environment variable: set SPARK_MASTER"),
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])
-def test_a_wrong_value_stops_the_start_with_a_sentence(tmp_path, name, value, sentence):
+def test_an_invalid_value_stops_the_start_with_a_message(tmp_path, name, value, sentence):
     answer = started(tmp_path, **{name: value})
     assert answer.returncode != 0 and sentence in answer.stderr
 
 
-def test_the_secret_key_is_made_once_and_read_by_its_owner_only(tmp_path):
+def test_the_secret_key_is_created_once_and_readable_by_its_owner_only(tmp_path):
     first, second = started(tmp_path), started(tmp_path)
     assert first.stdout == second.stdout != "\n"
     kept = tmp_path / "state" / "secret_key"
@@ -43,7 +43,7 @@ def test_the_secret_key_is_made_once_and_read_by_its_owner_only(tmp_path):
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
 
-def test_an_empty_secret_key_is_refused_with_what_to_do(tmp_path):
+def test_an_empty_secret_key_is_refused_with_a_remedy(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "secret_key").touch()
     answer = started(tmp_path)

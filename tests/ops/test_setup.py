@@ -11,7 +11,7 @@ import pytest
 from authzconsole.ops import Refusal, environment, machine, packages, setup
 
 
-@pytest.mark.parametrize("said, major", [
+@pytest.mark.parametrize("output, major", [
     ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
     ('java version "1.8.0_402"', 8),
     ('openjdk version "21" 2023-09-19', 21),
@@ -19,8 +19,8 @@ from authzconsole.ops import Refusal, environment, machine, packages, setup
     ("Unable to locate a Java Runtime.", 0),
     ("", 0),
 ])
-def test_the_version_of_java_is_read_from_what_it_says(said, major):
-    assert machine.java_major(said) == major
+def test_the_version_of_java_is_read_from_what_it_says(output, major):
+    assert machine.java_major(output) == major
 
 
 def test_the_versions_of_the_servers_are_read_from_what_they_say():
@@ -39,7 +39,7 @@ def program(folder, name, says):
 
 @pytest.fixture
 def bare_machine(monkeypatch, tmp_path):
-    """Nothing is installed, and the user is nobody in particular."""
+    """Simulate a machine without installed programs and a user without root rights."""
     for name in ("JAVA_HOME", "REDIS_URL", "WITHOUT_JAVA", "CHROMIUM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -73,7 +73,7 @@ def test_a_redis_that_is_too_old_counts_as_missing(bare_machine):
     assert machine.redis_server() == path
 
 
-def test_who_may_not_install_gets_the_exact_command(debian):
+def test_a_user_without_install_rights_gets_the_exact_command(debian):
     with pytest.raises(Refusal) as refusal:
         setup.tools_ensure(setup.tools_for("test"))
     assert "Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium" in str(refusal.value)
@@ -82,13 +82,13 @@ def test_who_may_not_install_gets_the_exact_command(debian):
     assert setup.JAVA_HINT not in str(refusal.value)
 
 
-def test_where_only_java_is_missing_the_way_without_it_is_named(debian):
+def test_if_only_java_is_missing_the_message_names_the_option_without_it(debian):
     program(debian / "bin", "redis-server", "Redis server v=7.0.0 sha=0")
     with pytest.raises(Refusal, match="WITHOUT_JAVA=1 make run"):
         setup.tools_ensure(setup.tools_for("run"))
 
 
-def test_a_machine_without_apt_get_is_told_what_to_install(bare_machine):
+def test_a_machine_without_apt_get_gets_the_list_of_programs_to_install(bare_machine):
     with pytest.raises(Refusal, match=r"Missing: Java 17 or newer, redis-server 6 or newer\. This machine has no apt-get"):
         setup.tools_ensure(setup.tools_for("run"))
 
@@ -109,13 +109,13 @@ def test_a_shared_redis_and_no_java_ask_for_no_program_at_all(monkeypatch):
     assert setup.tools_for("run") == [machine.JAVA]
     monkeypatch.setenv("WITHOUT_JAVA", "1")
     assert setup.tools_for("run") == []
-    # the tests bring up servers of their own
+    # the tests start separate servers
     assert machine.REDIS in setup.tools_for("test")
 
 
 @pytest.fixture
 def sandbox(tmp_path, monkeypatch):
-    """Lock files and a .venv in a temporary folder."""
+    """Create lock files and a .venv in a temporary folder."""
     for name in ("uv", "build", "run", "dev"):
         (tmp_path / f"{name}.txt").write_text(f"{name}==1\n")
     monkeypatch.setattr(environment, "LOCKS", tmp_path)
@@ -177,7 +177,7 @@ def fake_uv(sandbox, script):
 
 @pytest.fixture
 def created(sandbox, monkeypatch):
-    """A .venv with a uv that installs nothing."""
+    """Create a .venv with a uv that installs nothing."""
     monkeypatch.setattr(environment, "VENV", sandbox / "venv")
     environment.VENV_STAMP.write_text(environment._venv_state())
     fake_uv(sandbox, 'echo "a warning"; echo "$@" > "$0.arguments"')
@@ -246,8 +246,8 @@ def test_two_setups_of_one_checkout_take_turns(tmp_path):
         assert second.communicate()[0] == "second\n"
 
 
-def test_an_old_python_gets_a_sentence():
+def test_an_old_python_version_is_refused_with_a_message():
     old = "import sys; sys.version_info = (3, 9); sys.path.insert(0, 'authzconsole'); import ops"
-    said = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True)
-    assert said.returncode == 1
-    assert said.stderr.startswith("The console needs Python 3.11 or newer")
+    output = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True)
+    assert output.returncode == 1
+    assert output.stderr.startswith("The console needs Python 3.11 or newer")

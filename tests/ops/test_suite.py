@@ -22,7 +22,7 @@ def test_no_report_means_that_none_ran(tmp_path):
 
 
 @pytest.mark.parametrize("marked", list(product([False, True], repeat=len(MARKS))))
-def test_no_test_stands_outside_of_every_pass(marked):
+def test_every_test_belongs_to_a_pass(marked):
     is_marked = dict(zip(MARKS, marked, strict=True))
     assert any(Expression.compile(part.marks).evaluate(is_marked.__getitem__) for part in FULL)
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases"
 TOKEN = "azc_hrGsJQk0MdU-_HEHWtlm93RH7LgvuM-shigwjsV04qU"
 
-# Runs in a process of its own, because the database of a running test process cannot be replaced.
+# Runs in a separate process because the database of a running test process cannot be replaced.
 SCRIPT = """
 import io, json, sys
 import django
@@ -72,7 +72,7 @@ print(json.dumps(report))
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """What the console reads from the old database after `migrate`."""
+    """Return what the console reads from the old database after `migrate`."""
     folder = tmp_path_factory.mktemp("upgrade")
     database = folder / "console.sqlite3"
     database.write_bytes(gzip.decompress((CASES / "previous_version.sqlite3.gz").read_bytes()))

@@ -1,4 +1,4 @@
-"""Clients of the API for everybody of the cast, by session and by token, in the house of `tests.support.cast`."""
+"""REST clients of the users of `tests.support.cast`, by session and by token."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ROOT = "/api/v1"
 
 @dataclass
 class Rest:
-    """One caller. `body` goes out as JSON; bytes and text go out as they are."""
+    """A caller. Sends `body` as JSON, and bytes and text unchanged."""
 
     client: Client = field(default_factory=Client)
     headers: dict = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Rest:
         return self.client.delete(f"{ROOT}{path}{query}", headers=self.headers | headers)
 
     def all_of(self, path, **query):
-        """Every item of a list, page by page."""
+        """Return every item of a list, page by page."""
         items, cursor = [], ""
         while True:
             answer = self.get(path, **query, **({"cursor": cursor} if cursor else {}))
@@ -49,7 +49,7 @@ class Rest:
         data = body if isinstance(body, bytes | str) else json.dumps(body if body is not None else {})
         headers = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
         content_type = headers.pop("Content-Type", "application/json")
-        # named again: the test client sends no content type with an empty body
+        # set again because the test client sends no content type with an empty body
         return getattr(self.client, method)(f"{ROOT}{path}", data, content_type=content_type,
                                             headers=headers | {"Content-Type": content_type})
 
@@ -85,7 +85,7 @@ def ada(by_session):
 
 
 def problem(answer, status):
-    """The refusal, which has the one shape whatever refused."""
+    """Check the status and the shape of a problem document, and return it."""
     assert answer.status_code == status, (answer.status_code, answer.content)
     assert answer["Content-Type"] == "application/problem+json"
     content = answer.json()

@@ -1,4 +1,4 @@
-"""Every endpoint, called by everybody: who is answered, who is refused, and who is told nothing."""
+"""Access to every endpoint by each console role, scope and anonymous caller."""
 
 import json
 
@@ -54,13 +54,13 @@ def call(rest, method, path, body=None):
 
 
 @pytest.mark.parametrize(("method", "path", "body"), [*(("GET", path, None) for path in READS), *WRITES, DECISIONS])
-def test_nobody_is_told_how_to_authenticate(by_session, method, path, body):
+def test_anonymous_requests_get_401_with_the_authentication_scheme(by_session, method, path, body):
     answer = call(by_session(), method, path, body)
     problem(answer, 401)
     assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
 
 
-def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_and_a_token_works_on(by_session, by_token):
+def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_keeps_working(by_session, by_token):
     session, token = by_session("ada"), by_token("ada")
     User.objects.filter(username="ada").update(must_change_password=True)
     for method, path, body in [*(("GET", path, None) for path in READS), *WRITES, DECISIONS]:
@@ -71,7 +71,7 @@ def test_a_session_whose_password_somebody_else_set_is_told_to_choose_its_own_an
 
 
 @pytest.mark.parametrize("header", ["Basic x", "Bearer", "Bearer nonsense", ""])
-def test_a_header_without_a_good_token_is_refused_even_beside_a_session(ada, header):
+def test_an_invalid_authorization_header_is_refused_even_with_a_session(ada, header):
     ada.headers = {"Authorization": header}
     answer = ada.get("/entities")
     problem(answer, 401)
@@ -81,37 +81,37 @@ def test_a_header_without_a_good_token_is_refused_even_beside_a_session(ada, hea
 @pytest.mark.parametrize(("scope", "calls"), [
     ("read", [("GET", path, None) for path in READS]), ("administer", WRITES), ("decide", [DECISIONS]),
 ])
-def test_each_endpoint_needs_its_one_scope(by_token, scope, calls):
-    lacking = by_token("ada", *({"decide", "read", "administer"} - {scope}))
-    having = by_token("ada", scope)
+def test_each_endpoint_requires_exactly_one_scope(by_token, scope, calls):
+    without_scope = by_token("ada", *({"decide", "read", "administer"} - {scope}))
+    with_scope = by_token("ada", scope)
     for method, path, body in calls:
-        answer = call(lacking, method, path, body)
+        answer = call(without_scope, method, path, body)
         assert problem(answer, 403)["detail"] == f"the token lacks the scope `{scope}`"
         assert f'error="insufficient_scope", scope="{scope}"' in answer["WWW-Authenticate"]
-        answer = call(having, method, path, body)
+        answer = call(with_scope, method, path, body)
         assert answer.status_code in (200, 201, 202) or path == "/runs/1/cancel", answer.content
 
 
 @pytest.mark.parametrize("path", READS)
-def test_auditors_read_what_administrators_read(by_session, path):
+def test_auditors_can_read_everything_that_administrators_can_read(by_session, path):
     assert by_session("aud").get(path).status_code == by_session("ada").get(path).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
-def test_auditors_change_nothing(by_session, by_token, method, path, body):
+def test_auditors_cannot_change_anything(by_session, by_token, method, path, body):
     assert "administrators" in problem(call(by_session("aud"), method, path, body), 403)["detail"]
 
 
 @pytest.mark.parametrize("path", READS)
-def test_ordinary_accounts_read_what_is_theirs(by_session, path):
-    """ned owns the namespace and its datasets, so that it sees everything on the list but other people."""
+def test_ordinary_accounts_read_their_own_data(by_session, path):
+    """ned administers the namespace and its datasets, so he can read every path except data of other principals."""
     answer = by_session("ned").get(path)
     expected = 403 if path in FOR_OVERSEERS else 404 if path == "/groups/operators" else 200
     assert answer.status_code == expected, answer.content
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
-def test_ordinary_accounts_change_nothing(by_session, method, path, body):
+def test_ordinary_accounts_cannot_change_anything(by_session, method, path, body):
     problem(call(by_session("ned"), method, path, body), 403)
 
 
@@ -119,8 +119,8 @@ UNSEEN = ["dataset:hr.salaries", "dataset:hr.nothing", "namespace:hr", "namespac
 
 
 @pytest.mark.parametrize("address", UNSEEN)
-def test_what_an_account_does_not_see_looks_like_what_there_is_not(by_session, by_token, address):
-    """dee holds READ on one dataset."""
+def test_invisible_entities_look_like_nonexistent_entities(by_session, by_token, address):
+    """dee only holds READ on one dataset."""
     answers = []
     for rest in (by_session("dee"), by_token("dee", "read")):
         answers.append(problem(rest.get(f"/entities/{address}"), 404))
@@ -130,7 +130,7 @@ def test_what_an_account_does_not_see_looks_like_what_there_is_not(by_session, b
     assert {answer["detail"] for answer in answers} == {"this resource does not exist, or you cannot see it"}
 
 
-def test_lists_show_an_ordinary_account_what_it_sees(by_session):
+def test_lists_show_an_ordinary_account_only_visible_entities(by_session):
     seen = {entity["address"] for entity in by_session("dee").get("/entities").json()["items"]}
     assert seen == {"namespace:sales", "dataset:sales.orders", "dataset:sales.legacy"}
     assert by_session("out").get("/entities").json() == {"items": [], "next": None}
@@ -141,7 +141,7 @@ def test_lists_show_an_ordinary_account_what_it_sees(by_session):
         assert hidden.json() == nowhere.json() == {"items": [], "next": None}
 
 
-def test_an_ordinary_account_finds_itself_and_its_groups_only(by_session):
+def test_an_ordinary_account_lists_only_itself_and_its_groups(by_session):
     grp = by_session("grp")
     assert [user["name"] for user in grp.get("/users").json()["items"]] == ["grp"]
     assert grp.get("/groups").json()["items"] == [{"name": "operators"}]
@@ -155,7 +155,7 @@ def test_an_ordinary_account_finds_itself_and_its_groups_only(by_session):
         problem(by_session("ned").get(f"/groups/{name}"), 404)
 
 
-def test_an_ordinary_account_reads_its_own_grants_only(by_session):
+def test_an_ordinary_account_lists_only_its_effective_grants(by_session):
     dee, grp = by_session("dee"), by_session("grp")
     assert {grant["principal"] for grant in dee.get("/grants").json()["items"]} == {"user:dee"}
     assert {grant["principal"] for grant in grp.get("/grants").json()["items"]} == {"group:operators"}
@@ -166,7 +166,7 @@ def test_an_ordinary_account_reads_its_own_grants_only(by_session):
     assert len(details) == 1
 
 
-def test_an_ordinary_account_asks_about_itself_only_and_a_token_about_anybody(by_session, by_token):
+def test_an_ordinary_account_asks_only_about_itself_and_a_token_about_any_subject(by_session, by_token):
     about_ned = QUESTION | {"subject": {"type": "user", "id": "ned"}}
     assert by_session("dee").post("/decisions", QUESTION).json()["decision"] is True
     problem(by_session("dee").post("/decisions", about_ned), 403)
@@ -175,20 +175,20 @@ def test_an_ordinary_account_asks_about_itself_only_and_a_token_about_anybody(by
         assert rest.post("/decisions", about_ned).status_code == 200
 
 
-def test_an_explanation_withholds_from_an_ordinary_account_what_it_does_not_see(by_session):
+def test_an_explanation_hides_invisible_entities_from_an_ordinary_account(by_session):
     question = QUESTION | {"action": {"name": "delete"}, "resource": {"type": "namespace", "id": "sales"}}
-    told = by_session("dee").post("/decisions", question)
-    assert told.json()["decision"] is False and b"customers" not in told.content
+    explanation = by_session("dee").post("/decisions", question)
+    assert explanation.json()["decision"] is False and b"customers" not in explanation.content
     assert b"customers" in by_session("ada").post("/decisions", question).content
 
 
-def test_a_token_that_may_administer_changes_nothing_once_its_owner_may_not(by_token, cast):
+def test_an_administer_token_is_refused_after_its_owner_loses_the_role(by_token, cast):
     rest = by_token("ada", "administer")
     User.objects.filter(username="ada").update(role="auditor")
     problem(rest.post("/grants", {"grant": [ITEM]}), 403)
 
 
-def test_a_session_needs_the_proof_against_forgery_and_a_token_does_not(cast):
+def test_a_session_needs_a_csrf_token_and_an_api_token_does_not(cast):
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast["ada"])
     rest = Rest(client)
@@ -207,5 +207,5 @@ def test_a_superuser_is_an_ordinary_account(by_session, cast):
     problem(by_session("out").post("/grants", {"grant": [ITEM]}), 403)
 
 
-def test_no_answer_is_kept_by_a_cache(ada, by_session):
+def test_responses_are_not_cached(ada, by_session):
     assert ada.get("/entities")["Cache-Control"] == by_session().get("/entities")["Cache-Control"] == "no-store"

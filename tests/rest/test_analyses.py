@@ -1,4 +1,4 @@
-"""Runs over REST from start to report. The reports are written by hand; Spark's own are in tests/analytics/spark."""
+"""Runs and reports over REST. The reports are written by hand; tests/analytics/spark tests those of Spark."""
 
 import io
 import json
@@ -24,11 +24,11 @@ ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales
 @pytest.fixture(autouse=True)
 def sent(monkeypatch, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    told = []
-    monkeypatch.setattr("analytics.runs.services.send_run", told.append)
+    sent_runs = []
+    monkeypatch.setattr("analytics.runs.services.send_run", sent_runs.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
-    return told
+    return sent_runs
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def report(cast, tmp_path):
                                       summary={"pairs": 3}, revision=5)
 
 
-def test_the_analyses_say_what_they_take_and_write(ada):
-    (found,) = [one for one in ada.get("/analyses").json()["items"] if one["name"] == NAME]
-    assert found["options"] == ["generation", "namespace"]
-    assert [table["name"] for table in found["tables"]] == ["rows", "namespaces", "detail", "changes"]
-    assert found["tables"][0]["key"] == ["namespace", "user"]
+def test_analyses_describe_their_options_and_tables(ada):
+    (analysis,) = [item for item in ada.get("/analyses").json()["items"] if item["name"] == NAME]
+    assert analysis["options"] == ["generation", "namespace"]
+    assert [table["name"] for table in analysis["tables"]] == ["rows", "namespaces", "detail", "changes"]
+    assert analysis["tables"][0]["key"] == ["namespace", "user"]
 
 
-def test_a_run_is_started_followed_and_cancelled(ada, by_session, sent, django_capture_on_commit_callbacks):
+def test_a_run_can_be_started_followed_and_cancelled(ada, by_session, sent, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         started = ada.post("/runs", {"analysis": NAME, "generation": "core", "namespace": "sales"})
     assert started.status_code == 202 and len(sent) == 1
@@ -69,7 +69,7 @@ def test_only_a_running_run_has_a_stage(ada, report, state):
     assert ada.get(f"/runs/{report.pk}").json()["stage"] == "writing"
 
 
-def test_a_cancellation_that_is_not_carried_out_yet_is_seen(ada, report):
+def test_a_requested_cancellation_is_visible_before_the_run_ends(ada, report):
     AnalysisRun.objects.update(state=RunState.RUNNING)
     assert ada.get(f"/runs/{report.pk}").json()["cancel_requested"] is False
     answer = ada.post(f"/runs/{report.pk}/cancel").json()
@@ -82,11 +82,11 @@ def test_a_cancellation_that_is_not_carried_out_yet_is_seen(ada, report):
     ({"analysis": NAME, "to_generation": "core"}, "to_generation"), ({"analysis": "policy-impact"}, "to_generation"),
     ({"analysis": "nothing"}, "analysis"),
 ])
-def test_the_option_that_cannot_be_is_named(ada, body, field):
+def test_an_invalid_option_is_named(ada, body, field):
     assert [error["field"] for error in problem(ada.post("/runs", body), 400)["errors"]] == [field]
 
 
-def test_a_table_that_there_is_not_names_those_there_are_to_who_may_read_them(by_session, report):
+def test_an_unknown_table_is_refused_with_the_valid_names_for_readers_only(by_session, report):
     refused = problem(by_session("aud").get(f"/runs/{report.pk}/tables/nothing"), 404)
     assert refused["detail"].endswith("its tables are rows, namespaces, detail, changes")
     assert "tables" not in problem(by_session("ned").get(f"/runs/{report.pk}/tables/nothing"), 403)["detail"]
@@ -108,7 +108,7 @@ def test_runs_are_listed_newest_first(ada, report):
     assert ada.all_of("/runs", analysis="visibility") == []
 
 
-def test_a_report_is_read_by_pages_and_filters(ada, report):
+def test_a_report_is_paged_and_filtered(ada, report):
     path = f"/runs/{report.pk}/tables/rows"
     columns = ("namespace", "user", "required", "held", "missing", "ready")
     assert ada.all_of(path, limit=2) == [dict(zip(columns, row, strict=True)) for row in ROWS]
@@ -131,7 +131,7 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
-def test_a_report_that_is_not_there(ada, report, suffix):
+def test_a_missing_report_is_refused_with_the_reason(ada, report, suffix):
     path = f"/runs/{report.pk}/tables"
     problem(ada.get(f"{path}/nothing{suffix}"), 404)
     problem(ada.get(f"/runs/{report.pk + 99}/tables/rows{suffix}"), 404)
@@ -141,12 +141,12 @@ def test_a_report_that_is_not_there(ada, report, suffix):
     assert "is running, so it has no report" in problem(ada.get(f"{path}/rows{suffix}"), 409)["detail"]
 
 
-def test_a_column_that_the_table_does_not_have_filters_nothing(ada, report):
+def test_a_filter_by_an_unknown_column_is_refused(ada, report):
     AnalysisRun.objects.update(state=RunState.DONE)
     assert "no column" in problem(ada.get(f"/runs/{report.pk}/tables/namespaces", user="dee"), 400)["detail"]
 
 
-def test_reports_are_for_administrators_and_auditors(by_session, report):
+def test_only_administrators_and_auditors_read_reports(by_session, report):
     for suffix in ("", ".csv", ".parquet", ".jsonl"):
         assert b"".join(by_session("aud").get(f"/runs/{report.pk}/tables/rows{suffix}"))
         problem(by_session("ned").get(f"/runs/{report.pk}/tables/rows{suffix}"), 403)
@@ -160,7 +160,7 @@ def test_a_report_is_downloaded_as_json_lines(ada, report):
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
-def test_a_report_that_was_removed_is_gone_and_a_table_that_was_left_out_was_never_there(ada, report, suffix):
+def test_a_removed_report_is_gone_and_an_omitted_table_is_not_found(ada, report, suffix):
     path = f"/runs/{report.pk}/tables"
     AnalysisRun.objects.update(summary={"detail_is_written": False, "detail_rows": 7_000_000})
     assert "7,000,000 rows" in problem(ada.get(f"{path}/detail{suffix}"), 409)["detail"]
@@ -170,7 +170,7 @@ def test_a_report_that_was_removed_is_gone_and_a_table_that_was_left_out_was_nev
     assert ada.get(f"/runs/{report.pk}").json()["results_removed_at"] == "2026-03-01T00:00:00Z"
 
 
-def test_what_changed_since_the_run_before_is_paged_and_filtered(ada, report, tmp_path):
+def test_the_changes_since_the_previous_run_are_paged_and_filtered(ada, report, tmp_path):
     report_write(tmp_path, report, {"changes": [("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
                                                 ("sales", "dee", "changed", 6, 6, 1, 6, 5, 0, False, True)]})
     AnalysisRun.objects.update(summary={"changes": {"run": 1, "revision": 3, "added": 0, "removed": 1, "changed": 1}})
@@ -182,7 +182,7 @@ def test_what_changed_since_the_run_before_is_paged_and_filtered(ada, report, tm
     problem(ada.get(f"/runs/{report.pk}/tables/rows", change="added"), 400)
 
 
-def test_a_running_run_says_how_long_its_worker_has_been_silent(ada, report):
+def test_a_running_run_shows_the_seconds_since_its_last_heartbeat(ada, report):
     assert ada.get(f"/runs/{report.pk}").json()["silent_seconds"] is None
     AnalysisRun.objects.update(state=RunState.RUNNING, heartbeat_at=timezone.now() - timedelta(seconds=30))
     assert 30 <= ada.get(f"/runs/{report.pk}").json()["silent_seconds"] < 40

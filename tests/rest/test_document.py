@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and the same names tomorrow."""
+"""The OpenAPI document is valid and complete, and its operation ids are stable."""
 
 import json
 from io import StringIO
@@ -30,13 +30,13 @@ def operations(document):
     return [(path, method, operation) for path, methods in document["paths"].items() for method, operation in methods.items()]
 
 
-def test_it_is_openapi_3_1_and_valid(document, tmp_path):
+def test_the_document_is_valid_openapi_3_1(document, tmp_path):
     call_command("spectacular", validate=True, fail_on_warn=True, format="openapi-json", file=str(tmp_path / "document.json"))
     assert document["openapi"] == "3.1.0"
     assert json.loads((tmp_path / "document.json").read_text()) == document
 
 
-def test_every_operation_says_what_it_is_with_an_example_and_its_refusals(document):
+def test_every_operation_has_a_description_an_example_and_its_error_responses(document):
     for path, method, operation in operations(document):
         where = f"{method} {path}"
         assert operation["summary"] and operation["description"] and operation["tags"], where
@@ -54,14 +54,14 @@ def test_every_operation_says_what_it_is_with_an_example_and_its_refusals(docume
                 assert list(answer["content"]) == ["application/problem+json"], where
 
 
-def test_operation_ids_stay_as_they_are(document):
-    """Clients are generated from them. A new operation adds a line to the file."""
+def test_operation_ids_do_not_change(document):
+    """Generated clients depend on them. A new operation adds a line to the file."""
     ids = sorted(operation["operationId"] for _, _, operation in operations(document))
     assert len(ids) == len(set(ids))
     assert ids == OPERATION_IDS.read_text().split()
 
 
-def test_every_path_of_the_api_and_of_authzen_is_in_it(document):
+def test_the_document_contains_every_path_of_the_rest_api_and_of_authzen(document):
     from authzconsole.api.metadata import PATHS
     from authzconsole.rest.urls import urlpatterns
 
@@ -75,22 +75,22 @@ def test_every_path_of_the_api_and_of_authzen_is_in_it(document):
     assert get_resolver().resolve("/api/v1/entities").func.view_class.__name__ == "Entities"
 
 
-def test_a_strict_body_is_said_to_be_strict(document):
+def test_strict_bodies_are_documented_as_strict(document):
     schemas = document["components"]["schemas"]
     for name in ("ChangeSet", "ChangeItem", "Register", "Describe", "NewUser", "UserChange", "Activate", "Start", "MakePlan",
                  "Copy", "CloseGap", "Keep", "ForMany", "Ghosts", "ChangeFile", "Apply", "Discard"):
         assert schemas[name]["additionalProperties"] is False, name
 
 
-def test_the_beginning_of_the_api_leads_to_its_documentation(client):
+def test_the_api_root_redirects_to_the_documentation(client):
     answer = client.get("/api/v1", follow=True)
     assert [url for url, _ in answer.redirect_chain] == ["/api/v1/", "/api/v1/docs"] and answer.status_code == 200
-    told = Client(enforce_csrf_checks=True).post("/api/v1/", {})
-    assert told.status_code == 404 and told["Content-Type"] == "application/problem+json"
+    response = Client(enforce_csrf_checks=True).post("/api/v1/", {})
+    assert response.status_code == 404 and response["Content-Type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize("page", ["docs", "redoc"])
-def test_the_pages_for_people_take_nothing_from_elsewhere(page):
+def test_the_documentation_pages_load_nothing_from_other_hosts(page):
     answer = Rest().get(f"/{page}")
     policy = dict(part.strip().split(" ", 1) for part in answer["Content-Security-Policy"].split(";"))
     assert answer.status_code == 200 and policy["script-src"] == policy["connect-src"] == "'self'"
@@ -98,7 +98,7 @@ def test_the_pages_for_people_take_nothing_from_elsewhere(page):
     assert b"<script>" not in answer.content
 
 
-def test_only_those_two_pages_allow_styles_in_the_page():
+def test_only_the_documentation_pages_allow_inline_styles():
     assert "unsafe-inline" in Rest().get("/docs")["Content-Security-Policy"]
     assert "unsafe-inline" not in Rest().get("/openapi.json")["Content-Security-Policy"]
 
@@ -108,56 +108,56 @@ def examples(operation):
         yield from (example["value"] for example in content["examples"].values())
 
 
-def test_the_context_of_a_question_names_all_that_it_may_carry(document):
-    asked = document["components"]["schemas"]["AuthzenEvaluation"]["properties"]["context"]["properties"]
-    assert set(asked) == {"generation", "explain", "artifact", "artifact_is_new", "dataset_type", "owner"}
-    assert asked["generation"]["enum"] == list(GENERATIONS) and asked["explain"]["type"] == "boolean"
+def test_the_context_schema_lists_every_member_of_a_question(document):
+    members = document["components"]["schemas"]["AuthzenEvaluation"]["properties"]["context"]["properties"]
+    assert set(members) == {"generation", "explain", "artifact", "artifact_is_new", "dataset_type", "owner"}
+    assert members["generation"]["enum"] == list(GENERATIONS) and members["explain"]["type"] == "boolean"
     answered = document["components"]["schemas"]["AuthzenDecision"]["properties"]["context"]["properties"]
     assert {"generation", "sentence", "state", "attempts", "source", "missing", "reason", "error"} == set(answered)
 
 
-def test_each_refusal_of_authzen_has_an_example_that_fits(document, client):
+def test_each_authzen_error_has_a_matching_example(document, client):
     for path, operation in ((path, operation) for path, _, operation in operations(document) if path.startswith("/access/")):
-        told = {status: answer["content"]["application/json"]["examples"]["Refusal"]["value"]
+        response = {status: answer["content"]["application/json"]["examples"]["Refusal"]["value"]
                 for status, answer in operation["responses"].items() if status != "200"}
-        assert set(told) == {"400", "401", "403", "405", "413", "429", "503"} and len(set(told.values())) == len(told)
+        assert set(response) == {"400", "401", "403", "405", "413", "429", "503"} and len(set(response.values())) == len(response)
         answer = client.get(path)
-        assert (answer.status_code, answer.json()) == (405, told["405"])
+        assert (answer.status_code, answer.json()) == (405, response["405"])
         assert "Allow" in operation["responses"]["405"]["headers"] and answer["Allow"] == "POST"
     metadata = document["paths"]["/.well-known/authzen-configuration"]["get"]["responses"]["405"]
     refused = client.post("/.well-known/authzen-configuration").json()
     assert metadata["content"]["application/json"]["examples"]["Refusal"]["value"] == refused
 
 
-def test_every_answer_bears_the_id_of_its_request(document):
+def test_every_response_documents_the_request_id(document):
     for path, method, operation in operations(document):
         for status, answer in operation["responses"].items():
             assert "X-Request-ID" in answer["headers"], f"{method} {path} {status}"
 
 
-def test_lists_with_a_limit_say_it(document):
+def test_lists_with_a_limit_document_it(document):
     for name in ("ChangeSet", "MakePlan"):
         properties = document["components"]["schemas"][name]["properties"]
         assert properties["grant"]["maxItems"] == properties["revoke"]["maxItems"] == MAX_ITEMS
 
 
-def test_closed_lists_of_parameters_are_named(document):
+def test_parameters_with_fixed_values_document_them(document):
     for path, name in (("/plans", "origin"), ("/runs", "analysis"), ("/journal", "action"),
                        ("/policies/{generation}", "operation")):
-        (found,) = [one for one in document["paths"][f"/api/v1{path}"]["get"]["parameters"] if one["name"] == name]
-        assert len(found["schema"]["enum"]) > 4
+        (parameter,) = [item for item in document["paths"][f"/api/v1{path}"]["get"]["parameters"] if item["name"] == name]
+        assert len(parameter["schema"]["enum"]) > 4
 
 
-def test_the_description_does_not_promise_problems_where_there_are_sentences(document):
+def test_the_description_states_that_authzen_errors_are_strings(document):
     assert "errors of /access/v1 are one JSON string" in document["info"]["description"]
 
 
-# there is no run yet, and whoever starts one waits for a worker
+# these need a finished run or a running worker
 NEEDS_A_RUN = {"plans_keep", "runs_start"}
 
 
 @pytest.mark.django_db
-def test_what_the_document_sends_succeeds_in_the_demo_tenant(document):
+def test_the_examples_of_the_document_succeed_in_the_demo_tenant(document):
     call_command("import_tenant", str(DEMO_TENANT), stdout=StringIO())
     add_user(author=SETUP, name="admin", role="administrator", is_principal=False)
     secret = create_token(author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1).secret

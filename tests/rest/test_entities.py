@@ -1,4 +1,4 @@
-"""Entities over REST: found, read by any address, registered, described, deleted, recreated; foretold before."""
+"""Entities over REST: list, read, register, describe, delete and recreate them, also as a dry run."""
 
 from urllib.parse import quote
 
@@ -15,20 +15,20 @@ pytestmark = pytest.mark.django_db
 ORDERS = "/entities/dataset:sales.orders"
 
 
-def found(rest, **query):
+def addresses(rest, **query):
     return [entity["address"] for entity in rest.all_of("/entities", **query)]
 
 
 def test_the_filters_narrow_the_list(ada):
-    assert found(ada) == sorted(entity_states(), key=lambda address: address.split(":", 1))
-    assert found(ada, kind="namespace") == ["namespace:hr", "namespace:sales"]
-    assert found(ada, state="deleted") == ["dataset:sales.legacy"]
-    assert found(ada, parent="namespace:hr") == found(ada, q="SALARIES") == ["dataset:hr.salaries"]
-    assert found(ada, q="dataset:sales.or") == found(ada, address="DATASET:sales.orders") == ["dataset:sales.orders"]
-    assert found(ada, within="application:sales.shop") == ["application:sales.shop", "program:sales.shop.workflow.daily"]
-    assert found(ada, kind="dataset", state="live", q="o", parent="namespace:sales") == [
+    assert addresses(ada) == sorted(entity_states(), key=lambda address: address.split(":", 1))
+    assert addresses(ada, kind="namespace") == ["namespace:hr", "namespace:sales"]
+    assert addresses(ada, state="deleted") == ["dataset:sales.legacy"]
+    assert addresses(ada, parent="namespace:hr") == addresses(ada, q="SALARIES") == ["dataset:hr.salaries"]
+    assert addresses(ada, q="dataset:sales.or") == addresses(ada, address="DATASET:sales.orders") == ["dataset:sales.orders"]
+    assert addresses(ada, within="application:sales.shop") == ["application:sales.shop", "program:sales.shop.workflow.daily"]
+    assert addresses(ada, kind="dataset", state="live", q="o", parent="namespace:sales") == [
         "dataset:sales.customers", "dataset:sales.orders"]
-    assert found(ada, parent="namespace:nowhere") == found(ada, within="namespace:nowhere") == []
+    assert addresses(ada, parent="namespace:nowhere") == addresses(ada, within="namespace:nowhere") == []
 
 
 @pytest.mark.parametrize(("query", "field"), [
@@ -37,36 +37,37 @@ def test_the_filters_narrow_the_list(ada):
     ({"limit": "ten"}, "limit"), ({"limit": "-1"}, "limit"), ({"cursor": "x"}, "cursor"),
     ({"kinds": "dataset"}, "kinds"), ({"format": "json"}, "format"),
 ])
-def test_a_filter_that_cannot_be_meant_is_refused(ada, query, field):
+def test_an_invalid_filter_is_refused(ada, query, field):
     assert problem(ada.get("/entities", **query), 400)["errors"][0]["field"] == field
 
 
-def test_a_parameter_that_stands_twice_is_refused(ada):
+def test_a_repeated_parameter_is_refused(ada):
     problem(ada.client.get("/api/v1/entities?kind=dataset&kind=stream"), 400)
 
 
 @pytest.mark.parametrize("key", ["etl/host.com@REALM", "a/recreate", "recreate", "a%2Fb", "ä?#", "a//b", "x/dry_run=1;y"])
-def test_any_address_can_be_read_by_its_path_and_by_its_parameter(ada, key):
+def test_any_address_can_be_read_by_path_and_by_parameter(ada, key):
     address = f"kerberosprincipal:{key}"
-    made = ada.post("/entities", {"address": address})
-    assert made.status_code == 201
-    assert made["Location"] == f"/api/v1/entities/{quote(address, safe=':@')}"
-    assert ada.client.get(made["Location"]).json()["address"] == address
+    created = ada.post("/entities", {"address": address})
+    assert created.status_code == 201
+    assert created["Location"] == f"/api/v1/entities/{quote(address, safe=':@')}"
+    assert ada.client.get(created["Location"]).json()["address"] == address
     assert ada.client.get(f"/api/v1/entities/{quote(address)}").json()["address"] == address
-    assert found(ada, address=address) == [address]
+    assert addresses(ada, address=address) == [address]
 
 
 def test_registering_makes_an_address_live_once(ada):
     revision = current_revision()
     body = {"address": "dataset:sales.new", "description": "new", "creator": "dee", "reason": "because"}
-    made = ada.post("/entities", body)
-    assert made.status_code == 201 and made.json()["entity"]["description"] == "new" and made.json()["revision"] == revision + 2
+    created = ada.post("/entities", body)
+    assert created.status_code == 201
+    assert created.json()["entity"]["description"] == "new" and created.json()["revision"] == revision + 2
     again = ada.post("/entities", body)
     assert again.status_code == 200 and again.json()["changed"] is False
     assert current_revision() == revision + 2
 
 
-def test_the_creator_receives_what_the_active_generation_gives(ada):
+def test_the_creator_receives_the_grants_of_the_active_generation(ada):
     activate_generation(author=SETUP, name="core")
     ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee"})
     assert {grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]} == {
@@ -79,7 +80,7 @@ def test_the_creator_receives_what_the_active_generation_gives(ada):
     ("/entities/recreate", {"address": "dataset:sales.never"}, "was never deleted"),
     ("/entities", {"address": "dataset:sales.new", "creator": "nobody"}, "user:nobody is not known here"),
 ])
-def test_what_does_not_fit_is_refused_alike_dry_or_not(ada, path, body, message):
+def test_invalid_changes_are_refused_with_and_without_dry_run(ada, path, body, message):
     before = database_state()
     for dry_run in (False, True):
         assert message in problem(ada.post(path, body | {"dry_run": dry_run}), 409)["detail"]
@@ -94,13 +95,13 @@ def test_what_does_not_fit_is_refused_alike_dry_or_not(ada, path, body, message)
     ({"address": "dataset:sales.x", "creator": ""}, "creator"),
     ({"address": "dataset:sales.x", "creator": "a\nb"}, "creator"), ({"address": "dataset:sales.x", "dry_run": 1}, "dry_run"),
 ])
-def test_a_registration_that_cannot_be_read_names_the_member(ada, body, field):
+def test_an_invalid_registration_names_the_member(ada, body, field):
     before = database_state()
     assert [error["field"] for error in problem(ada.post("/entities", body), 400)["errors"]] == [field]
     assert database_state() == before
 
 
-def test_a_dry_run_foretells_and_writes_nothing(ada):
+def test_a_dry_run_forecasts_and_writes_nothing(ada):
     before = database_state()
     new = ada.post("/entities", {"address": "dataset:sales.forecast", "dry_run": True})
     assert new.status_code == 200 and new.json()["forecast"]["applying"] == [
@@ -110,7 +111,7 @@ def test_a_dry_run_foretells_and_writes_nothing(ada):
     assert database_state() == before
 
 
-def test_deleting_and_recreating_say_what_happened(ada):
+def test_deleting_and_recreating_report_the_result(ada):
     revision = current_revision()
     gone = ada.delete(ORDERS, query="?reason=because").json()
     assert gone["entity"]["state"] == "deleted" and gone["changed"]
@@ -121,7 +122,7 @@ def test_deleting_and_recreating_say_what_happened(ada):
     assert "the platform itself" in problem(ada.delete("/entities/instance:cdap"), 409)["detail"]
 
 
-def test_a_description_is_changed_by_whoever_read_the_newest(ada):
+def test_a_description_change_requires_the_current_etag(ada):
     seen = ada.get(ORDERS)
     problem(ada.patch(ORDERS, {"description": "mine"}), 428)
     changed = ada.patch(ORDERS, {"description": "mine", "reason": "because"}, If_Match=seen["ETag"])
@@ -135,7 +136,7 @@ def test_a_description_is_changed_by_whoever_read_the_newest(ada):
     assert ada.delete(ORDERS, **{"If-Match": ada.get(ORDERS)["ETag"]}).status_code == 200
 
 
-def test_a_planned_address_without_grants_is_taken_away_again(ada):
+def test_a_planned_address_without_grants_can_be_deleted(ada):
     path = "/entities/dataset:typo.orders"
     item = {"principal": "user:out", "entity": "dataset:typo.orders", "privileges": ["READ"]}
     ada.post("/grants", {"grant": [item]})
@@ -144,8 +145,8 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     before, revision = database_state(), current_revision()
     kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
     assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
-    foretold = ada.delete(path, query="?dry_run=true").json()
-    assert foretold["sentence"] == "dataset:typo.orders would be deleted, 1 entity in total; nothing was changed"
+    forecast = ada.delete(path, query="?dry_run=true").json()
+    assert forecast["sentence"] == "dataset:typo.orders would be deleted, 1 entity in total; nothing was changed"
     assert database_state() == before
     for place in ("dataset:typo.orders", "namespace:typo"):
         gone = ada.delete(f"/entities/{place}").json()
@@ -164,11 +165,11 @@ def test_a_planned_address_without_grants_is_taken_away_again(ada):
     ("/entities", "dataset:sales.new", "dataset:sales.new would be registered; nothing was changed"),
     ("/entities", "dataset:sales.orders", "dataset:sales.orders is live already: nothing changed"),
 ])
-def test_a_dry_run_does_not_claim_the_deed(ada, path, address, sentence):
+def test_a_dry_run_is_reported_in_the_conditional(ada, path, address, sentence):
     assert ada.post(path, {"address": address, "creator": "dee", "dry_run": True}).json()["sentence"] == sentence
 
 
-def test_a_dry_run_names_what_the_creator_would_receive(ada):
+def test_a_dry_run_names_the_grants_of_the_creator(ada):
     activate_generation(author=SETUP, name="core")
-    foretold = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
-    assert "user:dee would get READ, WRITE, EXECUTE, ADMIN on it as its creator" in foretold["sentence"]
+    forecast = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
+    assert "user:dee would get READ, WRITE, EXECUTE, ADMIN on it as its creator" in forecast["sentence"]

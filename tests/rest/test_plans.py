@@ -1,4 +1,4 @@
-"""Plans and the forecast through REST: made, read, applied, refused, undone; by whom, and for whom they are nothing."""
+"""Plans and the deletion forecast over REST: create, read, apply, renew and undo plans, and who is permitted to."""
 
 import pytest
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.django_db
 ORDERS = "dataset:sales.orders"
 ITEMS = {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
          "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}]}
-READ_OF = ["", "/items", "/principals"]
-DECIDE = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
+READ_PATHS = ["", "/items", "/principals"]
+CHANGE_PATHS = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def plan(cast):
                            revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
 
 
-@pytest.mark.parametrize("rest", READ_OF)
-def test_overseers_read_a_plan_and_nobody_else(by_session, plan, rest):
+@pytest.mark.parametrize("rest", READ_PATHS)
+def test_only_administrators_and_auditors_read_plans(by_session, plan, rest):
     path = f"/plans/{plan.pk}{rest}"
     assert [by_session(name).get(path).status_code for name in ("ada", "aud", "ned", "out", "")] == [200, 200, 403, 403, 401]
     for number in (0, plan.pk + 1, 10**30):
@@ -41,24 +41,24 @@ def test_overseers_read_a_plan_and_nobody_else(by_session, plan, rest):
         problem(by_session("ned").get(f"/plans/{number}{rest}"), 403)
 
 
-@pytest.mark.parametrize("verb", DECIDE)
-def test_administrators_decide_and_nobody_else(by_session, by_token, plan, verb):
+@pytest.mark.parametrize("verb", CHANGE_PATHS)
+def test_only_administrators_apply_discard_undo_and_renew_plans(by_session, by_token, plan, verb):
     before = all_grants()
     for name in ("aud", "ned", "out"):
-        problem(by_session(name).post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
-    problem(by_token("ada", "read", "decide").post(f"/plans/{plan.pk}{verb}", DECIDE[verb]), 403)
+        problem(by_session(name).post(f"/plans/{plan.pk}{verb}", CHANGE_PATHS[verb]), 403)
+    problem(by_token("ada", "read", "decide").post(f"/plans/{plan.pk}{verb}", CHANGE_PATHS[verb]), 403)
     assert all_grants() == before and Plan.objects.get(pk=plan.pk).is_proposed
-    problem(by_session("ada").post(f"/plans/{plan.pk + 1}{verb}", DECIDE[verb]), 404)
+    problem(by_session("ada").post(f"/plans/{plan.pk + 1}{verb}", CHANGE_PATHS[verb]), 404)
 
 
-def test_a_plan_from_a_change_set_to_its_undoing(ada):
+def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
     before = all_grants()
-    made = ada.post("/plans", ITEMS | {"title": "Orders to out"})
-    assert made.status_code == 201 and made["Location"] == f"/api/v1/plans/{made.json()['number']}"
-    path = made["Location"].removeprefix("/api/v1")
-    assert all_grants() == before and made.json()["title"] == "Orders to out"
-    assert made.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0, "stranded_none": 1,
-                                     "stranded_one": 0}
+    created = ada.post("/plans", ITEMS | {"title": "Orders to out"})
+    assert created.status_code == 201 and created["Location"] == f"/api/v1/plans/{created.json()['number']}"
+    path = created["Location"].removeprefix("/api/v1")
+    assert all_grants() == before and created.json()["title"] == "Orders to out"
+    assert created.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0,
+                                        "stranded_none": 1, "stranded_one": 0}
     detail = ada.get(path).json()
     assert (detail["state"], detail["stale"], detail["stranded"]) == ("proposed", "", [{"entity": ORDERS, "admins": 0}])
     assert [(i["verb"], i["privilege"]) for i in ada.all_of(f"{path}/items", limit=2)] == [
@@ -75,14 +75,14 @@ def test_a_plan_from_a_change_set_to_its_undoing(ada):
     for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
         assert "was applied already" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
-    assert inverse.status_code == 201 and inverse.json()["inverse_of"] == made.json()["number"]
+    assert inverse.status_code == 201 and inverse.json()["inverse_of"] == created.json()["number"]
     assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back"}).status_code == 200
     assert all_grants() == before
     listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
     assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
 
 
-def test_a_stale_plan_is_a_conflict_and_is_made_anew(ada, plan):
+def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
     before = database_state()
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
@@ -94,7 +94,7 @@ def test_a_stale_plan_is_a_conflict_and_is_made_anew(ada, plan):
     assert ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x"}).status_code == 200
 
 
-def test_every_fault_of_a_change_set_is_named_and_no_plan_is_made(ada):
+def test_all_errors_of_a_change_set_are_reported_and_no_plan_is_created(ada):
     bad = {"grant": [*ITEMS["grant"], {"principal": "user:nobody", "entity": ORDERS, "privileges": ["READ"]},
                      {"principal": "user:out", "entity": "dataset:x", "privileges": ["READ"]}]}
     errors = problem(ada.post("/plans", bad), 400)["errors"]
@@ -107,48 +107,48 @@ def test_every_fault_of_a_change_set_is_named_and_no_plan_is_made(ada):
     assert not Plan.objects.exists()
 
 
-def test_a_gap_is_closed_through_a_plan(ada):
-    asked = {"namespace": "namespace:sales", "user": "grp", "generation": "final"}
-    forecast = ada.get("/forecasts/deletion", **asked).json()
+def test_missing_grants_are_granted_through_a_plan(ada):
+    query = {"namespace": "namespace:sales", "user": "grp", "generation": "final"}
+    forecast = ada.get("/forecasts/deletion", **query).json()
     assert (forecast["verdict"], forecast["missing"], forecast["next"]) == ("refused", 6, None)
-    made = ada.post("/plans/readiness", asked | {"principal": "group:operators"}).json()
-    assert made["effect"]["grants"] == 6 and made["recipe"] == asked | {"principal": "group:operators"}
-    ada.post(f"/plans/{made['number']}/apply", {"reason": "the operators take over"})
+    created = ada.post("/plans/readiness", query | {"principal": "group:operators"}).json()
+    assert created["effect"]["grants"] == 6 and created["recipe"] == query | {"principal": "group:operators"}
+    ada.post(f"/plans/{created['number']}/apply", {"reason": "the operators take over"})
     assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).allowed
-    assert ada.get("/forecasts/deletion", **asked).json()["verdict"] == "complete"
-    assert "nothing is missing" in problem(ada.post("/plans/readiness", asked), 409)["detail"]
-    problem(ada.post("/plans/readiness", asked | {"user": "nobody"}), 409)
-    problem(ada.post("/plans/readiness", asked | {"namespace": "namespace:nowhere"}), 409)
+    assert ada.get("/forecasts/deletion", **query).json()["verdict"] == "complete"
+    assert "nothing is missing" in problem(ada.post("/plans/readiness", query), 409)["detail"]
+    problem(ada.post("/plans/readiness", query | {"user": "nobody"}), 409)
+    problem(ada.post("/plans/readiness", query | {"namespace": "namespace:nowhere"}), 409)
 
 
 def test_grants_are_copied_through_a_plan(ada):
-    made = ada.post("/plans/copy", {"source": "user:ned", "target": "group:operators", "within": "namespace:sales"})
-    assert made.status_code == 201 and made.json()["effect"]["grants"] == 6
+    created = ada.post("/plans/copy", {"source": "user:ned", "target": "group:operators", "within": "namespace:sales"})
+    assert created.status_code == 201 and created.json()["effect"]["grants"] == 6
     assert "is both" in problem(ada.post("/plans/copy", {"source": "user:ned", "target": "user:ned"}), 409)["detail"]
 
 
-def test_the_forecast_pages_through_what_may_not_be_deleted(by_session):
+def test_the_forecast_pages_through_the_entities_that_block_a_deletion(by_session):
     ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(5)})
-    aud, asked = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
-    first = aud.get("/forecasts/deletion", **asked, limit=2).json()
+    aud, query = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
+    first = aud.get("/forecasts/deletion", **query, limit=2).json()
     assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (5, "inconsistent", 4, 7)
-    assert aud.all_of("/forecasts/deletion", **asked, limit=2) == [f"stream:sales.s{number}" for number in range(5)]
+    assert aud.all_of("/forecasts/deletion", **query, limit=2) == [f"stream:sales.s{number}" for number in range(5)]
     assert [step["outcome"] for step in first["steps"] if step["live"]] == ["goes", "goes", "stops", "not reached"]
     assert first["source"]["seed"] == "002"
     for wrong in ({"namespace": "namespace:nowhere"}, {"namespace": ORDERS}):
-        problem(aud.get("/forecasts/deletion", **asked | wrong), 409)
+        problem(aud.get("/forecasts/deletion", **query | wrong), 409)
     for wrong in ({"namespace": "x"}, {"user": ""}, {"generation": "newest"}):
-        problem(aud.get("/forecasts/deletion", **asked | wrong), 400)
+        problem(aud.get("/forecasts/deletion", **query | wrong), 400)
 
 
-def test_what_people_have_is_kept_through_a_plan(by_session, ada, settings, tmp_path):
+def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
     run = done_run(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
                    revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
-    made = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr"})
-    assert made.status_code == 201 and made.json()["effect"]["grants"] == 1
-    assert made.json()["recipe"]["note"].startswith("It keeps 1 permission that would be lost.")
+    created = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr"})
+    assert created.status_code == 201 and created.json()["effect"]["grants"] == 1
+    assert created.json()["recipe"]["note"].startswith("It keeps 1 permission that would be lost.")
     for name in ("aud", "ned"):
         problem(by_session(name).post("/plans/policy-impact", {"run": run.pk}), 403)
     for sent, status in (({"run": run.pk + 1}, 404), ({"run": run.pk, "namespace": "namespace:sales"}, 409),
@@ -160,7 +160,7 @@ def test_what_people_have_is_kept_through_a_plan(by_session, ada, settings, tmp_
     problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)
 
 
-def test_what_was_undone_is_not_undone_again_until_it_stands_again(ada, plan):
+def test_an_undone_plan_cannot_be_undone_again_until_it_is_applied_again(ada, plan):
     def applied(number):
         assert ada.post(f"/plans/{number}/apply", {"reason": "x"}).status_code == 200
         return number
@@ -176,14 +176,14 @@ def test_what_was_undone_is_not_undone_again_until_it_stands_again(ada, plan):
 
 
 @pytest.mark.parametrize("verb", ["inverse", "renewal"])
-def test_a_body_where_none_is_wanted_is_read_all_the_same(ada, plan, verb):
+def test_an_unexpected_body_is_validated(ada, plan, verb):
     path = f"/plans/{plan.pk}/{verb}"
     problem(ada.post(path, b"{"), 400)
     assert problem(ada.post(path, {"reason": "x"}), 400)["errors"][0]["field"] == "reason"
     assert Plan.objects.count() == 1
 
 
-def test_origins_that_there_are_not_are_refused_with_those_there_are(ada, plan):
+def test_unknown_origins_are_refused_with_the_valid_values(ada, plan):
     refused = problem(ada.get("/plans", origin="nonsense"), 400)
     assert refused["errors"][0]["field"] == "origin" and "change-set, copy, readiness" in refused["detail"]
     assert ada.get("/plans", origin="change-set").json()["items"]

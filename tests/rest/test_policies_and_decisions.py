@@ -1,4 +1,4 @@
-"""The catalogue as data, the active generation, and decisions with their reasons."""
+"""The catalogue, the active generation, and decisions with explanations over REST."""
 
 import pytest
 
@@ -14,7 +14,7 @@ QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"}
             "resource": {"type": "dataset", "id": "sales.orders"}}
 
 
-def test_the_catalogue_holds_every_operation_of_every_kind_with_its_source(ada):
+def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ada):
     for name, generation in GENERATIONS.items():
         content = ada.get(f"/policies/{name}").json()
         rows = {(row["kind"], row["operation"]): row for row in content["policies"]}
@@ -32,7 +32,7 @@ def test_the_catalogue_holds_every_operation_of_every_kind_with_its_source(ada):
     ("final", "namespace", "delete-all-streams", "ADMIN on all live streams inside it", "has-on-all-live"),
     ("final", "namespace", "create", "ADMIN on the entity and if the question names an owner, ADMIN on the owner", "all-of"),
 ])
-def test_a_row_says_what_it_requires_as_a_tree_and_in_words(ada, generation, kind, operation, words, node):
+def test_a_policy_has_its_requirement_as_a_tree_and_as_text(ada, generation, kind, operation, words, node):
     (row,) = ada.get(f"/policies/{generation}", kind=kind, operation=operation).json()["policies"]
     assert (row["words"], row["requires"]["node"]) == (words, node)
 
@@ -44,7 +44,7 @@ def test_the_generations_are_listed_oldest_first(ada):
     problem(ada.get("/policies/newest"), 404)
 
 
-def test_the_active_generation_is_chosen_by_whoever_read_the_newest(ada):
+def test_changing_the_active_generation_requires_the_current_etag(ada):
     seen, before = ada.get("/policies/active"), database_state()
     problem(ada.put("/policies/active", {"name": "core"}), 428)
     problem(ada.put("/policies/active", {"name": "newest"}, If_Match="*"), 400)
@@ -84,7 +84,7 @@ def test_a_decision_answers_as_authzen_does(ada):
     QUESTION | {"evaluations": {}}, {"evaluations": [{}] * 1_001},
     QUESTION | {"evaluations": [{}], "options": {"evaluations_semantic": "x"}},
 ])
-def test_a_question_that_cannot_be_read_is_refused(ada, body):
+def test_an_invalid_question_is_refused(ada, body):
     problem(ada.post("/decisions", body), 400)
 
 
@@ -93,7 +93,7 @@ STATES = [("sales.orders", "", ""), ("sales.legacy", "deleted", "was deleted"), 
 
 
 @pytest.mark.parametrize(("key", "state", "words"), STATES)
-def test_an_explanation_says_where_its_entity_is_not_live(by_token, key, state, words):
+def test_an_explanation_names_the_state_of_an_entity_that_is_not_live(by_token, key, state, words):
     body = QUESTION | {"resource": {"type": "dataset", "id": key}, "action": {"name": "write"}}
     token = by_token("ada", "decide")
     context = token.post("/decisions", body).json()["context"]
@@ -105,7 +105,7 @@ def test_an_explanation_says_where_its_entity_is_not_live(by_token, key, state, 
     assert "context" not in plain
 
 
-def test_a_state_changes_no_decision(ada):
+def test_the_state_of_an_entity_does_not_change_a_decision(ada):
     answer = ada.post("/decisions", QUESTION | {"resource": {"type": "dataset", "id": "sales.legacy"},
                                                 "action": {"name": "write"}}).json()
     assert answer["decision"] is True
@@ -113,11 +113,11 @@ def test_a_state_changes_no_decision(ada):
         "Allowed: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted.")
 
 
-def test_an_ordinary_account_is_told_the_state_of_what_it_sees_only(by_session):
-    """dee holds WRITE on the deleted dataset; nothing tells it whether the others are registered."""
-    asked = [{"resource": {"type": "dataset", "id": key}}
+def test_an_explanation_shows_an_ordinary_account_only_states_of_visible_entities(by_session):
+    """dee holds WRITE on the deleted dataset; the answers do not reveal whether the others are registered."""
+    evaluations = [{"resource": {"type": "dataset", "id": key}}
              for key in ("sales.legacy", "sales.forecast", "sales.nothing", "hr.salaries", "hr.nothing")]
-    answers = by_session("dee").post("/decisions", QUESTION | {"evaluations": asked}).json()["evaluations"]
+    answers = by_session("dee").post("/decisions", QUESTION | {"evaluations": evaluations}).json()["evaluations"]
     assert [answer["context"].get("state", "") for answer in answers] == ["deleted", "", "", "", ""]
     assert not any("registered" in answer["context"]["sentence"] or "planned" in answer["context"]["sentence"]
                    for answer in answers)
@@ -128,10 +128,10 @@ def test_an_ordinary_account_is_told_the_state_of_what_it_sees_only(by_session):
     ("context.generation", {"context": {"generation": "newest"}}), ("evaluations", {"evaluations": {}}),
     ("options.evaluations_semantic", {"evaluations": [{}], "options": {"evaluations_semantic": "x"}}),
 ])
-def test_a_question_that_cannot_be_read_names_its_member(ada, member, changes):
+def test_an_invalid_question_names_the_member(ada, member, changes):
     (error,) = problem(ada.post("/decisions", QUESTION | changes), 400)["errors"]
     assert error["field"] == member and error["message"] and "`" + member not in error["message"]
 
 
-def test_a_generation_that_there_is_not_names_those_there_are(ada):
+def test_an_unknown_generation_is_refused_with_the_valid_names(ada):
     assert problem(ada.get("/policies/newest"), 404)["detail"].endswith("the generations are core, existing, proposed, final")

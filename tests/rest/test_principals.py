@@ -12,11 +12,11 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_user_is_added_once(ada):
-    made = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor"})
-    assert made.status_code == 201 and made["Location"] == "/api/v1/users/new%2Fone%20two"
+    created = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor"})
+    assert created.status_code == 201 and created["Location"] == "/api/v1/users/new%2Fone%20two"
     expected = {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor", "is_principal": True}
-    assert made.json() == ada.client.get(made["Location"]).json() == expected
-    assert ada.client.get(made["Location"])["ETag"] == made["ETag"]
+    assert created.json() == ada.client.get(created["Location"]).json() == expected
+    assert ada.client.get(created["Location"])["ETag"] == created["ETag"]
     assert "exists already" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
 
 
@@ -26,13 +26,13 @@ def test_a_user_is_added_once(ada):
     ({"name": "x", "email": "e" * 255}, "email"), ({"name": "x", "is_superuser": True}, "is_superuser"),
     ({"name": "x", "password": "secret"}, "password"),
 ])
-def test_a_user_that_cannot_be_read_names_the_member(ada, body, field):
+def test_an_invalid_user_names_the_member(ada, body, field):
     before = database_state()
     assert problem(ada.post("/users", body), 400)["errors"][0]["field"] == field
     assert database_state() == before
 
 
-def test_a_user_is_changed_by_whoever_read_the_newest_and_in_the_journal(ada):
+def test_changing_a_user_requires_the_current_etag_and_is_journaled(ada):
     revision, seen = current_revision(), ada.get("/users/ned")
     problem(ada.patch("/users/ned", {"active": False}), 428)
     changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=seen["ETag"])
@@ -42,15 +42,15 @@ def test_a_user_is_changed_by_whoever_read_the_newest_and_in_the_journal(ada):
     assert ada.get("/users/ned").json()["active"] is False
 
 
-def test_a_change_of_a_user_is_whole_or_not_at_all(ada):
-    """The last administrator cannot be deactivated, so the role and the email stay, too."""
+def test_a_user_change_is_applied_completely_or_not_at_all(ada):
+    """The last administrator cannot be deactivated, so the role and the email stay unchanged as well."""
     before = database_state()
     problem(ada.patch("/users/ada", {"email": "a@example.com", "active": False}, If_Match="*"), 409)
     problem(ada.patch("/users/ned", {"role": "auditor", "email": "a\nb"}, If_Match="*"), 409)
     assert database_state() == before
 
 
-def test_a_change_of_nothing_or_of_nobody_is_refused(ada):
+def test_a_change_without_members_or_of_an_unknown_user_is_refused(ada):
     assert "nothing to change" in problem(ada.patch("/users/ned", {"reason": "x"}, If_Match="*"), 400)["detail"]
     problem(ada.patch("/users/ned", {"name": "ted"}, If_Match="*"), 400)
     problem(ada.patch("/users/nobody", {"active": True}, If_Match="*"), 404)
@@ -59,7 +59,7 @@ def test_a_change_of_nothing_or_of_nobody_is_refused(ada):
 
 def test_lists_of_users_and_groups_are_filtered(ada):
     def names(path, **query):
-        return [one["name"] for one in ada.all_of(path, **query)]
+        return [item["name"] for item in ada.all_of(path, **query)]
 
     assert names("/users") == ["ada", "aud", "dee", "grp", "ina", "ned", "out"]
     assert names("/users", active="false") == names("/users", name="ina") == ["ina"]
@@ -68,7 +68,7 @@ def test_lists_of_users_and_groups_are_filtered(ada):
     assert names("/users", q="%") == names("/groups", name="nobody") == []
 
 
-def test_members_join_and_leave_once(ada):
+def test_adding_and_removing_a_member_twice_changes_nothing(ada):
     revision = current_revision()
     joined = {"group": "operators", "user": "ned", "reason": "because"}
     assert ada.post("/members", joined).json()["changed"] is True
@@ -83,7 +83,7 @@ def test_members_join_and_leave_once(ada):
     problem(ada.delete("/members"), 400)
 
 
-def test_a_group_is_added_once_whatever_its_name(ada):
-    made = ada.post("/groups", {"name": "a/members/b"})
-    assert made.status_code == 201 and ada.client.get(made["Location"]).json() == {"name": "a/members/b"}
+def test_a_group_with_any_valid_name_is_added_once(ada):
+    created = ada.post("/groups", {"name": "a/members/b"})
+    assert created.status_code == 201 and ada.client.get(created["Location"]).json() == {"name": "a/members/b"}
     problem(ada.post("/groups", {"name": "a/members/b"}), 409)

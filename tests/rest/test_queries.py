@@ -1,4 +1,4 @@
-"""A fixed number of queries for each endpoint, however much there is to look at."""
+"""Each endpoint takes a fixed number of queries for any amount of data."""
 
 import pytest
 from django.db import connection
@@ -13,7 +13,7 @@ from tests.support.cast import SETUP
 pytestmark = pytest.mark.django_db
 
 TOKEN, OWNER, ROWS, GENERATION, REVISION, PARENT, QUESTION, STATES = [1] * 8
-# on PostgreSQL the journal is planned for its values: a setting, in a transaction of its own
+# on PostgreSQL the journal query sets plan_cache_mode in a separate transaction
 PLANNED = 3 if connection.vendor == "postgresql" else 0
 CALLER = TOKEN + OWNER
 READS = [
@@ -48,7 +48,7 @@ def many(cast):
 @pytest.mark.parametrize(("path", "query", "expected"), READS)
 def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many, django_assert_num_queries, path, query, expected):
     rest = by_token("ada")
-    # the first use of a token is noted
+    # the first use of a token writes its time of last use
     rest.get("/analyses")
     with django_assert_num_queries(CALLER + expected):
         assert rest.get(path, **query).status_code == 200
@@ -58,7 +58,7 @@ def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many, django_
     ("/entities", {}, GENERATION + ROWS), ("/entities/dataset:sales.d1", {}, GENERATION + ROWS),
     ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
 ])
-def test_an_ordinary_account_costs_one_query_more(by_token, many, django_assert_num_queries, path, query, expected):
+def test_a_read_by_an_ordinary_account_takes_one_more_query(by_token, many, django_assert_num_queries, path, query, expected):
     rest = by_token("ned", "read")
     rest.get("/analyses")
     with django_assert_num_queries(CALLER + expected):
@@ -66,7 +66,7 @@ def test_an_ordinary_account_costs_one_query_more(by_token, many, django_assert_
 
 
 @pytest.mark.parametrize("count", [1, 1_000])
-def test_decisions_take_two_queries_for_a_thousand(by_token, many, django_assert_num_queries, count):
+def test_a_thousand_decisions_take_two_queries(by_token, many, django_assert_num_queries, count):
     rest = by_token("ada")
     rest.get("/analyses")
     question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "read"},
@@ -75,7 +75,7 @@ def test_decisions_take_two_queries_for_a_thousand(by_token, many, django_assert
         assert rest.post("/decisions", question | {"evaluations": [{}] * count}).status_code == 200
 
 
-def test_nobody_costs_nothing(by_session, many, django_assert_num_queries):
+def test_anonymous_requests_take_no_queries(by_session, many, django_assert_num_queries):
     with django_assert_num_queries(0):
         assert by_session().get("/entities").status_code == 401
         assert by_session().get("/openapi.json").status_code == 200

@@ -1,4 +1,4 @@
-"""One shape for every refusal, whoever refuses: the framework, the reading of a body, the law."""
+"""Every error is a problem document of one shape, whether the framework, the parser or a service raises it."""
 
 import json
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/entities/", "/grants/1", "/runs/x", "/runs/1/tables", "/users/"])
-def test_a_path_that_leads_nowhere(ada, by_session, path):
+def test_an_unknown_path_is_a_404_problem(ada, by_session, path):
     for rest in (ada, by_session()):
         problem(rest.get(path), 404)
 
@@ -28,13 +28,13 @@ def test_a_path_that_leads_nowhere(ada, by_session, path):
     ("put", "/entities", {"GET", "POST", "HEAD"}), ("delete", "/grants", {"GET", "POST", "HEAD"}),
     ("post", "/journal", {"GET", "HEAD"}), ("options", "/grants", {"GET", "POST", "HEAD"}), ("get", "/decisions", {"POST"}),
 ])
-def test_a_method_that_is_not_offered(ada, method, path, allowed):
+def test_an_unsupported_method_is_a_405_problem(ada, method, path, allowed):
     answer = ada.client.generic(method.upper(), f"/api/v1{path}", content_type="application/json")
     problem(answer, 405)
     assert set(answer["Allow"].split(", ")) - {"HEAD", "OPTIONS"} == allowed - {"HEAD"}
 
 
-def test_an_answer_that_is_not_offered(ada):
+def test_an_unsupported_accept_header_is_a_406_problem(ada):
     problem(ada.client.get("/api/v1/entities", headers={"Accept": "text/html"}), 406)
     for accept in ("application/json", "*/*", "text/html, */*;q=0.1"):
         assert ada.client.get("/api/v1/entities", headers={"Accept": accept}).status_code == 200
@@ -42,7 +42,7 @@ def test_an_answer_that_is_not_offered(ada):
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
                                           "multipart/form-data", "application/problem+json", ""])
-def test_a_body_of_another_type(ada, content_type):
+def test_a_body_of_another_content_type_is_a_415_problem(ada, content_type):
     problem(ada.client.generic("POST", "/api/v1/grants", b'{"grant":[]}', content_type=content_type), 415)
 
 
@@ -50,22 +50,22 @@ def test_a_body_of_another_type(ada, content_type):
     b"", b" ", b"{", b"[]", b"null", b'"x"', b"{}x", b'{"grant": NaN}', b'{"grant": [], "grant": []}', b'{"\xff": 1}',
     b"\xef\xbb\xbf{}", b'{"grant": ' + b"[" * 1_000 + b"]" * 1_000 + b"}", b"{'grant': []}",
 ])
-def test_a_body_that_is_no_json_object(ada, body):
+def test_a_body_that_is_not_a_json_object_is_refused(ada, body):
     problem(ada.post("/grants", body), 400)
 
 
-def test_a_body_over_the_limit_names_the_limit(ada):
+def test_a_body_over_the_size_limit_is_a_413_problem_that_names_the_limit(ada):
     refused = problem(ada.post("/grants", b'{"reason":"' + b"x" * MAX_BODY_BYTES + b'"}'), 413)
     assert "1,000,000 bytes" in refused["detail"]
 
 
-def test_a_change_set_of_the_most_items_fits_into_a_body(ada):
+def test_a_change_set_of_the_maximum_number_of_items_fits_into_a_body(ada):
     longest = {"principal": "user:" + "ä" * 20, "entity": "dataset:sales." + "x" * 200,
                "privileges": ["READ", "WRITE", "EXECUTE", "ADMIN"]}
     assert len(json.dumps({"grant": [longest] * grants.MAX_ITEMS})) < MAX_BODY_BYTES
 
 
-def test_a_fault_of_the_console_is_told_as_one_and_named_in_the_log(ada, monkeypatch, caplog):
+def test_an_internal_error_is_a_500_problem_and_is_logged(ada, monkeypatch, caplog):
     def broken():
         raise RuntimeError("secret details")
 
@@ -77,7 +77,7 @@ def test_a_fault_of_the_console_is_told_as_one_and_named_in_the_log(ada, monkeyp
     assert "secret details" in caplog.text
 
 
-def test_a_database_that_is_busy_asks_to_come_again(ada, monkeypatch):
+def test_a_busy_database_is_a_503_problem_with_retry_after(ada, monkeypatch):
     def busy():
         raise OperationalError("database is locked")
 
@@ -87,13 +87,13 @@ def test_a_database_that_is_busy_asks_to_come_again(ada, monkeypatch):
     assert answer["Retry-After"] == "10"
 
 
-def test_the_callers_request_id_is_the_instance(ada):
+def test_the_request_id_of_the_caller_is_the_instance(ada):
     answer = ada.client.get("/api/v1/nothing", headers={"X-Request-ID": "mine-1"})
     assert problem(answer, 404)["instance"] == "mine-1"
 
 
 @pytest.mark.parametrize("path", ["/users/ned", "/policies", "/policies/active", "/analyses", "/journal/proof"])
-def test_a_parameter_where_there_are_none_is_refused(ada, path):
+def test_unknown_parameters_are_refused(ada, path):
     problem(ada.get(path, fields="name"), 400)
 
 
@@ -101,13 +101,13 @@ def test_a_parameter_where_there_are_none_is_refused(ada, path):
     ("/plans", "origin", "policy-impact"), ("/runs", "analysis", "visibility"), ("/journal", "action", "member-add"),
     ("/policies/core", "operation", "view-lineage"),
 ])
-def test_a_value_that_a_closed_list_does_not_have_is_refused_with_those_it_has(ada, path, name, known):
+def test_an_invalid_value_is_refused_with_the_valid_values(ada, path, name, known):
     (error,) = problem(ada.get(path, **{name: "nonsense"}), 400)["errors"]
     assert error["field"] == name and error["message"].startswith("`nonsense` is not one of ") and known in error["message"]
     assert ada.get(path, **{name: known}).status_code == 200
 
 
-def test_every_action_that_the_console_writes_can_be_filtered_by():
+def test_the_journal_can_be_filtered_by_every_action():
     written = set()
     for folder in ("grants", "authzconsole", "analytics"):
         for path in Path(folder).rglob("*.py"):
@@ -120,12 +120,12 @@ def test_every_action_that_the_console_writes_can_be_filtered_by():
     ("name", {"name": ""}, "this must not be empty"), ("reason", {"name": "x", "reason": "x" * 2_001},
                                                         "this is longer than the limit of 2,000 characters"),
 ])
-def test_what_the_framework_finds_is_said_in_the_consoles_words(ada, member, sent, message):
+def test_validation_errors_of_the_framework_use_the_messages_of_the_console(ada, member, sent, message):
     refused = problem(ada.post("/groups", sent), 400)
     assert refused["errors"] == [{"field": member, "message": message}] and refused["detail"] == f"{member}: {message}"
 
 
-def test_lists_objects_and_times_are_asked_for_in_the_consoles_words(ada):
+def test_type_errors_use_the_messages_of_the_console(ada):
     assert problem(ada.post("/grants", {"grant": {}}), 400)["detail"] == "grant: this must be a list"
     many = {"verb": "grant", "principals": [], "privileges": ["READ"], "within": "namespace:sales"}
     assert problem(ada.post("/plans/many", many), 400)["detail"] == "principals: this must have at least 1 items"
@@ -140,18 +140,19 @@ def every_shape(base=Shape):
         yield from every_shape(shape)
 
 
-def test_no_field_speaks_the_frameworks_words(ada):
-    # loads every endpoint
+def test_every_field_has_the_messages_of_the_console(ada):
+    # import every endpoint
     ada.get("/analyses")
     fields = [(shape, field) for shape in every_shape() for field in shape().fields.values()]
     assert len(fields) > 100
     for shape, field in fields:
-        for one in filter(None, (field, getattr(field, "child", None))):
-            # a list of shapes is there for the document, `Several` reads it; what is not read further finds nothing
-            assert isinstance(one, ErrorMessages | ListSerializer) or type(one).__name__ == "_UnvalidatedField", (shape, field)
+        for checked_field in filter(None, (field, getattr(field, "child", None))):
+            # list serializers only document a list, which `Several` reads; unvalidated fields report no errors
+            is_unvalidated = type(checked_field).__name__ == "_UnvalidatedField"
+            assert isinstance(checked_field, ErrorMessages | ListSerializer) or is_unvalidated, (shape, field)
 
 
-def test_methods_and_types_of_answers_are_named(ada):
+def test_errors_name_the_allowed_methods_and_media_types(ada):
     refused = ada.client.generic("DELETE", "/api/v1/grants")
     assert problem(refused, 405)["detail"] == "this path only accepts GET and POST"
     refused = ada.client.get("/api/v1/entities", headers={"Accept": "text/html"})
@@ -161,16 +162,16 @@ def test_methods_and_types_of_answers_are_named(ada):
 
 @pytest.mark.parametrize(("sent", "field"), [({"group": "nothing", "user": "ned"}, "group"),
                                              ({"group": "operators", "user": "nobody"}, "user")])
-def test_of_a_membership_the_member_at_fault_is_named(ada, sent, field):
+def test_an_invalid_membership_names_the_member(ada, sent, field):
     assert [error["field"] for error in problem(ada.post("/members", sent), 400)["errors"]] == [field]
 
 
-def test_the_parameter_at_fault_is_named(ada):
+def test_an_invalid_parameter_is_named(ada):
     assert problem(ada.get("/grants", within="dataset:sales.orders"), 400)["errors"][0]["field"] == "within"
 
 
 @pytest.mark.parametrize("sent", [b"{", b"[]", b"5", b'{"force": true}'])
-def test_a_run_is_not_cancelled_by_what_cannot_be_read(ada, sent):
+def test_an_invalid_body_does_not_cancel_a_run(ada, sent):
     run = AnalysisRun.objects.create(analysis="visibility", options={})
     problem(ada.post(f"/runs/{run.pk}/cancel", sent), 400)
     assert AnalysisRun.objects.get().state == "waiting"

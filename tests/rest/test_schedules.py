@@ -1,4 +1,4 @@
-"""Nightly runs over REST."""
+"""Schedules over REST."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.django_db
 PATH = "/schedules/delete-readiness"
 
 
-def test_a_schedule_is_off_then_switched_on_changed_and_off_again(ada):
+def test_a_schedule_can_be_switched_on_changed_and_switched_off(ada):
     assert ada.get(PATH).json() == {"analysis": "delete-readiness", "on": False, "at": "02:30", "options": {}}
     on = ada.put(PATH, {"on": True, "at": "23:05", "generation": "core", "namespace": "sales", "reason": "every morning"})
     assert on.status_code == 200
@@ -19,7 +19,7 @@ def test_a_schedule_is_off_then_switched_on_changed_and_off_again(ada):
     assert ada.put(PATH, {"on": False}).json()["at"] == "23:05"
     actions = [line["action"] for line in ada.all_of("/journal") if line["action"].startswith("schedule")]
     assert actions == ["schedule-off", "schedule-on"]
-    assert [one["on"] for one in ada.get("/schedules").json()["items"]] == [False] * 5
+    assert [schedule["on"] for schedule in ada.get("/schedules").json()["items"]] == [False] * 5
 
 
 @pytest.mark.parametrize("body", [
@@ -27,23 +27,23 @@ def test_a_schedule_is_off_then_switched_on_changed_and_off_again(ada):
     {"on": True, "at": 230}, {"on": True, "generation": "newest"}, {"on": True, "namespace": "nowhere"},
     {"on": True, "to_generation": "core"}, {"on": True, "every": "hour"},
 ])
-def test_what_cannot_be_is_refused(ada, body):
+def test_an_invalid_schedule_is_refused(ada, body):
     assert problem(ada.put(PATH, body), 400)["detail"]
     assert not Schedule.objects.exists()
 
 
-def test_an_analysis_that_there_is_not(ada, by_session):
+def test_an_unknown_analysis_is_not_found(ada, by_session):
     problem(ada.get("/schedules/nothing"), 404)
     problem(ada.put("/schedules/nothing", {"on": True}), 404)
     problem(by_session("ned").get("/schedules/nothing"), 403)
 
 
-def test_of_two_who_change_the_same_the_second_is_told(ada):
+def test_a_change_with_an_outdated_etag_is_refused(ada):
     etag = ada.get(PATH)["ETag"]
     assert ada.put(PATH, {"on": True}, If_Match=etag).status_code == 200
     problem(ada.put(PATH, {"on": False}, If_Match=etag), 412)
 
 
-def test_who_may_see_the_schedules_is_told_which_there_are(ada):
+def test_an_unknown_schedule_is_refused_with_the_valid_names(ada):
     for answer in (ada.get("/schedules/nothing"), ada.put("/schedules/nothing", {"on": True})):
         assert "there is delete-readiness, visibility, " in problem(answer, 404)["detail"]

@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document, right and wrong: none fails, and each answer is one that the document names."""
+"""Generate valid and invalid requests from the OpenAPI document: none fails, and every response is documented."""
 
 import pytest
 import schemathesis
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
           checks.response_schema_conformance]
-# the standard asks to ignore what is not known
+# AuthZEN requires that unknown members are ignored
 LENIENT = {"Decisions", "AuthZEN Authorization API 1.0"}
 EXAMPLES = 15
 TOO_LONG = 413
@@ -33,7 +33,7 @@ TOO_LONG = 413
 
 @pytest.fixture(autouse=True)
 def open_connection(db):
-    """The application closes its connection after each request; here it is the test's, with the test's data."""
+    """Keep the database connection open after a request, because it holds the transaction with the test data."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield
@@ -51,22 +51,22 @@ def authorization(db, monkeypatch):
     return {"Authorization": f"Bearer {secret}"}
 
 
-def test_no_request_fails_and_no_answer_is_undocumented(authorization):
+def test_no_generated_request_fails_and_every_response_is_documented(authorization):
     schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application)
     faults, called = [], 0
-    for operation in (found.ok() for found in schema.get_all_operations()):
+    for operation in (result.ok() for result in schema.get_all_operations()):
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             sent = []
             try:
                 _call_all(schema.raw_schema, operation, mode, authorization, sent)
             except (Failure, FailureGroup) as failure:
-                faults.append(f"{operation.label}, {mode.value}: {_told(failure)}\nsent: {_body_told(sent[-1])}")
+                faults.append(f"{operation.label}, {mode.value}: {_failure_text(failure)}\nsent: {_body_text(sent[-1])}")
             called += len(sent)
     assert not faults, "\n\n".join(faults)
     assert called > 500
 
 
-def test_a_wrong_body_that_is_too_long_is_refused_before_it_is_read(authorization):
+def test_an_invalid_body_over_the_size_limit_is_refused_before_it_is_parsed(authorization):
     schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application)
     operation = schema["/api/v1/plans"]["POST"]
     answers = []
@@ -76,13 +76,13 @@ def test_a_wrong_body_that_is_too_long_is_refused_before_it_is_read(authorizatio
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def call(case):
         case.body = {"grant": [{"principal": "user:ned", "entity": "d" * 1_000, "privileges": ["READ"]}] * 1_001}
-        answers.append(case.call_and_validate(headers=authorization, checks=[*CHECKS, _rejecting(schema.raw_schema)]))
+        answers.append(case.call_and_validate(headers=authorization, checks=[*CHECKS, _rejection_check(schema.raw_schema)]))
 
     call()
     assert {answer.status_code for answer in answers} == {TOO_LONG}
 
 
-def test_a_body_conforms_that_keeps_to_the_document_and_no_other():
+def test_only_bodies_that_match_the_document_conform():
     change = {"principal": "user:ned", "entity": "dataset:sales.orders", "privileges": ["READ"]}
     document, path = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application).raw_schema, "/api/v1/plans"
     body = document["paths"][path]["post"]["requestBody"]
@@ -92,13 +92,13 @@ def test_a_body_conforms_that_keeps_to_the_document_and_no_other():
 
 
 def _conforms(document: dict, request_body: dict, body: object) -> bool:
-    wanted = request_body["content"]["application/json"]["schema"]
-    return Draft202012Validator(wanted | {"components": document["components"]}).is_valid(body)
+    body_schema = request_body["content"]["application/json"]["schema"]
+    return Draft202012Validator(body_schema | {"components": document["components"]}).is_valid(body)
 
 
-def _rejecting(document: dict):
-    """That a wrong request is refused. What breaks a rule for the items of a list breaks none where the list is empty; what is
-    too long is refused unread, with a status that Schemathesis takes for no refusal."""
+def _rejection_check(document: dict):
+    """Return a check that invalid requests are refused. It accepts requests that are valid after all (such as an invalid item
+    schema with an empty list), and status 413, which Schemathesis does not count as a refusal."""
     def check(ctx, response, case):
         if response.status_code == TOO_LONG:
             return None
@@ -114,7 +114,7 @@ def _rejecting(document: dict):
 
 
 def _call_all(document, operation, mode, authorization, sent: list):
-    """sent: takes each request, the one that failed as the last."""
+    """Call an operation with generated cases. sent: receives each request; the failed request is the last."""
     strict = mode == GenerationMode.NEGATIVE and LENIENT.isdisjoint(operation.tags)
 
     @seed(1)
@@ -123,19 +123,19 @@ def _call_all(document, operation, mode, authorization, sent: list):
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
     def call(case, is_known):
         if is_known and mode == GenerationMode.POSITIVE:
-            _name_what_there_is(case)
+            _use_existing_names(case)
         sent.append(case)
-        case.call_and_validate(headers=authorization, checks=[*CHECKS, *([_rejecting(document)] if strict else [])])
+        case.call_and_validate(headers=authorization, checks=[*CHECKS, *([_rejection_check(document)] if strict else [])])
 
     try:
         call()
     except Unsatisfiable:
-        # an operation without parameters cannot be asked wrongly
+        # an operation without parameters has no invalid requests
         assert mode == GenerationMode.NEGATIVE
 
 
-def _name_what_there_is(case):
-    """Made-up addresses and names are never those of this house."""
+def _use_existing_names(case):
+    """Use addresses and names of the test tenant, because generated ones never exist."""
     name = "operators" if "/groups" in case.path else "ned"
     known = {"address": "dataset:sales.orders", "entity": "dataset:sales.orders", "principal": "user:ned", "user": "ned",
              "group": "operators", "name": name, "number": 1, "table": "rows", "generation": "final",
@@ -154,11 +154,11 @@ def _name_what_there_is(case):
     case.headers["If-Match"] = "*"
 
 
-def _told(failure) -> str:
+def _failure_text(failure) -> str:
     parts = getattr(failure, "exceptions", [failure])
     return "; ".join(f"{part}"[:600] + f" (answered {getattr(part, 'status_code', 'otherwise')})" for part in parts)
 
 
-def _body_told(case) -> str:
+def _body_text(case) -> str:
     body = repr(case.body)
     return f"{body[:1_000]} ({len(body):,} characters)"

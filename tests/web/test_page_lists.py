@@ -3,7 +3,7 @@
 import pytest
 from django.urls import resolve
 
-from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, names_for_people, url_name
+from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, page_url_names, url_name
 from tests.ops.test_layout import AREAS
 from tests.web.test_access import PAGES as ACCESS
 from tests.web.test_access import WRITES
@@ -22,12 +22,12 @@ def test_every_url_has_an_example_or_is_no_page():
     """Screenshots, the accessibility test and the benchmark of pages open the examples."""
     examples = {url_name(address) for address in [*PAGES.values(), *SIGNED_OUT.values()]}
     assert not examples & NO_PAGE.keys()
-    assert set(names_for_people()) == examples | NO_PAGE.keys()
+    assert set(page_url_names()) == examples | NO_PAGE.keys()
 
 
 def test_every_url_has_a_row_in_the_access_tests():
     tested = {name_of(url) for url, *_ in [*ACCESS, *WRITES]}
-    assert set(names_for_people()) - NOT_IN_AN_AREA - tested == set()
+    assert set(page_url_names()) - NOT_IN_AN_AREA - tested == set()
 
 
 @pytest.mark.parametrize("url", [url for url, status, *_ in ACCESS if status == 200])

@@ -1,4 +1,4 @@
-"""What a run finds otherwise than the run before it."""
+"""Comparison of a report with the previous report."""
 
 import pytest
 
@@ -62,24 +62,24 @@ def test_the_same_report_twice_has_no_changes(place):
     assert result_page(run, "changes").total_rows == 0
 
 
-def test_a_report_without_rows_is_compared_too(place):
+def test_a_report_without_rows_is_compared(place):
     done_run(place, {"rows": BEFORE})
     assert compare(done_run(place, {"rows": []}))["removed"] == 4
     assert compare(done_run(place, {"rows": BEFORE}))["added"] == 4
 
 
 def test_only_the_newest_kept_report_of_the_same_question_counts(place):
-    wanted = done_run(place, {"rows": BEFORE})
+    expected = done_run(place, {"rows": BEFORE})
     done_run(place, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
     done_run(place, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
     removed = done_run(place, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
-    AnalysisRun.objects.create(analysis="delete-readiness", options=wanted.options, state=RunState.FAILED)
+    AnalysisRun.objects.create(analysis="delete-readiness", options=expected.options, state=RunState.FAILED)
     run = done_run(place, {"rows": AFTER})
     done_run(place, {"rows": BEFORE})
-    assert previous_report(run) == wanted and previous_report(wanted) is None and previous_report(removed) == wanted
+    assert previous_report(run) == expected and previous_report(expected) is None and previous_report(removed) == expected
 
 
-def test_the_first_report_of_its_kind_says_that_it_was_compared_with_nothing(place):
+def test_the_first_report_has_no_comparison(place):
     run = done_run(place, {"rows": BEFORE})
     assert compare(run) is None
     with pytest.raises(TableLeftOut, match=f"run {run.pk} was compared with nothing"):
@@ -87,13 +87,13 @@ def test_the_first_report_of_its_kind_says_that_it_was_compared_with_nothing(pla
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
-def test_an_earlier_report_that_cannot_be_read_does_not_lose_the_new_one(place, damage):
+def test_an_unreadable_previous_report_does_not_affect_the_new_report(place, damage):
     earlier = done_run(place, {"rows": BEFORE})
     damage(place / earlier.result_folder / "rows" / "part-0.parquet")
     assert compare(done_run(place, {"rows": AFTER})) is None
 
 
-def test_what_ends_the_run_ends_the_comparison(place):
+def test_ending_the_run_ends_the_comparison(place):
     done_run(place, {"rows": BEFORE})
     run = done_run(place, {"rows": AFTER})
 
@@ -114,7 +114,7 @@ def numbered(numbers, *, missing=0):
     (range(2_000, 3_000), range(1_000), {"added": 1_000, "removed": 1_000, "changed": 0}),
     ([], range(3_000), {"added": 3_000, "removed": 0, "changed": 0}),
 ])
-def test_a_comparison_holds_a_few_rows_of_both_tables_however_large_they_are(place, monkeypatch, before, after, counts):
+def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(place, monkeypatch, before, after, counts):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 100)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 70)
     held, compared, fill, take_until = [], [], SortedRows.fill, SortedRows.take_until

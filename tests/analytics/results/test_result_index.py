@@ -1,4 +1,4 @@
-"""A page of a report of thousands of files opens the index and the files that hold its rows, and no other."""
+"""Reading a page of a report with thousands of files opens only the index and the files with the rows of the page."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +17,7 @@ FILES, ROWS_PER_FILE = 5_120, 60
 
 
 class CountedFiles(FileSystemHandler):
-    """A local file system that lists the files that were opened to be read."""
+    """A local file system that records the files opened for reading."""
 
     def __init__(self):
         self.local, self.opened = LocalFileSystem(), []
@@ -52,14 +52,14 @@ class CountedFiles(FileSystemHandler):
 
 
 def rows_of(number):
-    """The rows of one file: each file has one user, whose name grows with the number of the file."""
+    """Return the rows of one file: each file has one user, and the names ascend with the file number."""
     return [{"namespace": f"ns{number:05}", "user": f"user {row:02}", "required": number, "held": row, "missing": number - row,
              "ready": False} for row in range(ROWS_PER_FILE)]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A report of 5,120 files, as the workers of a cluster write it."""
+    """Write a report of 5,120 files, like the workers of a cluster."""
     folder = tmp_path_factory.mktemp("many") / "results" / "rows"
     folder.mkdir(parents=True)
     schema = arrow_schema(READINESS)
@@ -70,7 +70,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture
 def opened(place, settings, monkeypatch):
-    """The names of the files that are opened from now on."""
+    """Return the list of the names of the files opened from now on."""
     settings.SNAPSHOT_URI = str(place)
     handler = CountedFiles()
     for module in ("read", "files"):
@@ -114,7 +114,7 @@ def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, open
     assert set(opened) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
 
 
-def test_a_namespace_outside_of_every_file_has_no_rows(run, index, opened):
+def test_a_namespace_in_no_file_has_no_rows(run, index, opened):
     page = result_page(run, where=ResultFilter(equal={"namespace": "ns99999"}))
     assert (page.rows, page.total_rows) == ([], 0)
     assert len(set(opened)) <= 3
@@ -126,12 +126,12 @@ def test_a_report_without_an_index_gives_the_same_page(run, opened):
     assert INDEX_NAME not in opened and set(opened) == {f"part-{number:05}.parquet" for number in range(FILES)}
 
 
-def test_the_index_keeps_what_it_was_given(tmp_path):
+def test_the_index_can_be_written_and_read(tmp_path):
     files = [IndexedFile("part-00000.parquet", 3, "a", "é"), IndexedFile("part-00001.parquet", 0)]
     write_file_index(LocalFileSystem(), str(tmp_path), files)
     assert read_file_index(LocalFileSystem(), str(tmp_path)) == files
 
 
-def test_a_file_whose_range_is_not_known_may_hold_any_value():
+def test_a_file_with_an_unknown_range_can_contain_any_value():
     assert IndexedFile("f", 3).may_hold(["x"]) and not IndexedFile("f", 0).may_hold(["x"])
     assert IndexedFile("f", 3, "b", "d").may_hold(["a", "c"]) and not IndexedFile("f", 3, "b", "d").may_hold(["a", "e"])

@@ -28,7 +28,7 @@ ROWS = [
 
 @pytest.fixture
 def run(settings, tmp_path):
-    """A finished run whose rows lie in two files."""
+    """Create a finished run with rows in two files."""
     settings.SNAPSHOT_URI = str(tmp_path)
     folder = tmp_path / "results" / "rows"
     folder.mkdir(parents=True)
@@ -42,14 +42,14 @@ def users(page):
     return [(row["namespace"], row["user"]) for row in page.rows]
 
 
-def test_a_page_is_in_the_order_of_the_key_and_knows_how_many_there_are(run):
+def test_a_page_is_sorted_by_key_and_has_the_total(run):
     page = result_page(run, first_row=1, max_rows=2)
     assert page.rows == ROWS[1:3] and page.total_rows == 4
 
 
 @pytest.mark.parametrize("first_row", range(6))
 @pytest.mark.parametrize("max_rows", [1, 2, 5])
-def test_a_page_may_begin_and_end_in_any_file_and_row_group(first_row, max_rows, run, tmp_path):
+def test_a_page_can_begin_and_end_in_any_file_and_row_group(first_row, max_rows, run, tmp_path):
     part = tmp_path / "results" / "rows" / "part-00001.parquet"
     pq.write_table(pa.Table.from_pylist(ROWS[1:], arrow_schema(READINESS)), part, row_group_size=2)
     page = result_page(run, first_row=first_row, max_rows=max_rows)
@@ -80,22 +80,22 @@ def test_filters_narrow_rows_and_count(run):
     assert result_page(run, where=ResultFilter(containing={"user": "%"})).total_rows == 0
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("query", [
     {"sort": "name"}, {"sort": 'user" --'}, {"where": ResultFilter(equal={"x": 1})},
     {"where": ResultFilter(containing={"missing": "1"})}, {"table_name": "nothing"},
 ])
-def test_a_column_or_table_that_is_not_there_is_refused_by_name(run, asked):
+def test_an_unknown_column_or_table_is_refused_by_name(run, query):
     with pytest.raises(AnalysisError, match="there is|its tables are"):
-        result_page(run, **asked)
+        result_page(run, **query)
 
 
-def test_a_run_without_a_report_says_so(run):
+def test_a_run_without_a_report_is_refused(run):
     run.state = RunState.FAILED
     with pytest.raises(AnalysisError, match="run 1 is failed: it has no report"):
         result_page(run)
 
 
-def test_files_that_are_gone_are_a_clear_error(run):
+def test_missing_files_raise_results_gone(run):
     run.result_folder = "elsewhere"
     with pytest.raises(AnalysisError, match="run the analysis again"):
         result_page(run)
@@ -105,13 +105,13 @@ DAMAGES = {
     "cut off": lambda whole: whole[: len(whole) // 2],
     "empty": lambda whole: b"",
     "no Parquet": lambda whole: b"not found",
-    # head and foot are as they should be, the rows between them are not
+    # the header and the footer are valid, the rows between them are not
     "scrambled": lambda whole: whole[:4] + b"\xff" * 300 + whole[304:],
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_a_sentence_that_says_what_to_do(run, tmp_path, damage):
+def test_a_damaged_file_raises_an_error_with_a_remedy(run, tmp_path, damage):
     path = tmp_path / "results" / "rows" / "part-00001.parquet"
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(StorageError, match=r"damaged or out of reach \(.+\); run the analysis again$") as raised:
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_a_sentence_that_says_what_to_do(run, tmp_path, damage
         list(result_batches(READINESS, "results"))
 
 
-def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(run, tmp_path):
+def test_csv_has_a_header_minimal_quotes_and_lower_case_booleans(run, tmp_path):
     assert export_table(READINESS, "results", tmp_path / "out.csv") == 4
     assert (tmp_path / "out.csv").read_text() == (
         "namespace,user,required,held,missing,ready\n"
@@ -133,13 +133,13 @@ def test_csv_has_a_header_quotes_only_where_it_must_and_writes_true_and_false(ru
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_the_pieces_of_a_stream_are_the_file(run, tmp_path, form):
+def test_the_chunks_of_a_stream_equal_the_file(run, tmp_path, form):
     pieces = list(export_chunks(READINESS, result_stream(run, "rows"), EXPORT_FORMATS[form]))
     export_table(READINESS, "results", tmp_path / f"out{form}")
     assert b"".join(pieces) == (tmp_path / f"out{form}").read_bytes() and len(pieces) > 2
 
 
-def test_a_line_break_within_a_value_stays_in_its_field(settings, tmp_path):
+def test_a_line_break_in_a_value_stays_in_its_field(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [ROWS[0] | {"user": name} for name in ("a\rb", "a\nb", "a\r\nb")]
     (tmp_path / "r" / "rows").mkdir(parents=True)
@@ -149,25 +149,25 @@ def test_a_line_break_within_a_value_stays_in_its_field(settings, tmp_path):
         assert [row["user"] for row in csv.DictReader(file)] == ["a\rb", "a\nb", "a\r\nb"]
 
 
-def test_a_stream_gives_the_rows_that_the_filter_lets_through_in_the_order_of_the_key(run):
+def test_a_stream_contains_the_filtered_rows_sorted_by_key(run):
     batches = result_stream(run, "rows", where=ResultFilter(equal={"ready": True}, containing={"user": "O"}))
     assert [row for batch in batches for row in batch.to_pylist()] == [ROWS[3]]
 
 
 @pytest.mark.parametrize("where", [EVERYTHING, ResultFilter(equal={"ready": True})])
-def test_a_stream_of_files_that_are_gone_is_refused_before_its_first_piece(run, where):
+def test_a_stream_of_missing_files_is_refused_before_the_first_chunk(run, where):
     run.result_folder = "elsewhere"
     with pytest.raises(ResultsGone, match="run the analysis again"):
         result_stream(run, "rows", where=where)
 
 
-def test_a_table_whose_files_are_gone_is_never_written_as_an_empty_one(run, tmp_path):
+def test_a_table_with_missing_files_is_not_exported_as_empty(run, tmp_path):
     with pytest.raises(ResultsGone, match="run the analysis again"):
         export_table(READINESS_NAMESPACES, "results", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_report_that_was_removed_says_when_and_one_without_a_table_says_why(run):
+def test_a_removed_report_names_its_date_and_an_omitted_table_its_reason(run):
     run.summary = {"detail_is_written": False, "detail_rows": 6_000_000}
     with pytest.raises(TableLeftOut, match="6,000,000 rows are more than the console keeps"):
         result_page(run, "detail")
@@ -184,7 +184,7 @@ def test_json_lines_and_parquet_hold_the_same_rows_in_the_same_order(run, tmp_pa
     assert written.to_pylist() == ROWS and written.schema == arrow_schema(READINESS)
 
 
-def test_a_file_that_fails_half_way_leaves_what_was_there(run, tmp_path, monkeypatch):
+def test_a_failed_export_keeps_the_existing_file(run, tmp_path, monkeypatch):
     (tmp_path / "out.csv").write_text("before")
     monkeypatch.setattr("analytics.results.export.result_batches", lambda *_: iter([1 / 1, None]))
     with pytest.raises(AttributeError):
@@ -193,7 +193,7 @@ def test_a_file_that_fails_half_way_leaves_what_was_there(run, tmp_path, monkeyp
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_a_table_without_rows_is_a_header(settings, tmp_path):
+def test_a_table_without_rows_is_exported_as_a_header(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     (tmp_path / "r" / "namespaces").mkdir(parents=True)
     pq.write_table(arrow_schema(READINESS_NAMESPACES).empty_table(), tmp_path / "r" / "namespaces" / "part-0.parquet")
@@ -207,7 +207,7 @@ def test_a_table_without_rows_is_a_header(settings, tmp_path):
     ("absent/out.csv", "there is no folder"),
     ("folder.csv", "is a folder"),
 ])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name, says):
+def test_an_unwritable_file_is_refused_before_the_computation(tmp_path, name, says):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(AnalysisError, match=says):
         check_export_path(tmp_path / name)

@@ -1,4 +1,4 @@
-"""How long reports are kept: by number, by age, never the newest, never under the hands of who reads it."""
+"""Retention of reports: by number and by age, but never the latest report or a report that is being read."""
 
 import os
 import time
@@ -33,7 +33,7 @@ def long_ago(days):
     return timezone.now() - timedelta(days=days)
 
 
-def test_the_newest_of_each_question_are_kept_and_others_told_to_be_removed(place):
+def test_the_latest_reports_of_each_question_are_kept_and_others_marked_removed(place):
     done = [done_run(place, ROWS) for _ in range(4)]
     other = [done_run(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
     failed = AnalysisRun.objects.create(analysis="delete-readiness", options=done[0].options, state=RunState.FAILED)
@@ -43,7 +43,7 @@ def test_the_newest_of_each_question_are_kept_and_others_told_to_be_removed(plac
         result_page(AnalysisRun.objects.get(pk=done[0].pk))
 
 
-def test_what_is_too_old_goes_but_never_the_newest(place, settings):
+def test_old_reports_are_removed_except_the_latest(place, settings):
     old = [done_run(place, ROWS, finished_at=long_ago(40)) for _ in range(2)]
     alone = done_run(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
                      finished_at=long_ago(400))
@@ -56,14 +56,14 @@ def test_what_is_too_old_goes_but_never_the_newest(place, settings):
 
 
 @pytest.mark.parametrize("number", [0, -3])
-def test_no_setting_removes_the_newest(place, settings, number):
+def test_no_setting_removes_the_latest_report(place, settings, number):
     settings.RESULTS_KEPT = number
     newest = [done_run(place, ROWS) for _ in range(3)][-1]
     clean_results()
     assert kept() == [newest]
 
 
-def test_files_go_after_the_last_readers(place):
+def test_files_are_deleted_after_their_readers_had_time_to_finish(place):
     runs = [done_run(place, ROWS) for _ in range(3)]
     batches = result_stream(runs[0], "rows")
     clean_results()
@@ -86,7 +86,7 @@ def folder(place, name, *, hours_old):
     return path
 
 
-def test_folders_that_killed_processes_left_are_removed_once_they_are_long_untouched(place):
+def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(place):
     old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
     run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
     done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
@@ -101,7 +101,7 @@ def test_folders_that_killed_processes_left_are_removed_once_they_are_long_untou
     assert all(path.is_dir() for path in [*stay, stranger]) and not any(path.exists() for path in go)
 
 
-def test_a_storage_that_is_out_of_reach_is_told_in_the_log_and_breaks_nothing(place, settings, caplog):
+def test_an_unreachable_storage_is_logged_and_does_not_raise(place, settings, caplog):
     for _ in range(3):
         done_run(place, ROWS)
     settings.SNAPSHOT_URI = "nothing://there"
@@ -109,7 +109,7 @@ def test_a_storage_that_is_out_of_reach_is_told_in_the_log_and_breaks_nothing(pl
     assert "Old results could not be removed" in caplog.text and len(kept()) == 2
 
 
-def test_cleaning_takes_the_same_queries_however_many_runs_there_are(place, django_assert_max_num_queries):
+def test_cleaning_takes_a_fixed_number_of_queries(place, django_assert_max_num_queries):
     for _ in range(30):
         done_run(place, ROWS)
     with django_assert_max_num_queries(5):

@@ -1,4 +1,4 @@
-"""A folder of snapshots and results that is full, read-only or no folder: a run fails with a sentence that says what to do."""
+"""A run fails with a message and a remedy if the storage folder is full, read-only or not a folder."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.workers import database_url
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# real file systems of their own, seen by nobody else
+# real file systems in a private mount namespace
 MOUNTED = "mount -t tmpfs -o {options} tmpfs {place} && exec {python} manage.py shell --verbosity 0 -c '{code}'"
 CODE = "from analytics.runs.execution import execute_run; execute_run(run_id={pk})"
 
@@ -25,7 +25,7 @@ def waiting():
 
 
 def executed_on(place, options):
-    """The run after its execution with SNAPSHOT_URI on a file system that is mounted so."""
+    """Execute a run with SNAPSHOT_URI on a file system with these mount options, and return the run."""
     store_tenant(random_tenant(3))
     run = waiting()
     place.mkdir()
@@ -34,41 +34,41 @@ def executed_on(place, options):
                                 "DJANGO_SETTINGS_MODULE": "tests.settings"}
     command = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c"]
     if subprocess.run([*command, f"mount -t tmpfs tmpfs {place}"], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a file system of their own")
+        pytest.skip("this machine does not allow users to mount file systems")
     done = subprocess.run([*command, script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return AnalysisRun.objects.get(pk=run.pk)
 
 
-@pytest.mark.parametrize(("options", "says"), [
+@pytest.mark.parametrize(("options", "message"), [
     ("size=8k", "it is full: free some space, or point SNAPSHOT_URI at another place"),
     ("ro", "it is read-only, or point SNAPSHOT_URI at another place"),
 ])
-def test_a_file_system_that_takes_nothing_more_fails_the_run_with_a_sentence(tmp_path, options, says):
+def test_a_full_or_read_only_file_system_fails_the_run_with_a_message(tmp_path, options, message):
     run = executed_on(tmp_path / "place", options)
     assert run.state == RunState.FAILED
-    assert run.error == f"The folder of snapshots and results, {tmp_path / 'place'}, cannot be written: {says}."
+    assert run.error == f"The folder of snapshots and results, {tmp_path / 'place'}, cannot be written: {message}."
 
 
-@pytest.mark.parametrize(("place", "says"), [
+@pytest.mark.parametrize(("place", "message"), [
     ("a-file", "a file stands where a folder should be: remove it"), ("a-file/below", "a file stands where a folder should be"),
     ("/proc/sys/nowhere", "there is no such place"),
 ])
-def test_a_place_where_no_folder_can_be_fails_the_run_with_a_sentence(settings, tmp_path, place, says):
+def test_a_path_that_cannot_be_a_folder_fails_the_run_with_a_message(settings, tmp_path, place, message):
     (tmp_path / "a-file").write_text("")
     settings.SNAPSHOT_URI = str(tmp_path / place)
     run = waiting()
     execute_run(run_id=run.pk)
     run.refresh_from_db()
-    assert run.state == RunState.FAILED and says in run.error and settings.SNAPSHOT_URI in run.error
+    assert run.state == RunState.FAILED and message in run.error and settings.SNAPSHOT_URI in run.error
 
 
-@pytest.mark.parametrize(("said", "says"), [
+@pytest.mark.parametrize(("java_message", "message"), [
     ("java.io.FileNotFoundException: {place}/results/x (Permission denied)", "it may not be written"),
     ("java.nio.file.FileSystemException: {place}/results/x: Read-only file system", "it is read-only"),
     ("java.io.IOException: No space left on device", "it is full"),
 ])
-def test_what_java_says_about_the_folder_is_the_same_sentence(settings, tmp_path, said, says):
+def test_java_errors_about_the_folder_give_the_same_message(settings, tmp_path, java_message, message):
     settings.SNAPSHOT_URI = str(tmp_path)
-    assert says in failure_message(RuntimeError(said.format(place=tmp_path)))
+    assert message in failure_message(RuntimeError(java_message.format(place=tmp_path)))
     assert "somewhere else" in failure_message(RuntimeError("somewhere else: Permission denied"))

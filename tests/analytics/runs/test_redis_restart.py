@@ -1,4 +1,4 @@
-"""A Redis that restarts in the middle of a run, forgetting everything."""
+"""Redis restarts during a run and loses all its data."""
 
 import pytest
 
@@ -12,17 +12,17 @@ from tests.support.workers import celery_worker, redis_at
 pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_redis_that_restarts_loses_no_run_and_executes_none_twice(settings, tmp_path, monkeypatch):
+def test_a_redis_restart_loses_no_run_and_executes_none_twice(settings, tmp_path, monkeypatch):
     port = free_port()
     settings.REDIS_URL, settings.SNAPSHOT_URI = f"redis://127.0.0.1:{port}/0", str(tmp_path / "snapshots")
     monkeypatch.setattr(app.conf, "broker_url", settings.REDIS_URL)
     store_tenant(random_tenant(3))
     with redis_at(port, tmp_path) as first, celery_worker(tmp_path, settings.REDIS_URL):
         running = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
-        told = request()
+        sent = request()
         first.kill()
         first.wait()
-        untold = request()
+        unsent = request()
         with redis_at(port, tmp_path):
-            finished = [run_in(run, RunState.DONE) for run in (running, told, untold)]
+            finished = [run_in(run, RunState.DONE) for run in (running, sent, unsent)]
     assert [run.attempt for run in finished] == [1, 1, 1]

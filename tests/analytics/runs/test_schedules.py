@@ -1,4 +1,4 @@
-"""Nightly runs: off until switched on, one a night however often the message comes, and the scheduler's own table."""
+"""Schedules: off by default, one run per scheduled time for any number of messages, and the table of the scheduler."""
 
 import threading
 from datetime import UTC, datetime, time, timedelta
@@ -27,11 +27,11 @@ READINESS = "delete-readiness"
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch):
-    """The runs that the worker is told of."""
-    told = []
+    """Return the list of tasks sent to the worker."""
+    sent_tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
-    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: told.append((name, *args)))
-    return told
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: sent_tasks.append((name, *args)))
+    return sent_tasks
 
 
 def switch(is_on=True, *, analysis=READINESS, at=time(2, 30), author=SETUP, **options):
@@ -39,24 +39,24 @@ def switch(is_on=True, *, analysis=READINESS, at=time(2, 30), author=SETUP, **op
 
 
 def a_day_later(analysis=READINESS):
-    """As if the last moment were yesterday's."""
+    """Move the last scheduled time of every schedule back by one day."""
     schedule = Schedule.objects.get(analysis=analysis)
     Schedule.objects.filter(pk=schedule.pk).update(last_moment=schedule.last_moment - timedelta(days=1))
 
 
-def test_everything_is_off_until_it_is_switched_on():
+def test_every_schedule_is_off_by_default():
     assert [(one.analysis, one.is_on, one.at) for one in schedules.all_schedules()] == [
         (name, False, time(2, 30)) for name in ANALYSES]
     assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
 
 
-def test_switching_on_makes_no_run_before_the_next_moment():
+def test_switching_on_creates_no_run_before_the_next_scheduled_time():
     switch()
     assert schedules.request_scheduled_run(analysis=READINESS) is None
     assert timezone.now() - Schedule.objects.get().last_moment <= timedelta(days=1)
 
 
-def test_a_moment_has_one_run_however_often_the_message_comes(sent):
+def test_repeated_messages_create_one_run_per_scheduled_time(sent):
     switch(generation="core")
     a_day_later()
     run = schedules.request_scheduled_run(analysis=READINESS)
@@ -66,7 +66,7 @@ def test_a_moment_has_one_run_however_often_the_message_comes(sent):
 
 
 @pytest.mark.slow
-def test_two_messages_at_once_make_one_run():
+def test_two_concurrent_messages_create_one_run():
     for _ in range(5):
         switch()
         a_day_later()
@@ -86,13 +86,13 @@ def test_two_messages_at_once_make_one_run():
         AnalysisRun.objects.update(state=RunState.DONE)
 
 
-def test_a_message_that_comes_a_moment_early_by_the_workers_clock_counts(monkeypatch):
+def test_a_message_slightly_early_by_the_clock_of_the_worker_counts(monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 5, 2, 2, 29, 30, tzinfo=UTC))
     assert schedules._newest_moment(time(2, 30)) == datetime(2026, 5, 2, 2, 30, tzinfo=UTC)
     assert schedules._newest_moment(time(2, 31)) == datetime(2026, 5, 1, 2, 31, tzinfo=UTC)
 
 
-def test_a_night_is_not_asked_again_while_the_last_one_waits():
+def test_no_scheduled_run_is_requested_while_the_previous_one_waits():
     switch()
     a_day_later()
     run = schedules.request_scheduled_run(analysis=READINESS)
@@ -103,14 +103,14 @@ def test_a_night_is_not_asked_again_while_the_last_one_waits():
     assert schedules.request_scheduled_run(analysis=READINESS) is not None
 
 
-def test_what_was_switched_off_runs_no_more():
+def test_a_schedule_that_is_switched_off_creates_no_runs():
     switch()
     a_day_later()
     switch(False)
     assert schedules.request_scheduled_run(analysis=READINESS) is None
 
 
-def test_a_night_that_cannot_be_run_is_a_run_that_failed_saying_why():
+def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     sales = Entity.objects.create(kind="namespace", key="sales")
     switch(namespace="sales")
     Entity.objects.filter(pk=sales.pk).update(state=State.DELETED)
@@ -124,13 +124,13 @@ def test_a_night_that_cannot_be_run_is_a_run_that_failed_saying_why():
     ("nothing", {}, "`nothing` is not an analysis"), ("visibility", {"namespace": "sales"}, "takes no namespace"),
     ("policy-impact", {}, "to_generation"), (READINESS, {"namespace": "absent"}, "is not registered"),
 ])
-def test_what_could_not_run_is_not_switched_on(analysis, options, says):
+def test_a_schedule_with_invalid_options_is_refused(analysis, options, says):
     with pytest.raises(AnalysisError, match=says):
         switch(analysis=analysis, **options)
     assert not Schedule.objects.exists() and not PeriodicTask.objects.exists() and not JournalLine.objects.exists()
 
 
-def test_the_journal_tells_who_switched_what_and_a_repetition_tells_nothing():
+def test_schedule_changes_are_journaled_and_repetitions_are_not():
     ada = create_sample_users()["ada"]
     author = Author("ada", reason="for Monday", user_id=ada.pk)
     assert switch(generation="core", author=author).sentence == (
@@ -144,7 +144,7 @@ def test_the_journal_tells_who_switched_what_and_a_repetition_tells_nothing():
         ("schedule-off", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday")]
 
 
-def test_only_administrators_switch():
+def test_only_administrators_change_schedules():
     aud = create_sample_users()["aud"]
     with pytest.raises(NotAdministrator):
         switch(author=Author("aud", user_id=aud.pk))
@@ -155,34 +155,34 @@ def scheduler():
     return Scheduler(app=app)
 
 
-def test_the_scheduler_sends_what_is_on_and_what_the_settings_ask_for_and_nothing_else():
+def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only():
     switch(at=time(hour=datetime.now(UTC).hour))
     switch(False, analysis="visibility")
     older = IntervalSchedule.objects.create(every=3, period="seconds")
     PeriodicTask.objects.create(name="of an older version", task="gone", interval=older)
-    found = scheduler().schedule
-    assert set(found) == {"runs_sweep", "results_clean", f"nightly {READINESS}"}
-    assert found["runs_sweep"].schedule.run_every == timedelta(seconds=5)
-    # a sweep that waited behind a long run is worth nothing
-    assert found["runs_sweep"].options["expires"] == 5
-    nightly = found[f"nightly {READINESS}"]
+    entries = scheduler().schedule
+    assert set(entries) == {"runs_sweep", "results_clean", f"nightly {READINESS}"}
+    assert entries["runs_sweep"].schedule.run_every == timedelta(seconds=5)
+    # a sweep that waited behind a long run is outdated
+    assert entries["runs_sweep"].options["expires"] == 5
+    nightly = entries[f"nightly {READINESS}"]
     assert (nightly.task, nightly.args) == ("analytics.schedule_run", [READINESS])
-    assert set(PeriodicTask.objects.values_list("name", flat=True)) == {*found, "nightly visibility"}
+    assert set(PeriodicTask.objects.values_list("name", flat=True)) == {*entries, "nightly visibility"}
 
 
-def test_the_scheduler_finds_back_after_its_table_was_emptied():
+def test_the_scheduler_recovers_after_its_table_was_emptied():
     one = scheduler()
     PeriodicTask.objects.all().delete()
     assert set(one.all_as_schedule()) == {"runs_sweep", "results_clean"}
 
 
-def test_an_interval_that_changed_counts_from_the_next_start(monkeypatch):
+def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
     scheduler()
     monkeypatch.setitem(app.conf.beat_schedule, "runs_sweep", app.conf.beat_schedule["runs_sweep"] | {"schedule": 7.0})
     assert scheduler().schedule["runs_sweep"].schedule.run_every == timedelta(seconds=7)
 
 
-def test_a_night_that_was_missed_is_made_up_for_at_the_start_once():
+def test_a_missed_run_is_sent_once_at_the_start():
     switch()
     a_day_later()
     scheduler()
@@ -190,7 +190,7 @@ def test_a_night_that_was_missed_is_made_up_for_at_the_start_once():
     assert AnalysisRun.objects.count() == 1
 
 
-def test_the_scheduler_is_due_at_the_minute_that_was_chosen():
+def test_the_scheduler_is_due_at_the_configured_minute():
     soon = datetime.now(UTC) + timedelta(minutes=30)
     switch(at=soon.time())
     entry = scheduler().schedule[f"nightly {READINESS}"]

@@ -1,4 +1,4 @@
-"""A real Redis, a real Celery worker and a real Spark, from request to report; and what happens when they are killed."""
+"""Test runs with a real Redis, Celery worker and Spark, also when these are killed."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 240
 
 @pytest.fixture(autouse=True)
 def console(worker_console):
-    """Every test here asks the worker's Redis and reads the worker's folder."""
+    """Use the Redis and the folder of the worker in every test."""
 
 
 def request():
@@ -34,10 +34,10 @@ def request():
 
 def wait_until(claim, what):
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := claim()):
+    while not (claimed := claim()):
         assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
         time.sleep(0.1)
-    return found
+    return claimed
 
 
 def run_in(run, *states, stage=None, attempt=None):
@@ -49,7 +49,7 @@ def run_in(run, *states, stage=None, attempt=None):
     return wait_until(claim, f"{run} in {states}, stage {stage}")
 
 
-def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(worker):
+def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
     store_tenant(random_tenant(3))
     run = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
     assert selectors.run_waiting_reason(run) == ""
@@ -66,7 +66,7 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_run_finished_once(wor
     wait_until(lambda: not Path(f"/proc/{java}").exists(), "the killed process's Java process has ended")
 
 
-def test_from_request_to_report(worker):
+def test_a_requested_run_creates_a_report(worker):
     store_tenant(random_tenant(3))
     run = run_in(request(), RunState.DONE)
     assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
@@ -102,7 +102,7 @@ def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
     run_in(request(), RunState.DONE)
 
 
-def test_a_run_says_what_changed_since_the_one_before(worker):
+def test_a_run_reports_the_changes_since_the_previous_run(worker):
     store_tenant(random_tenant(3))
     first = run_in(request(), RunState.DONE)
     assert "changes" not in first.summary
@@ -110,7 +110,7 @@ def test_a_run_says_what_changed_since_the_one_before(worker):
     assert same.summary["changes"] == {"run": first.pk, "revision": first.revision, "added": 0, "removed": 0, "changed": 0}
     row = result_page(same, where=ResultFilter(equal={"ready": False}), max_rows=1).rows[0]
     lacked = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
-    change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(gap["entity"]), "ADMIN") for gap in lacked.rows])
+    change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in lacked.rows])
     third = run_in(request(), RunState.DONE)
     assert third.summary["changes"]["changed"] >= 1 and third.summary["changes"]["run"] == same.pk
     (changed,) = result_page(third, "changes", where=ResultFilter(
@@ -118,7 +118,7 @@ def test_a_run_says_what_changed_since_the_one_before(worker):
     assert (changed["ready_before"], changed["ready_after"], changed["missing_after"]) == (False, True, 0)
 
 
-def test_the_worker_says_that_it_is_there(worker):
+def test_the_worker_reports_that_it_is_running(worker):
     with redis_client() as client:
         wait_until(lambda: client.exists(KEY), "the worker's presence in Redis")
         assert 0 < client.ttl(KEY) <= 10
