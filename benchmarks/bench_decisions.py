@@ -32,8 +32,9 @@ def measure() -> int:
     dice = random.Random(1)
     pairs = read_pairs(dice)
     guardian = guardian_task(pairs)
-    is_within_limits = [measure_single(pairs, guardian), measure_batch(dice, guardian), measure_namespaces(dice, guardian), measure_first_pages(), measure_over_http(pairs)]
-    return 0 if all(is_within_limits) else 1
+    results = [measure_single(pairs, guardian), measure_batch(dice, guardian), measure_namespaces(dice, guardian),
+               measure_first_pages(), measure_over_http(pairs)]
+    return 0 if all(results) else 1
 
 
 def read_pairs(dice: random.Random) -> list:
@@ -129,7 +130,8 @@ def measure_first_pages() -> bool:
     from benchmarks.tenants import create_user_who_sees_nearly_everything
 
     is_within_limits = measure_first_page("a user with few grants", user_of_few_grants())
-    return measure_first_page("a user who sees nearly everything", create_user_who_sees_nearly_everything("dataset")) and is_within_limits
+    watcher = create_user_who_sees_nearly_everything("dataset")
+    return measure_first_page("a user who sees nearly everything", watcher) and is_within_limits
 
 
 def user_of_few_grants():

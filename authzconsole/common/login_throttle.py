@@ -75,7 +75,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:
-    """Return how long the next attempt has to wait, 0 if it may go ahead. Asking does not count and extends no wait."""
+    """Return how long the next attempt has to wait, 0 if it may go ahead. A call neither counts as an attempt nor extends the wait."""
     limits = {counter.window(): counter.limit for counter in counters}
     counts = _with_cache(lambda cache: cache.get_many([key for key, _ in limits]))
     return max((seconds for (key, seconds), limit in limits.items() if counts.get(key, 0) >= limit), default=0)
@@ -91,7 +91,7 @@ def count_failure(*counters: FailureCounter) -> None:
 
 
 def reset(*counters: FailureCounter) -> None:
-    """Forget the failures of the current window."""
+    """Delete the counts of the current window."""
     _with_cache(lambda cache: cache.delete_many([counter.window()[0] for counter in counters]))
 
 

@@ -1,3 +1,3 @@
-"""Sentences that pages and REST share."""
+"""Messages that pages and REST share."""
 
 NO_WRITES = "Your account may look at this, but not change it. Changes are made by administrators of the console."

@@ -15,17 +15,17 @@ logger = structlog.stdlib.get_logger("authzconsole.access")
 
 
 class RequestIdMiddleware:
-    """Give each request an id, or keep the caller's; add it to the answer and to every log line of the request.
+    """Give each request an id, or keep the id of the caller; add it to the response and to every log line of the request.
 
-    It also logs one line for each answer. The log of the server cannot: it does not know the id.
+    Also log one line for each response, because the access log of the server does not know the id.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-ID", "")
-        request.id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
+        sent_id = request.headers.get("X-Request-ID", "")
+        request.id = sent_id if _ACCEPTED.fullmatch(sent_id) else uuid.uuid4().hex
         # stays until request_finished, because Django logs an error status after the last middleware
         structlog.contextvars.bind_contextvars(request_id=request.id)
         start = time.perf_counter()

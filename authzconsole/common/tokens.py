@@ -75,7 +75,7 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
 
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
-    """Revoke a token at once; its row stays. Raise TokenError or NotAdministrator."""
+    """Revoke a token immediately; its row is kept. Raise TokenError or NotAdministrator."""
     with administrator_transaction(author) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:
@@ -104,7 +104,7 @@ def verify_token(secret: str) -> ValidToken:
         row = cursor.fetchone()
     if row is None:
         raise TokenUnknown("the token is unknown")
-    number, owner_id, scopes, is_not_revoked, is_not_expired, is_owner_active, is_update_due, chosen = row
+    number, owner_id, scopes, is_not_revoked, is_not_expired, is_owner_active, is_update_due, generation_name = row
     if not is_not_revoked:
         raise TokenRefused("the token was revoked")
     if not is_not_expired:
@@ -113,7 +113,7 @@ def verify_token(secret: str) -> ValidToken:
         raise TokenRefused("the account of the token is inactive")
     if is_update_due:
         _update_last_use(number, now)
-    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(chosen).name)
+    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name)
 
 
 def _update_last_use(number: int, now: datetime) -> None:

@@ -112,12 +112,12 @@ class FilePlans(Endpoint):
         check_administrator(request)
         sent = self.body(ChangeFileSerializer)
         try:
-            made = create_plan_from_file(author=author_of(request), raw=sent["document"].encode(), title=sent["title"])
+            plan = create_plan_from_file(author=author_of(request), raw=sent["document"].encode(), title=sent["title"])
         except BadChangeFile as bad:
             raise Problem(400, str(bad), errors=list(map(_error, bad.faults))) from None
-        return created_plan_response(made)
+        return created_plan_response(plan)
 
 
 def _error(fault: Fault) -> dict:
-    named = {"field": fault.field} if fault.field else {}
-    return {"list": "document", "index": fault.line, **named, "message": fault.reason}
+    field = {"field": fault.field} if fault.field else {}
+    return {"list": "document", "index": fault.line, **field, "message": fault.reason}

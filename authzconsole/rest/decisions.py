@@ -61,7 +61,7 @@ class ReasonsSerializer(serializers.Serializer):
     sentence = serializers.CharField(required=False)
     state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)
     attempts = serializers.ListField(child=serializers.DictField(), required=False, help_text="The tree of requirements.")
-    source = serializers.DictField(required=False, help_text="Document, table and row of the rule.")
+    source = serializers.DictField(required=False, help_text="Document, table and row of the policy.")
     missing = serializers.ListField(child=serializers.DictField(), required=False,
                                     help_text="The smallest set of grants that would turn a denial into a permission.")
     reason = serializers.CharField(required=False)
@@ -109,8 +109,9 @@ def _with_explain(body: dict) -> dict:
     """Return the body with `explain` set in every context. Malformed members are left for the question to refuse."""
     body = _set_explain(body, body.get("context", {}))
     if isinstance(items := body.get("evaluations"), list):
-        own = [_set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]
-        body = body | {"evaluations": own}
+        explained = [_set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item
+                     for item in items]
+        body = body | {"evaluations": explained}
     return body
 
 

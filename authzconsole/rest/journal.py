@@ -82,9 +82,9 @@ class Proof(Endpoint):
                answers={200: ProofSerializer}, example={"holds": True, "revision": 812, "first_break": None})
     def get(self, request: Request) -> Response:
         check_overseer(request)
-        revision, found = current_revision(), first_break()
-        broken = {"revision": found.revision, "sentence": found.sentence} if found else None
-        return Response({"holds": found is None, "revision": revision, "first_break": broken})
+        revision, journal_break = current_revision(), first_break()
+        broken = {"revision": journal_break.revision, "sentence": journal_break.sentence} if journal_break else None
+        return Response({"holds": journal_break is None, "revision": revision, "first_break": broken})
 
 
 def _line_as_json(line: JournalLine) -> dict:
