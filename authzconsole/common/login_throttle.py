@@ -75,7 +75,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:
-    """Return how long the next attempt has to wait, 0 if it may go ahead. A call neither counts as an attempt nor extends the wait."""
+    """Return the seconds until the next attempt may go ahead, or 0. A call neither counts as an attempt nor extends the wait."""
     limits = {counter.window(): counter.limit for counter in counters}
     counts = _with_cache(lambda cache: cache.get_many([key for key, _ in limits]))
     return max((seconds for (key, seconds), limit in limits.items() if counts.get(key, 0) >= limit), default=0)
