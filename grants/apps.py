@@ -1,3 +1,5 @@
+"""Configure the app of users, grants, the journal and plans."""
+
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured

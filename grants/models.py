@@ -1,6 +1,6 @@
-"""Who may do what: people, grants on addresses, the journal of every change, and plans of changes to come.
+"""Models of users, grants on entities, the journal and plans.
 
-Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row per principal, privilege and address.
+Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row for each principal, privilege and entity.
 The services of this package are the only writers of these tables.
 """
 
@@ -22,7 +22,7 @@ from grants.querysets import ConsoleUserManager, UserGrantManager
 
 
 class Role(models.TextChoices):
-    """What an account may do in this console; it gives nothing in a decision."""
+    """The console role of an account. It grants no access to data."""
 
     ORDINARY = "ordinary", "Ordinary"
     AUDITOR = "auditor", "Auditor"
@@ -32,15 +32,16 @@ class Role(models.TextChoices):
 class User(AbstractUser):
     """An account of the console, a principal of the platform, or both.
 
-    An account that is no principal (the administrator of the first start) is an unknown subject in every decision and
-    stands in no analysis and no tenant document, until it is granted something, joins a group or is imported.
+    An account that is not a principal, such as the first administrator, is an unknown subject in every decision and is
+    absent from analyses and tenant documents. It becomes a principal when it is granted something, joins a group or is
+    imported.
     """
 
-    # a tenant's names are its own: only length and uniqueness are asked
+    # The tenant chooses the names, so only length and uniqueness are checked.
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
-    # somebody else set the password: until its owner chose another, the account opens nothing (grants.principals.services)
+    # An administrator set the password: the user must change it before using any page (grants.principals.services).
     must_change_password = models.BooleanField(default=False, db_default=False)
 
     objects = ConsoleUserManager()
@@ -50,7 +51,7 @@ class User(AbstractUser):
 
     @property
     def is_active_principal(self) -> bool:
-        """Whether the user is a known subject in a decision."""
+        """Return whether the user is a known subject in decisions."""
         return self.is_active and self.is_principal
 
     @property
@@ -63,9 +64,9 @@ class User(AbstractUser):
 
 
 class GrantDetails(models.Model):
-    """Who granted it, when and why, which guardian's own models do not keep, and what contains its entity.
+    """The columns that guardian's models do not have: author, time and reason of a grant, and the containers of its entity.
 
-    INVARIANT: `namespace` and `application` are those of the entity (grants.changes.rows).
+    INVARIANT: `namespace` and `application` equal those of the entity (grants.changes.rows).
     """
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
@@ -112,7 +113,7 @@ class UserGrant(GrantDetails, UserObjectPermissionBase):
         abstract = False
         unique_together = ["user", "content_object", "permission"]
         default_permissions = ()
-        # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
+        # Entity and principal together, because an entity may have many holders and a principal many grants.
         indexes = [
             models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity"),
             models.Index(fields=["user", "namespace", "permission", "content_object"], name="user_grant_in_namespace"),
@@ -129,7 +130,7 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
         abstract = False
         unique_together = ["group", "content_object", "permission"]
         default_permissions = ()
-        # with the principal in it, so that neither an entity that many hold nor a principal who holds much is read through
+        # Entity and principal together, because an entity may have many holders and a principal many grants.
         indexes = [
             models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity"),
             models.Index(fields=["group", "namespace", "permission", "content_object"], name="group_grant_in_namespace"),
@@ -138,14 +139,14 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
         ]
 
 
-# by principal type: the grant model and its column, and how a query reaches the name
+# By principal type: (grant model, column of the principal), and the query path to the principal's name.
 GRANT_TABLES = {"user": (UserGrant, "user_id"), "group": (GroupGrant, "group_id")}
 NAME_COLUMNS = {"user": "user__username", "group": "group__name"}
 
 
 @cache
 def permission_ids() -> dict[Privilege, int]:
-    """The primary key of the permission that stands for each privilege."""
+    """Return the primary key of the permission of each privilege."""
     rows = Permission.objects.filter(content_type__app_label="entities", content_type__model="entity")
     return {Privilege[codename.upper()]: pk for codename, pk in rows.values_list("codename", "pk")}
 
@@ -160,13 +161,13 @@ def privilege_of(permission_id: int) -> Privilege:
 
 
 def clear_permission_ids() -> None:
-    """Migrating or flushing a database may number the permissions anew."""
+    """Clear the caches. Migrating or flushing a database may assign new keys to the permissions."""
     permission_ids.cache_clear()
     _privileges.cache_clear()
 
 
 class ActiveGeneration(models.Model):
-    """The generation by which the pages show and the engine decides unless told otherwise; one row."""
+    """The generation that pages and decisions use unless a request names another. The table has one row."""
 
     name = models.CharField(max_length=20)
 
@@ -178,11 +179,12 @@ JOURNAL_FILTERS = ("principal", "entity", "actor", "action")
 
 
 class JournalLine(models.Model):
-    """One change, numbered without gaps. Never updated, never deleted.
+    """One change. Lines are numbered without gaps, and never updated or deleted.
 
-    INVARIANT: no line is of an earlier time than the one before it (grants.journal), so that a time is a place among the
-    revisions. Each filter has an index of its own that goes on by the size of the revision, which is the revision; so told
-    apart, PostgreSQL does not walk through all newer lines to those of somebody who was busy long ago.
+    INVARIANT: no line has an earlier time than the line before it (grants.journal), so each time corresponds to a revision.
+
+    Each filter has an index that ends in `Abs(revision)`, which equals the revision. The expression keeps PostgreSQL from
+    scanning all newer lines by primary key to find old lines of an actor, principal or entity.
 
     `hash` is SHA-256 over the previous line's hash and this line's fields in canonical JSON.
     """
@@ -210,7 +212,7 @@ class JournalLine(models.Model):
     HASHED = ("revision", "at", "actor", "action", "principal", "entity", "privilege", "detail", "reason", "request_id")
 
     def hash_after(self, previous_hash: str) -> str:
-        """What `hash` must be when the line before carries `previous_hash`."""
+        """Return the hash of this line, given the hash of the line before."""
         fields = [getattr(self, name) for name in self.HASHED]
         fields[1] = self.at.isoformat(timespec="microseconds")
         text = json.dumps([previous_hash, *fields], ensure_ascii=False, separators=(",", ":"))
@@ -218,7 +220,7 @@ class JournalLine(models.Model):
 
 
 class JournalHead(models.Model):
-    """The newest revision, its time and its hash; its one row is locked by every write, which puts the writes in order."""
+    """The newest revision, its time and its hash. Every write locks the only row, which serializes the writes."""
 
     revision = models.BigIntegerField(default=0)
     at = models.DateTimeField(null=True)
@@ -235,19 +237,20 @@ class PlanState(models.TextChoices):
 
 
 class PlanBreadth(models.TextChoices):
-    """What a change has to touch to make a plan stale: what was computed from a namespace depends on all of it."""
+    """The changes that make a plan stale: in its entities only, or in their whole namespaces, if it was computed from these."""
 
     ENTITIES = "entities"
     NAMESPACES = "namespaces"
 
 
 class Plan(models.Model):
-    """Grants and revocations to be made together, and what became of them. Its items never change.
+    """Grants and revocations to be applied together, and the outcome. The items never change.
 
-    origin and recipe: what it was made from, and with what; enough to make it anew (grants.plans.renew).
-    base_revision: what it was made of was true then. breadth, watches: what must not have changed since (grants.plans.staleness);
-    watches are principals as they are written. revision: the newest one when it was applied.
-    effect: counts of what it changes, made with the plan, and after it was applied what it did (grants.plans.effect).
+    origin, recipe: how the plan was created and from which input; enough to renew it (grants.plans.renew).
+    base_revision: the revision from which the plan was computed.
+    breadth, watches: what must not change after that (grants.plans.staleness); watches are principals in written form.
+    revision: the newest revision after the plan was applied.
+    effect: counts of the changes, computed with the plan and again when it is applied (grants.plans.effect).
     """
 
     title = models.CharField(max_length=300)
@@ -285,12 +288,11 @@ class PlanVerb(models.TextChoices):
 
 
 class PlanItem(models.Model):
-    """One change of a plan, in words that outlive rows: an address may not be registered yet.
+    """One grant or revocation of a plan. It has names instead of foreign keys, because an address may not be registered yet.
 
-    position: from 1. namespace: the key of the namespace that the address is or lies in; empty outside of all.
-    is_noop: the item changes nothing, because it already holds; of an applied plan: changed nothing when it was applied.
-        Its column has the name `is_so`.
-    admins_left: of a revocation that strands its entity, how many active users administer that afterwards: 0 or 1.
+    position: starts at 1. namespace: the key of the namespace of the address; empty outside of namespaces.
+    is_noop: the item changes nothing, or changed nothing when the plan was applied. The column is named `is_so`.
+    admins_left: number of active administrators (0 or 1) that remain after a revocation which strands its entity; else null.
     """
 
     plan = models.ForeignKey(Plan, models.CASCADE, related_name="items", db_index=False)

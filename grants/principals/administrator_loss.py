@@ -31,9 +31,11 @@ class StrandedEntity:
 
 @dataclass(frozen=True, slots=True)
 class AdministratorLoss:
-    """none, one: entities left without an administrator, and with a single one. rows: the first of them, none before one.
+    """The entities that would be stranded.
 
-    is_cut: there are more than MAX_ADMIN_GRANTS_READ grants of ADMIN that leaving would take away; only so many were read.
+    none, one: number of entities with no remaining administrator, and with a single one.
+    rows: the first of them; those without an administrator come first.
+    is_cut: more than MAX_ADMIN_GRANTS_READ grants of ADMIN would end; only that many were read.
     """
 
     none: int
@@ -43,60 +45,65 @@ class AdministratorLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
-    """What goes. own: the grants of this user. held: those of this group. member, of: that one's membership in this group; in
-    every group without one."""
+class _RemovedAccess:
+    """The grants and memberships to ignore.
 
-    own: User | None = None
-    held: Group | None = None
+    user: ignore the direct grants of this user. group: ignore the grants of this group.
+    member, member_of: ignore the membership of this user in this group, or all memberships of the user without a group.
+    """
+
+    user: User | None = None
+    group: Group | None = None
     member: User | None = None
-    of: Group | None = None
+    member_of: Group | None = None
 
 
-def loss_if_removed(gone: User | Group) -> AdministratorLoss:
+def loss_if_removed(removed: User | Group) -> AdministratorLoss:
     """Return the loss if the user left, or the group were removed. At most eight queries."""
-    administered = list(_administered(gone)[: MAX_ADMIN_GRANTS_READ + 1])
-    whole = _Gone(held=gone) if isinstance(gone, Group) else _Gone(own=gone, member=gone)
-    return _left(_admins_remaining(whole, set(administered[:MAX_ADMIN_GRANTS_READ])), len(administered) > MAX_ADMIN_GRANTS_READ)
+    administered = list(_administered(removed)[: MAX_ADMIN_GRANTS_READ + 1])
+    access = _RemovedAccess(group=removed) if isinstance(removed, Group) else _RemovedAccess(user=removed, member=removed)
+    remaining = _remaining_admins(access, set(administered[:MAX_ADMIN_GRANTS_READ]))
+    return _administrator_loss(remaining, len(administered) > MAX_ADMIN_GRANTS_READ)
 
 
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
     """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. At most ten queries."""
     is_group = isinstance(holder, Group)
-    held = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
-    if not entity.is_live or not held.filter(permission_id=permission_ids()[Privilege.ADMIN], content_object=entity).exists():
-        return _left({})
-    gone = _Gone(held=holder) if is_group else _Gone(own=holder)
-    losers = _two_members(_Gone(), {holder.pk})[holder.pk] if is_group else _if_counted(holder)
-    return _left(_fewer(_admins_remaining(gone, {entity.pk}), losers))
+    grants = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
+    grants = grants.filter(permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
+    if not entity.is_live or not grants.exists():
+        return _administrator_loss({})
+    removed = _RemovedAccess(group=holder) if is_group else _RemovedAccess(user=holder)
+    losers = _two_members(_RemovedAccess(), {holder.pk})[holder.pk] if is_group else _active_key(holder)
+    return _administrator_loss(_stranded_by(_remaining_admins(removed, {entity.pk}), losers))
 
 
 def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     """Return the loss if the user were removed from the group. At most ten queries."""
-    if group.pk not in _groups_gone(user):
-        return _left({})
+    if group.pk not in _decisive_groups(user):
+        return _administrator_loss({})
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
     administered = list(GroupGrant.objects.filter(group=group, **live).order_by().values_list(
         "content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1])
-    remaining = _admins_remaining(_Gone(member=user, of=group), set(administered[:MAX_ADMIN_GRANTS_READ]))
-    return _left(_fewer(remaining, _if_counted(user)), len(administered) > MAX_ADMIN_GRANTS_READ)
+    remaining = _remaining_admins(_RemovedAccess(member=user, member_of=group), set(administered[:MAX_ADMIN_GRANTS_READ]))
+    return _administrator_loss(_stranded_by(remaining, _active_key(user)), len(administered) > MAX_ADMIN_GRANTS_READ)
 
 
 def capped_admin_count(entity: Entity) -> int:
     """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS. Three queries."""
-    return min(MIN_ADMINISTRATORS, len(_admins_remaining(_Gone(), {entity.pk})[entity.pk]))
+    return min(MIN_ADMINISTRATORS, len(_remaining_admins(_RemovedAccess(), {entity.pk})[entity.pk]))
 
 
-def _if_counted(user: User) -> set[int]:
+def _active_key(user: User) -> set[int]:
     return {user.pk} if user.is_active_principal else set()
 
 
-def _fewer(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
+def _stranded_by(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
     """Keep the entities that become stranded because one of `losers` is no longer their administrator."""
     return {pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins}
 
 
-def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> AdministratorLoss:
+def _administrator_loss(remaining: dict[int, set[int]], is_cut: bool = False) -> AdministratorLoss:
     if not remaining:
         return AdministratorLoss(0, 0, [], is_cut)
     none = [pk for pk, admins in remaining.items() if not admins]
@@ -108,52 +115,56 @@ def _left(remaining: dict[int, set[int]], is_cut: bool = False) -> Administrator
         StrandedEntity(row, 1, names[heirs[row.pk]]) for row in alone], is_cut)
 
 
-def _administered(gone: User | Group) -> QuerySet:
+def _administered(removed: User | Group) -> QuerySet:
     """Return the keys of live entities that would lose an administrator, once per grant."""
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
-    through = GroupGrant.objects.filter(group__in=_groups_gone(gone), **live).order_by()
+    through = GroupGrant.objects.filter(group__in=_decisive_groups(removed), **live).order_by()
     through = through.values_list("content_object_id", flat=True)
-    if isinstance(gone, Group):
+    if isinstance(removed, Group):
         return through
-    own = UserGrant.objects.filter(user=gone, **live).order_by().values_list("content_object_id", flat=True)
+    own = UserGrant.objects.filter(user=removed, **live).order_by().values_list("content_object_id", flat=True)
     return own.union(through, all=True)
 
 
-def _groups_gone(gone: User | Group) -> list[int]:
-    """The groups through which fewer administer then: of a user, those in which fewer than two active users remain; the group
-    itself, unless nobody active is in it."""
-    if isinstance(gone, Group):
-        return [gone.pk] if effective_memberships().filter(group=gone).exists() else []
-    others = effective_memberships().filter(group=OuterRef("pk")).exclude(user=gone.pk)
-    mine = Group.objects.filter(pk__in=gone.groups.order_by().values("pk")).annotate(others=capped_count_subquery(others, 1))
+def _decisive_groups(removed: User | Group) -> list[int]:
+    """Return the keys of the groups through which entities may become stranded.
+
+    For a user: the groups of the user with fewer than two other active users. For a group: the group itself, unless it has
+    no active users.
+    """
+    if isinstance(removed, Group):
+        return [removed.pk] if effective_memberships().filter(group=removed).exists() else []
+    others = effective_memberships().filter(group=OuterRef("pk")).exclude(user=removed.pk)
+    mine = Group.objects.filter(pk__in=removed.groups.order_by().values("pk")).annotate(others=capped_count_subquery(others, 1))
     return list(mine.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))
 
 
-def _admins_remaining(gone: _Gone, ids: set[int]) -> dict[int, set[int]]:
-    """Of each of these entities the keys of active users who would still administer it: all where they are fewer than two,
-    and otherwise some. So of each holder two are enough, however many there are."""
-    found: dict[int, set[int]] = {pk: set() for pk in ids}
-    on_them = {"content_object__pk__among": ids, "permission_id": permission_ids()[Privilege.ADMIN]}
-    own = UserGrant.objects.filter(**on_them).effective().order_by()
-    through = GroupGrant.objects.filter(**on_them).order_by()
-    if gone.held is not None:
-        through = through.exclude(group=gone.held)
-    if gone.own is not None:
-        own = own.exclude(user=gone.own)
+def _remaining_admins(removed: _RemovedAccess, ids: set[int]) -> dict[int, set[int]]:
+    """Return, for each entity, the keys of active users who would still administer it: all of them if there are fewer than
+    two, otherwise at least two. So two users of each holder are enough, however many it has.
+    """
+    admins: dict[int, set[int]] = {pk: set() for pk in ids}
+    admin_grants = {"content_object__pk__among": ids, "permission_id": permission_ids()[Privilege.ADMIN]}
+    own = UserGrant.objects.filter(**admin_grants).effective().order_by()
+    through = GroupGrant.objects.filter(**admin_grants).order_by()
+    if removed.group is not None:
+        through = through.exclude(group=removed.group)
+    if removed.user is not None:
+        own = own.exclude(user=removed.user)
     for pk, *users in own.values_list("content_object_id").annotate(Min("user_id"), Max("user_id")):
-        found[pk].update(users)
+        admins[pk].update(users)
     pairs = list(through.values_list("content_object_id", "group_id"))
-    members = _two_members(gone, {group for _, group in pairs})
+    members = _two_members(removed, {group for _, group in pairs})
     for pk, group in pairs:
-        found[pk] |= members[group]
-    return found
+        admins[pk] |= members[group]
+    return admins
 
 
-def _two_members(gone: _Gone, groups: set[int]) -> dict[int, set[int]]:
-    """Of each group the keys of up to two active users in it, who stay."""
+def _two_members(removed: _RemovedAccess, groups: set[int]) -> dict[int, set[int]]:
+    """Return the keys of up to two remaining active users of each group."""
     members = effective_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
-    if gone.member is not None:
-        members = members.exclude(user=gone.member, **({"group": gone.of} if gone.of is not None else {}))
+    if removed.member is not None:
+        members = members.exclude(user=removed.member, **({"group": removed.member_of} if removed.member_of is not None else {}))
     rows = Group.objects.filter(pk__among=groups).order_by().annotate(first_member=Subquery(members[:1]))
     rows = rows.annotate(second_member=Subquery(members.exclude(user=OuterRef("first_member"))[:1]))
     return {pk: {user for user in users if user is not None}

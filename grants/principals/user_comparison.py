@@ -17,7 +17,7 @@ MAX_DIFFERENCES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DifferingEntities:
-    """entities: by address. are_more: grants beyond MAX_DIFFERENCES tell them apart; their entities are left out."""
+    """entities: ordered by address. are_more: there are more than MAX_DIFFERENCES differing grants; the rest is left out."""
 
     entities: QuerySet[Entity]
     are_more: bool
@@ -32,22 +32,22 @@ def compare_groups(one: User, other: User) -> tuple[list[Group], list[Group], li
 
 def differing_entities(one: User, other: User, *, only_one: list[Group], only_other: list[Group],
                         both: list[Group]) -> DifferingEntities:
-    """The entities on which they do not hold the same privileges. The groups are those of `compare_groups`. One query.
+    """Return the entities on which the users hold different privileges. One query.
 
-    Of very many differences MAX_DIFFERENCES are taken: who holds nearly everything is not told apart row by row.
+    The groups are those of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly everything.
     """
-    apart = [
-        *_not_held(one, only_one, other, [*only_other, *both]),
-        *_not_held(other, only_other, one, [*only_one, *both]),
+    differences = [
+        *_keys_of_grants_lacked_by(other, [*only_other, *both], user=one, groups=only_one),
+        *_keys_of_grants_lacked_by(one, [*only_one, *both], user=other, groups=only_other),
     ]
-    # looked up once: to count them, to show a page of them and to see whether there are more
-    ids = list(apart[0].union(*apart[1:], all=True)[: MAX_DIFFERENCES + 1])
+    # Query once; the list serves the count, the page of entities and the check for more.
+    ids = list(differences[0].union(*differences[1:], all=True)[: MAX_DIFFERENCES + 1])
     first = sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MAX_DIFFERENCES])))
     return DifferingEntities(first, len(ids) > MAX_DIFFERENCES)
 
 
-def _not_held(user: User, groups: list[Group], other: User, others_groups: list[Group]) -> list[QuerySet]:
-    """The keys of entities with a grant to the user, or to one of the groups, whose privilege the other lacks there."""
+def _keys_of_grants_lacked_by(other: User, others_groups: list[Group], *, user: User, groups: list[Group]) -> list[QuerySet]:
+    """Return the entity keys of the grants to `user` or one of `groups` that the other user lacks, also through groups."""
     same = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id")}
     lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same)))
     if others_groups:

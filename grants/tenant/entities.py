@@ -1,7 +1,7 @@
-"""The addresses of a tenant document: those it lists, those it grants on, and what contains them.
+"""Import the entities of a tenant document: listed addresses, addresses of grants, and their containers.
 
-Listed states are taken as they are. An address that is only granted on becomes planned; what contains a listed address is
-registered too, live where anything live is listed inside it. Registered addresses that are not listed stay as they are.
+Listed entities get the listed state. An address that only has grants becomes planned. A missing container is registered
+too, as live if a live entity inside it is listed. Registered addresses that are not listed do not change.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
 from grants.journal import Change
+from grants.tenant.lines import EntityLine
 from grants.tenant.reading import Document
 from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
 
@@ -20,8 +21,8 @@ COLUMNS = ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "
            "changed_at")
 
 
-def states_of(document: Document) -> dict[str, str]:
-    """The state of every address of the document, should it be new."""
+def new_states(document: Document) -> dict[str, str]:
+    """Return the state that each address of the document gets if it is not registered yet."""
     states = {line.address: line.state for line in document.entities.values()}
     for address in document.grants:
         states.setdefault(address, State.PLANNED)
@@ -35,7 +36,7 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
     container = parse_address(address).parent
     while container is not None:
         known = states.get(name := str(container))
-        # what contains a known one is known or will be; a live entity is followed up to the first live container
+        # The containers of a known address are handled with it; a live entity is followed up to the first live container.
         if known == State.LIVE or (known is not None and not is_live):
             return
         if name not in listed:
@@ -44,13 +45,13 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
 
 
 def write_entities(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Register and change entities as the document says. Returns the primary key of each of its addresses."""
-    states = states_of(document)
+    """Register and change entities as listed in the document. Return the primary key of each of its addresses."""
+    states = new_states(document)
     by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(ancestor_kinds(kind)))}
     for address in states:
         by_kind[address.partition(":")[0]].append(address)
-    # every look-up before the first new row: PostgreSQL would go on with a plan that it made for the table as it was
-    ids = _change_stored(by_kind, states, document, report, record)
+    # Do all look-ups before the first insert, because PostgreSQL would reuse query plans made for the smaller table.
+    ids = _change_existing(by_kind, states, document, report, record)
     for addresses in by_kind.values():
         for new in chunks([address for address in addresses if address not in ids]):
             record(_insert(new, states, document, ids, report))
@@ -59,17 +60,17 @@ def write_entities(document: Document, report: ImportReport, record: Callable) -
     return ids
 
 
-def _change_stored(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
+def _change_existing(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
                    record: Callable) -> dict[str, int]:
-    """Change the registered ones. Puts the state that they keep into `states`; returns their primary keys."""
+    """Change registered entities and return their primary keys. Writes the states that they keep into `states`."""
     ids: dict[str, int] = {}
     for kind, addresses in by_kind.items():
         for chunk in chunks(addresses):
             stored = _stored(kind, chunk)
             ids.update((address, pk) for address, (pk, *_) in stored.items())
-            record([*_update(stored, document, report), *_come_to_life(stored, states, document, report)])
+            record([*_update(stored, document, report), *_make_containers_live(stored, states, document, report)])
             states.update((address, state) for address, (_, state, _) in stored.items()
-                          if address not in document.entities and not _comes_to_life(state, states[address]))
+                          if address not in document.entities and not _becomes_live(state, states[address]))
     return ids
 
 
@@ -99,43 +100,47 @@ def _update(stored: dict[str, tuple[int, str, str]], document: Document, report:
     for address, (pk, state, description) in stored.items():
         if (line := document.entities.get(address)) is None:
             continue
-        described = description if line.description is None else line.description
-        found = _changes(line, state, description, described)
-        if found:
-            rows.append((line.state, described, at, pk))
+        new_description = description if line.description is None else line.description
+        entity_changes = _entity_changes(line, state, description, new_description)
+        if entity_changes:
+            rows.append((line.state, new_description, at, pk))
             report.changes[ENTITIES_CHANGED, f"{line.state} {address.partition(':')[0]}"] += 1
         else:
             report.unchanged["entities"] += 1
-        changes += found
+        changes += entity_changes
     update_rows(Entity, ("state", "description", "changed_at"), rows)
     return changes
 
 
-def _comes_to_life(state: str, wanted: str) -> bool:
-    """A planned container lives when something live in it is listed; a deleted one is not recreated unsaid."""
-    return state == State.PLANNED and wanted == State.LIVE
+def _becomes_live(state: str, new_state: str) -> bool:
+    """Return whether a container becomes live: a planned one does, a deleted one is not recreated implicitly."""
+    return state == State.PLANNED and new_state == State.LIVE
 
 
-def _come_to_life(stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document,
+def _make_containers_live(stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document,
                   report: ImportReport) -> list[Change]:
-    living = {address: pk for address, (pk, state, _) in stored.items()
-              if address not in document.entities and _comes_to_life(state, states[address])}
-    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), database_now(), pk) for pk in living.values()])
-    for address in living:
+    changed = {address: pk for address, (pk, state, _) in stored.items()
+              if address not in document.entities and _becomes_live(state, states[address])}
+    update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), database_now(), pk) for pk in changed.values()])
+    for address in changed:
         report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
-    return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in living]
+    return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in changed]
 
 
-def _changes(line, state: str, description: str, described: str) -> list[Change]:
-    moved = [Change(ACTIONS[line.state], entity=line.address, detail=line.state)] if line.state != state else []
-    return moved + ([Change("describe", entity=line.address, detail=described)] if described != description else [])
+def _entity_changes(line: EntityLine, state: str, description: str, new_description: str) -> list[Change]:
+    changes = []
+    if line.state != state:
+        changes.append(Change(ACTIONS[line.state], entity=line.address, detail=line.state))
+    if new_description != description:
+        changes.append(Change("describe", entity=line.address, detail=new_description))
+    return changes
 
 
 def _warnings(deleted: dict[int, str]) -> list[str]:
-    """One line for every deleted container of this document that holds live entities."""
-    found: Counter[str] = Counter()
+    """Return a warning for each deleted container of the document that contains live entities."""
+    live_children: Counter[str] = Counter()
     for chunk in chunks(deleted):
         parents = Entity.objects.filter(parent_id__in=chunk, state=State.LIVE).values_list("parent_id", flat=True)
-        found.update(deleted[parent] for parent in parents)
-    return [f"`{address}` is deleted and holds {count:,} live {'entity' if count == 1 else 'entities'}"
-            for address, count in sorted(found.items())]
+        live_children.update(deleted[parent] for parent in parents)
+    return [f"`{address}` is deleted but contains {count:,} live {'entity' if count == 1 else 'entities'}"
+            for address, count in sorted(live_children.items())]

@@ -1,6 +1,6 @@
-"""Writes the console's principals, entities and grants as a tenant document.
+"""Export principals, entities and grants as a tenant document.
 
-The order is by type, then by the bytes of what identifies the line, on every database: exporting, importing into an empty
+Lines are ordered by type, then by the bytes of their identity, on every database. Exporting, importing into an empty
 console and exporting again gives the same bytes.
 """
 
@@ -20,10 +20,10 @@ from entities.vocabulary import Privilege
 from grants.models import GrantAttributes, GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
 
-ROWS_AT_ONCE = 5_000
-_PLACE = {privilege: place for place, privilege in enumerate(Privilege)}
+FETCH_SIZE = 5_000
+_PRIVILEGE_ORDER = {privilege: position for position, privilege in enumerate(Privilege)}
 
-# a reader that splits at every line break of Unicode finds one line an entry all the same
+# Escape the line breaks of Unicode, because some readers split lines at them.
 _SEPARATORS = {ord(separator): f"\\u{ord(separator):04x}" for separator in "\x85\u2028\u2029"}
 
 
@@ -37,16 +37,16 @@ def export_tenant(stream) -> int:
 
 
 def tenant_lines() -> Iterator[str]:
-    """The lines of the document, all of one revision, without their line ends."""
-    with _one_revision():
-        for lines_of_a_kind in _KINDS_OF_LINE:
-            for members in lines_of_a_kind():
+    """Yield the lines of the document without line ends, all from one revision."""
+    with _consistent_reads():
+        for lines_of_one_type in _LINE_TYPES:
+            for members in lines_of_one_type():
                 yield json.dumps(members, ensure_ascii=False, separators=(",", ":")).translate(_SEPARATORS)
 
 
 @contextmanager
-def _one_revision():
-    """Let every query see the same state, without keeping others from writing; inside a transaction, its state."""
+def _consistent_reads():
+    """Let every query see the same state, without blocking writers. Inside a transaction, keep that transaction."""
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "postgresql":
@@ -54,7 +54,7 @@ def _one_revision():
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
     else:
-        # atomic() would begin an immediate transaction, which takes the writers' lock
+        # atomic() would begin an immediate transaction, which takes the write lock.
         with connection.cursor() as cursor:
             cursor.execute("BEGIN DEFERRED")
             try:
@@ -64,14 +64,14 @@ def _one_revision():
 
 
 def _entities() -> Iterator[dict]:
-    rows = Entity.objects.order_by(_bytes_of(_address_of()))
+    rows = Entity.objects.order_by(_in_byte_order(_address_of()))
     for kind, key, state, description in _streamed(rows, "kind", "key", "state", "description"):
         line = {"type": "entity", "id": f"{kind}:{key}", "state": state}
         yield {**line, "description": description} if description else line
 
 
 def _users() -> Iterator[dict]:
-    rows = User.objects.principals().order_by(_bytes_of(F("username")))
+    rows = User.objects.principals().order_by(_in_byte_order(F("username")))
     for name, active, email in _streamed(rows, "username", "is_active", "email"):
         line = {"type": "user", "name": name, "active": active}
         yield {**line, "email": email} if email else line
@@ -80,15 +80,15 @@ def _users() -> Iterator[dict]:
 def _groups() -> Iterator[dict]:
     members = _streamed(
         memberships_of_principals()
-        .order_by(_bytes_of(F("group__name")), _bytes_of(F("user__username"))),
+        .order_by(_in_byte_order(F("group__name")), _in_byte_order(F("user__username"))),
         "group__name", "user__username",
     )
-    of_group = groupby(members, key=itemgetter(0))
-    name, names = next(of_group, (None, ()))
-    for group in _streamed(Group.objects.order_by(_bytes_of(F("name"))), "name"):
+    members_by_group = groupby(members, key=itemgetter(0))
+    name, names = next(members_by_group, (None, ()))
+    for group in _streamed(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
         if group[0] == name:
             yield {"type": "group", "name": name, "members": [member for _, member in names]}
-            name, names = next(of_group, (None, ()))
+            name, names = next(members_by_group, (None, ()))
         else:
             yield {"type": "group", "name": group[0], "members": []}
 
@@ -102,29 +102,29 @@ def _user_grants() -> Iterator[dict]:
 
 
 def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
-    """One line for each principal, entity and set of attributes."""
+    """Yield one line for each principal, entity and set of attributes."""
     rows = rows.annotate(address=_address_of("content_object__"))
     identity = (principal, "address", *GrantAttributes._fields)
-    ordered = rows.order_by(*(_bytes_of(F(column)) for column in identity))
+    ordered = rows.order_by(*(_in_byte_order(F(column)) for column in identity))
     for (name, address, *values), lines in groupby(
         _streamed(ordered, *identity, "permission_id"), key=itemgetter(slice(len(identity)))
     ):
-        privileges = sorted((privilege_of(permission) for *_, permission in lines), key=_PLACE.__getitem__)
+        privileges = sorted((privilege_of(permission) for *_, permission in lines), key=_PRIVILEGE_ORDER.__getitem__)
         attributes = {member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value}
         yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges, **attributes}
 
 
-_KINDS_OF_LINE = (_entities, _users, _groups, _group_grants, _user_grants)
+_LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants)
 
 
 def _address_of(path: str = "") -> Concat:
     return Concat(f"{path}kind", Value(":"), f"{path}key", output_field=CharField())
 
 
-def _bytes_of(expression) -> Collate:
-    """In the order of the bytes of its UTF-8, whatever collation the database was made with."""
+def _in_byte_order(expression) -> Collate:
+    """Order by the bytes of the UTF-8 text, whatever the collation of the database."""
     return Collate(expression, "C" if connection.vendor == "postgresql" else "BINARY")
 
 
 def _streamed(rows: QuerySet, *fields: str) -> Iterator[tuple]:
-    return rows.values_list(*fields).iterator(chunk_size=ROWS_AT_ONCE)
+    return rows.values_list(*fields).iterator(chunk_size=FETCH_SIZE)

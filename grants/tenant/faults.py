@@ -1,15 +1,15 @@
-"""What is wrong with a document: every bad line counts, the first hundred are kept in full."""
+"""Collect the faults of a document: all bad lines are counted, the faults of the first hundred are kept."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from grants.errors import GrantError
 
-LINES_IN_FULL = 100
+MAX_LINES_SHOWN = 100
 
 
 class Fault(NamedTuple):
-    """field: the member at fault; empty where the whole line is."""
+    """field: the invalid member; empty if the whole line is invalid."""
 
     line: int
     field: str
@@ -20,23 +20,23 @@ class Fault(NamedTuple):
 
 
 class BadTenantDocument(GrantError):
-    """A document with bad lines; nothing of it was written."""
+    """The document has bad lines. Nothing was written."""
 
     def __init__(self, faults: list[Fault], bad_lines: int):
         self.faults = faults
         self.bad_lines = bad_lines
-        super().__init__("\n".join([*map(str, faults), *self._rest(), self._sum()]))
+        super().__init__("\n".join([*map(str, faults), *self._rest_line(), self._total_line()]))
 
-    def _rest(self) -> list[str]:
+    def _rest_line(self) -> list[str]:
         rest = self.bad_lines - len({fault.line for fault in self.faults})
         return [f"and {rest:,} more bad {'line' if rest == 1 else 'lines'}"] if rest else []
 
-    def _sum(self) -> str:
+    def _total_line(self) -> str:
         return f"{self.bad_lines:,} bad {'line' if self.bad_lines == 1 else 'lines'}; nothing was written"
 
 
 class Faults:
-    """Gathers faults in the order of the lines, in bounded memory."""
+    """Collect faults in line order, in bounded memory."""
 
     def __init__(self):
         self.kept: list[Fault] = []
@@ -47,22 +47,21 @@ class Faults:
         return len(self._lines)
 
     @property
-    def bad(self) -> frozenset[int]:
-        """The numbers of the bad lines."""
+    def bad_line_numbers(self) -> frozenset[int]:
         return frozenset(self._lines)
 
     def add(self, line: int, field: str, reason: str) -> None:
         self._lines.add(line)
-        if self.bad_lines <= LINES_IN_FULL:
+        if self.bad_lines <= MAX_LINES_SHOWN:
             self.kept.append(Fault(line, field, reason))
 
-    def refuse_with(self, others: Iterable[Fault]) -> None:
-        """Raise BadTenantDocument where there is a fault here or among `others`."""
-        found = Faults()
+    def raise_if_any(self, others: Iterable[Fault]) -> None:
+        """Raise BadTenantDocument if there is a fault here or in `others`."""
+        other_faults = Faults()
         for fault in sorted(others):
-            found.add(*fault)
-        bad_lines = len(self._lines | found._lines)
+            other_faults.add(*fault)
+        bad_lines = len(self._lines | other_faults._lines)
         if bad_lines:
-            kept = sorted([*self.kept, *found.kept])
-            shown = set(sorted({fault.line for fault in kept})[:LINES_IN_FULL])
+            kept = sorted([*self.kept, *other_faults.kept])
+            shown = set(sorted({fault.line for fault in kept})[:MAX_LINES_SHOWN])
             raise BadTenantDocument([fault for fault in kept if fault.line in shown], bad_lines)

@@ -1,7 +1,7 @@
-"""Imports a tenant document, all or nothing.
+"""Import a tenant document, all or nothing.
 
-INVARIANT: reading what is there, writing what changes and its journal lines are one transaction under the journal's lock;
-a document that is imported again changes nothing and adds no line.
+INVARIANT: one transaction under the journal's lock reads the stored rows, and writes the changes and their journal lines.
+A second import of the same document changes nothing and adds no journal line.
 """
 
 from collections.abc import Callable
@@ -17,22 +17,22 @@ from grants.journal import Author, Change, append_to_journal
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
 from grants.tenant.lines import GrantLine
-from grants.tenant.principals import lost_administrators, unknown_principals, write_groups, write_members, write_users
+from grants.tenant.principals import disabled_administrators, unknown_principals, write_groups, write_members, write_users
 from grants.tenant.reading import Document, read_document
 from grants.tenant.report import GRANTS_ADDED, ImportReport
 
-# from here on other connections would notice that the planner knows the tables as they were
-MANY_CHANGES = 5_000
+# With this many changes, outdated planner statistics would slow down other connections.
+MIN_CHANGES_TO_ANALYZE = 5_000
 
 
 def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportReport:
-    """Import the document that the binary `stream` holds; with `dry_run` report what that would change.
+    """Import the document in the binary `stream`; with `dry_run`, only report what the import would change.
 
-    Raises BadTenantDocument, with nothing written, where any line is bad; NotAdministrator.
+    Raises BadTenantDocument if any line is bad, without writing anything, and NotAdministrator.
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:
-        document.faults.refuse_with(chain(unknown_principals(document), lost_administrators(document)))
+        document.faults.raise_if_any(chain(unknown_principals(document), disabled_administrators(document)))
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
         def record(changes: list[Change]) -> None:
@@ -44,7 +44,7 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
         report.revision = head.revision
         if dry_run:
             transaction.set_rollback(True)
-        elif report.changes.total() > MANY_CHANGES:
+        elif report.changes.total() > MIN_CHANGES_TO_ANALYZE:
             refresh_statistics(Entity, User, User.groups.through, UserGrant, GroupGrant)
     return report
 
@@ -65,39 +65,39 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
                   entities: dict[str, int], report: ImportReport, record: Callable, author: Author) -> None:
     model, principal_column = GRANT_TABLES[kind]
     stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
-    held = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
-    wanted = _wanted(kind, chunk, principals, entities, report)
-    added = {row: grant for row, grant in wanted.items() if row not in held}
+    existing = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
+    listed = _listed_rows(kind, chunk, principals, entities, report)
+    added = {row: grant for row, grant in listed.items() if row not in existing}
     at = database_now()
     insert_grant_rows(kind, [(*row, author.user_id, at, *line.attributes) for row, (line, _) in added.items()])
-    record(list(starmap(_change, added.values())))
+    record(list(starmap(_grant_change, added.values())))
     for _, privilege in added.values():
         report.changes[GRANTS_ADDED, str(privilege)] += 1
-    report.unchanged["grants"] += len(wanted) - len(added)
+    report.unchanged["grants"] += len(listed) - len(added)
 
 
-def _wanted(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int],
-            report: ImportReport) -> dict[tuple, tuple]:
-    """The rows (principal, entity, permission) of a chunk's lines.
+def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int],
+                 report: ImportReport) -> dict[tuple, tuple]:
+    """Return (line, privilege) by row key (principal, entity, permission) for the lines of a chunk.
 
-    Of two lines for the same row the one with the lesser attributes counts, so that the order of the lines does not.
+    If two lines list the same row, the one with the lesser attributes wins, so the order of the lines does not matter.
     """
-    permissions, wanted = permission_ids(), {}
+    permissions, listed = permission_ids(), {}
     for address, lines in chunk:
         for line in lines:
-            of, name = line.principal
-            for privilege in dict.fromkeys(line.privileges) if of == kind else ():
+            principal_type, name = line.principal
+            for privilege in dict.fromkeys(line.privileges) if principal_type == kind else ():
                 row = principals[name], entities[address], permissions[privilege]
-                first, _ = wanted.setdefault(row, (line, privilege))
+                first, _ = listed.setdefault(row, (line, privilege))
                 if first is line:
                     continue
-                report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to `{of}:{name}` again, as line "
-                                       f"{first.line} does")
+                report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to "
+                                       f"`{principal_type}:{name}` again, as line {first.line} does")
                 if line.attributes < first.attributes:
-                    wanted[row] = line, privilege
-    return wanted
+                    listed[row] = line, privilege
+    return listed
 
 
-def _change(line: GrantLine, privilege: str) -> Change:
+def _grant_change(line: GrantLine, privilege: str) -> Change:
     return Change("grant", principal=":".join(line.principal), entity=line.address, privilege=str(privilege),
                   reason=line.attributes.reason, detail=line.attributes.detail)

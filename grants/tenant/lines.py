@@ -1,7 +1,7 @@
-"""One line of a tenant document: which members it has and what each may hold.
+"""Parse and validate one line of a tenant document.
 
-Every reader returns None for a member at fault and says so in the line's faults. A line without `description`, `active`,
-`email` or `members` leaves that as it is.
+Each reader returns None for an invalid member and reports the fault. A line without `description`, `active`, `email` or
+`members` leaves the stored value unchanged.
 """
 
 from functools import cache, lru_cache
@@ -56,45 +56,46 @@ class GrantLine(NamedTuple):
 Line = EntityLine | UserLine | GroupLine | GrantLine
 
 
-class Members:
-    """The members of one line's object, read one by one; `fault(field, reason)` is told what is wrong."""
+class MemberReader:
+    """Read the members of the JSON object of one line; `report_fault(field, reason)` receives what is wrong."""
 
-    def __init__(self, body: dict, fault):
+    def __init__(self, body: dict, report_fault):
         self.body = body
-        self.fault = fault
+        self._report_fault = report_fault
 
-    def only(self, *known: str) -> None:
+    def allow_only(self, *known: str) -> None:
+        """Report a fault if the object has other members."""
         if unknown := [name for name in self.body if name not in known]:
             named = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (", …" if len(unknown) > 3 else "")
-            self.fault(clip(unknown[0], 40), f"{named} is not a member of this line; its members are {', '.join(known)}")
+            self._report_fault(clip(unknown[0], 40), f"{named} is not a member of this line; its members are {', '.join(known)}")
 
     def text(self, field: str, *, default=_ABSENT) -> str | None:
-        """Text that a database can keep."""
+        """Return text that a database can store."""
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
-            return self._wrong(field, "it is missing") if default is _ABSENT else default
+            return self._invalid(field, "it is missing") if default is _ABSENT else default
         if not isinstance(value, str):
-            return self._wrong(field, f"it must be text, not {_sort_of(value)}")
+            return self._invalid(field, f"it must be text, not {_json_type_of(value)}")
         if reason := storage_fault(value):
-            return self._wrong(field, reason)
+            return self._invalid(field, reason)
         return value
 
     def choice(self, field: str, choices: tuple[str, ...], *, default=_ABSENT) -> str | None:
         value = self.text(field, default=default)
         if value is None or value in choices:
             return value
-        return self._wrong(field, f"`{clip(value)}` is not one of {', '.join(choices)}")
+        return self._invalid(field, f"`{clip(value)}` is not one of {', '.join(choices)}")
 
     def flag(self, field: str) -> bool | None:
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT or isinstance(value, bool):
             return None if value is _ABSENT else value
-        return self._wrong(field, f"it must be true or false, not {_sort_of(value)}")
+        return self._invalid(field, f"it must be true or false, not {_json_type_of(value)}")
 
     def name(self, field: str) -> str | None:
         value = self.text(field)
         if value is not None and (reason := name_fault(value)):
-            return self._wrong(field, reason)
+            return self._invalid(field, reason)
         return value
 
     def email(self, field: str) -> str | None:
@@ -102,20 +103,20 @@ class Members:
         if value is None:
             return None
         if len(value) > MAX_EMAIL_CHARACTERS:
-            return self._wrong(field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
-        return value if value.isprintable() else self._wrong(field, "it holds a character that cannot be printed")
+            return self._invalid(field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
+        return value if value.isprintable() else self._invalid(field, "it contains a character that cannot be printed")
 
     def names(self, field: str) -> tuple[str, ...] | None:
-        """A list of different names; None also where the line has none."""
+        """Return a list of different names; also None if the line has no such member."""
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
             return None
         if not isinstance(value, list):
-            return self._wrong(field, f"it must be a list of names, not {_sort_of(value)}")
+            return self._invalid(field, f"it must be a list of names, not {_json_type_of(value)}")
         seen = set()
         for position, name in enumerate(value, start=1):
-            if reason := _unfit_member(name, seen):
-                return self._wrong(field, f"entry {position}: {reason}")
+            if reason := _member_name_fault(name, seen):
+                return self._invalid(field, f"entry {position}: {reason}")
             seen.add(name)
         return tuple(map(intern, value))
 
@@ -126,9 +127,9 @@ class Members:
         try:
             address = parse_address(value)
         except AddressError as error:
-            return self._wrong(field, str(error))
+            return self._invalid(field, str(error))
         if reason := instance_fault(address):
-            return self._wrong(field, reason)
+            return self._invalid(field, reason)
         return intern(str(address))
 
     def principal(self, field: str) -> tuple[str, str] | None:
@@ -138,57 +139,57 @@ class Members:
         try:
             kind, name = parse_principal(value)
         except PrincipalError as error:
-            return self._wrong(field, str(error))
+            return self._invalid(field, str(error))
         return intern(kind), intern(name)
 
     def privileges(self, field: str) -> tuple[Privilege, ...] | None:
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
-            return self._wrong(field, f"it is missing: list at least one of {', '.join(Privilege)}")
+            return self._invalid(field, f"it is missing: list at least one of {', '.join(Privilege)}")
         if not isinstance(value, list):
-            return self._wrong(field, f"it must be a list, not {_sort_of(value)}")
+            return self._invalid(field, f"it must be a list, not {_json_type_of(value)}")
         if not value:
-            return self._wrong(field, f"it is empty: list at least one of {', '.join(Privilege)}")
+            return self._invalid(field, f"it is empty: list at least one of {', '.join(Privilege)}")
         try:
-            return _in_order(frozenset(map(_privilege, value)))
+            return _sorted_privileges(frozenset(map(_privilege, value)))
         except VocabularyError as error:
-            return self._wrong(field, str(error))
+            return self._invalid(field, str(error))
 
-    def _wrong(self, field: str, reason: str) -> None:
-        self.fault(field, reason)
+    def _invalid(self, field: str, reason: str) -> None:
+        self._report_fault(field, reason)
 
 
-def parse_line(number: int, body: object, fault) -> Line | None:
-    """Read one line's JSON. None where its type or what identifies it is at fault; `fault` is told of everything wrong."""
+def parse_line(number: int, body: object, report_fault) -> Line | None:
+    """Return the line of a parsed JSON object, or None if its type or its identity is invalid. Report every fault."""
     if not isinstance(body, dict):
-        return fault("", f"it must be a JSON object, not {_sort_of(body)}")
-    members = Members(body, fault)
+        return report_fault("", f"it must be a JSON object, not {_json_type_of(body)}")
+    members = MemberReader(body, report_fault)
     kind = members.choice("type", tuple(_READERS))
     return None if kind is None else _READERS[kind](number, members)
 
 
-def _entity(number: int, members: Members) -> EntityLine | None:
-    members.only("type", "id", "state", "description")
+def _entity(number: int, members: MemberReader) -> EntityLine | None:
+    members.allow_only("type", "id", "state", "description")
     address = members.address("id")
     state = members.choice("state", STATES, default=str(State.LIVE))
     description = members.text("description", default=None)
     return address and EntityLine(number, address, state, description)
 
 
-def _user(number: int, members: Members) -> UserLine | None:
-    members.only("type", "name", "active", "email")
+def _user(number: int, members: MemberReader) -> UserLine | None:
+    members.allow_only("type", "name", "active", "email")
     name, active, email = members.name("name"), members.flag("active"), members.email("email")
     return name and UserLine(number, intern(name), active, email)
 
 
-def _group(number: int, members: Members) -> GroupLine | None:
-    members.only("type", "name", "members")
-    name, listed = members.name("name"), members.names("members")
-    return name and GroupLine(number, intern(name), listed)
+def _group(number: int, members: MemberReader) -> GroupLine | None:
+    members.allow_only("type", "name", "members")
+    name, member_names = members.name("name"), members.names("members")
+    return name and GroupLine(number, intern(name), member_names)
 
 
-def _grant(number: int, members: Members) -> GrantLine | None:
-    members.only("type", "principal", "entity", "privileges", *GrantAttributes._fields)
+def _grant(number: int, members: MemberReader) -> GrantLine | None:
+    members.allow_only("type", "principal", "entity", "privileges", *GrantAttributes._fields)
     principal, address = members.principal("principal"), members.address("entity")
     privileges = members.privileges("privileges")
     attributes = [ATTRIBUTE_READERS[name](members, name) for name in GrantAttributes._fields]
@@ -212,22 +213,22 @@ def _shared_attributes(*values) -> GrantAttributes:
 
 def _privilege(value: object) -> Privilege:
     if not isinstance(value, str):
-        raise VocabularyError(f"each entry must be text, not {_sort_of(value)}")
+        raise VocabularyError(f"each entry must be text, not {_json_type_of(value)}")
     return privilege_by_name(value)
 
 
 @cache
-def _in_order(privileges: frozenset[Privilege]) -> tuple[Privilege, ...]:
+def _sorted_privileges(privileges: frozenset[Privilege]) -> tuple[Privilege, ...]:
     return tuple(privilege for privilege in Privilege if privilege in privileges)
 
 
-def _unfit_member(name: object, seen: set) -> str:
+def _member_name_fault(name: object, seen: set) -> str:
     if not isinstance(name, str):
-        return f"a name must be text, not {_sort_of(name)}"
+        return f"a name must be text, not {_json_type_of(name)}"
     return f"`{clip(name)}` is listed twice" if name in seen else name_fault(name)
 
 
-def _sort_of(value: object) -> str:
+def _json_type_of(value: object) -> str:
     match value:
         case None:
             return "null"

@@ -1,7 +1,7 @@
-"""The users, groups and members of a tenant document.
+"""Import the users, groups and memberships of a tenant document.
 
-An imported user is a principal and an ordinary account without a password. The role and the password of an account that is
-there already never change.
+A new user is a principal and an ordinary account without a password. The role and the password of an existing account never
+change.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,41 +32,42 @@ USER_COLUMNS = ("id", "username", "password", "first_name", "last_name", "email"
 
 
 def unknown_principals(document: Document) -> Iterable[Fault]:
-    """A fault for every line that names a user or a group which is neither in the document nor in the console."""
-    unknown = {("user", name) for name in _unknown("user", _named_users(document) - document.users.keys())}
-    unknown |= {("group", name) for name in _unknown("group", _granted(document, "group") - document.groups.keys())}
+    """Yield a fault for each line that names a user or group which is neither in the document nor in the console."""
+    unknown = {("user", name) for name in _unknown_names("user", _user_names(document) - document.users.keys())}
+    unknown |= {("group", name) for name in _unknown_names("group", _grantee_names(document, "group") - document.groups.keys())}
     if not unknown:
         return
     for group in document.groups.values():
         if missing := [name for name in group.members or () if ("user", name) in unknown]:
-            yield Fault(group.line, "members", f"{_quoted(missing)} stands neither in this document nor in the console")
+            yield Fault(group.line, "members", f"{_quoted(missing)} is neither in this document nor in the console")
     for grant in chain.from_iterable(document.grants.values()):
         if grant.principal in unknown:
-            yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` stands neither in this document nor in "
-                                                 f"the console")
+            yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the "
+                                                 f"console")
 
 
-def lost_administrators(document: Document) -> Iterable[Fault]:
-    """A fault for every line that would leave the console without an active administrator."""
+def disabled_administrators(document: Document) -> Iterable[Fault]:
+    """Yield a fault for each line that would leave the console without an active administrator."""
     administrators = set(User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).values_list("username", flat=True))
     lines = [document.users[name] for name in administrators if name in document.users]
-    switched_off = [line for line in lines if line.active is False]
-    if administrators and len(switched_off) == len(administrators):
-        for line in switched_off:
+    deactivated = [line for line in lines if line.active is False]
+    if administrators and len(deactivated) == len(administrators):
+        for line in deactivated:
             yield Fault(line.line, "active", f"`{clip(line.name)}` is an administrator of this console, and no other would stay "
                                              f"active: make another account an administrator first")
 
 
-def _named_users(document: Document) -> set[str]:
+def _user_names(document: Document) -> set[str]:
     members = chain.from_iterable(group.members or () for group in document.groups.values())
-    return {*members, *_granted(document, "user")}
+    return {*members, *_grantee_names(document, "user")}
 
 
-def _granted(document: Document, kind: str) -> set[str]:
-    return {name for lines in document.grants.values() for _, (of, name), *_ in lines if of == kind}
+def _grantee_names(document: Document, kind: str) -> set[str]:
+    return {name for lines in document.grants.values() for _, (principal_type, name), *_ in lines
+            if principal_type == kind}
 
 
-def _unknown(kind: str, names: set[str]) -> set[str]:
+def _unknown_names(kind: str, names: set[str]) -> set[str]:
     model, field = PRINCIPAL_TABLES[kind]
     for chunk in chunks(sorted(names)):
         names = names - set(model.objects.filter(**{f"{field}__in": chunk}).values_list(field, flat=True))
@@ -78,9 +79,9 @@ def _quoted(names: list[str]) -> str:
 
 
 def write_users(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Add and change users as the document says. Returns the primary key of every user that it names."""
+    """Add and change users as listed in the document. Return the primary key of each user that it names."""
     ids: dict[str, int] = {}
-    for chunk in chunks(dict.fromkeys([*document.users, *sorted(_named_users(document))])):
+    for chunk in chunks(dict.fromkeys([*document.users, *sorted(_user_names(document))])):
         rows = User.objects.filter(username__in=chunk).values_list("username", "pk", "is_active", "email", "is_principal")
         stored = {name: row for name, *row in rows}
         ids.update((name, row[0]) for name, row in stored.items())
@@ -108,15 +109,15 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
     changes, rows = [], []
     for name, (pk, active, email, is_principal) in stored.items():
         line = document.users.get(name) or UserLine(0, name, None, None)
-        wanted_active = active if line.active is None else line.active
-        wanted_email = email if line.email is None else line.email
-        details = [f"active: {str(wanted_active).lower()}"] if wanted_active != active else []
-        details += [f"email: {wanted_email}"] if wanted_email != email else []
-        found = [Change("user-change", principal=f"user:{name}", detail=", ".join(details))] if details else []
-        found += [Change("principal-add", principal=f"user:{name}")] if not is_principal else []
-        if found:
-            rows.append((wanted_active, wanted_email, True, pk))
-            changes += found
+        new_active = active if line.active is None else line.active
+        new_email = email if line.email is None else line.email
+        details = [f"active: {str(new_active).lower()}"] if new_active != active else []
+        details += [f"email: {new_email}"] if new_email != email else []
+        user_changes = [Change("user-change", principal=f"user:{name}", detail=", ".join(details))] if details else []
+        user_changes += [Change("principal-add", principal=f"user:{name}")] if not is_principal else []
+        if user_changes:
+            rows.append((new_active, new_email, True, pk))
+            changes += user_changes
         elif line.line:
             report.unchanged["users"] += 1
     report.changes[USERS_CHANGED, ""] += len(rows)
@@ -125,9 +126,9 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
 
 
 def write_groups(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Add the groups of the document. Returns the primary key of every group that it names."""
+    """Add the groups of the document. Return the primary key of each group that it names."""
     ids: dict[str, int] = {}
-    for chunk in chunks(dict.fromkeys([*document.groups, *sorted(_granted(document, "group"))])):
+    for chunk in chunks(dict.fromkeys([*document.groups, *sorted(_grantee_names(document, "group"))])):
         stored = dict(Group.objects.filter(name__in=chunk).values_list("name", "pk"))
         new = [name for name in chunk if name not in stored]
         ids.update(stored | dict(zip(new, reserve_ids(Group, len(new)), strict=True)))
@@ -140,21 +141,21 @@ def write_groups(document: Document, report: ImportReport, record: Callable) -> 
 
 def write_members(document: Document, users: dict[str, int], groups: dict[str, int], report: ImportReport,
                   record: Callable) -> None:
-    """Give every group whose members are listed exactly these members."""
+    """Replace the members of each group that lists its members."""
     membership = User.groups.through
     for chunk in chunks(group for group in document.groups.values() if group.members is not None):
         stored = membership.objects.filter(group_id__in=[groups[group.name] for group in chunk])
-        held = {(group, user): pk for pk, group, user in stored.values_list("pk", "group__name", "user__username")}
-        wanted = dict.fromkeys((group.name, member) for group in chunk for member in group.members)
-        added = [pair for pair in wanted if pair not in held]
-        removed = [pair for pair in held if pair not in wanted]
+        existing = {(group, user): pk for pk, group, user in stored.values_list("pk", "group__name", "user__username")}
+        listed = dict.fromkeys((group.name, member) for group in chunk for member in group.members)
+        added = [pair for pair in listed if pair not in existing]
+        removed = [pair for pair in existing if pair not in listed]
         insert_rows(membership, ("user_id", "group_id"), [(users[user], groups[group]) for group, user in added])
         for pairs in chunks(removed):
-            membership.objects.filter(pk__in=[held[pair] for pair in pairs]).delete()
+            membership.objects.filter(pk__in=[existing[pair] for pair in pairs]).delete()
         record([*_member_changes("member-add", added), *_member_changes("member-remove", removed)])
         report.changes[MEMBERS_ADDED, ""] += len(added)
         report.changes[MEMBERS_REMOVED, ""] += len(removed)
-        report.unchanged["members"] += len(wanted) - len(added)
+        report.unchanged["members"] += len(listed) - len(added)
 
 
 def _member_changes(action: str, pairs: list[tuple[str, str]]) -> Iterable[Change]:

@@ -1,9 +1,9 @@
-"""What an import changed, or would change, by type."""
+"""Report what an import changed, or would change, by type."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-WARNINGS_SHOWN = 20
+MAX_WARNINGS_SHOWN = 20
 
 ENTITIES_ADDED, ENTITIES_CHANGED = "entities added", "entities changed"
 USERS_ADDED, USERS_CHANGED = "users added", "users changed"
@@ -16,10 +16,11 @@ CHANGES = (ENTITIES_ADDED, ENTITIES_CHANGED, USERS_ADDED, USERS_CHANGED, GROUPS_
 
 @dataclass(slots=True)
 class ImportReport:
-    """lines: those of the document that are not blank. changes: how many of each of CHANGES, by what they concern.
+    """The result of an import.
 
-    unchanged: how many entities, users, groups, members and grants of the document were there already. revision: the
-    newest of the journal after the import.
+    lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live dataset`).
+    unchanged: counts of the entities, users, groups, members and grants that existed already.
+    revision: the newest journal revision after the import.
     """
 
     lines: int
@@ -35,21 +36,21 @@ class ImportReport:
     def __str__(self) -> str:
         head = f"{self.lines:,} {'line' if self.lines == 1 else 'lines'} read"
         if not self.changes:
-            return "\n".join([f"{head}: nothing {'would change' if self.dry_run else 'changed'}", *self._warned()])
+            return "\n".join([f"{head}: nothing {'would change' if self.dry_run else 'changed'}", *self._warning_lines()])
         verb = "would be " if self.dry_run else ""
         rows = [f"  {verb}{name}: {self.total(name):,}{self._breakdown(name)}" for name in CHANGES if self.total(name)]
         return "\n".join([f"{head}, nothing written" if self.dry_run else f"{head}, now at revision {self.revision:,}",
-                          *rows, *self._unchanged(), *self._warned()])
+                          *rows, *self._unchanged_lines(), *self._warning_lines()])
 
     def _breakdown(self, change: str) -> str:
         parts = [f"{count:,} {what}" for (name, what), count in sorted(self.changes.items()) if name == change and what]
         return f" ({', '.join(parts)})" if parts else ""
 
-    def _unchanged(self) -> list[str]:
+    def _unchanged_lines(self) -> list[str]:
         parts = [f"{count:,} {name}" for name, count in self.unchanged.items() if count]
         return [f"  unchanged: {', '.join(parts)}"] if parts else []
 
-    def _warned(self) -> list[str]:
-        rest = len(self.warnings) - WARNINGS_SHOWN
+    def _warning_lines(self) -> list[str]:
+        rest = len(self.warnings) - MAX_WARNINGS_SHOWN
         more = [f"and {rest:,} more {'warning' if rest == 1 else 'warnings'}"] if rest > 0 else []
-        return [f"warning: {warning}" for warning in self.warnings[:WARNINGS_SHOWN]] + more
+        return [f"warning: {warning}" for warning in self.warnings[:MAX_WARNINGS_SHOWN]] + more

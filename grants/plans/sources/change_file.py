@@ -18,7 +18,7 @@ from grants.errors import GrantError, PlanError
 from grants.models import PlanVerb
 from grants.principal_rows import principals_by_name
 from grants.tenant.faults import Fault, Faults
-from grants.tenant.lines import Members
+from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, parse_line_json
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -99,7 +99,7 @@ def file_too_large_message(size_bytes: int) -> str:
 
 def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
     """Raise BadChangeFile with all faults in the order of their lines, if there are any."""
-    if bad_lines := len(faults.bad | {fault.line for fault in unknown}):
+    if bad_lines := len(faults.bad_line_numbers | {fault.line for fault in unknown}):
         merged = Faults()
         for fault in sorted([*faults.kept, *unknown], key=attrgetter("line")):
             merged.add(*fault)
@@ -189,8 +189,8 @@ def _header_fault(columns: list[str]) -> str:
 
 def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportFault) -> None:
     """Add the change of one line to the file, or report its faults."""
-    members = Members(body, report_fault)
-    members.only(*COLUMNS)
+    members = MemberReader(body, report_fault)
+    members.allow_only(*COLUMNS)
     verb, principal = members.choice("verb", tuple(PlanVerb.values)), members.principal("principal")
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
     if None in (verb, principal, address, privilege):

@@ -122,13 +122,13 @@ def test_listed_states_are_taken_as_they_are_and_grants_stay():
 
 def test_a_live_child_of_a_deleted_parent_is_accepted_with_a_warning():
     report = import_lines(entity("namespace:old", "deleted"), entity("dataset:old.a"), entity("dataset:old.b"))
-    assert report.warnings == ["`namespace:old` is deleted and holds 2 live entities"]
+    assert report.warnings == ["`namespace:old` is deleted but contains 2 live entities"]
     assert "warning: `namespace:old` is deleted" in str(report)
 
 
 def test_deleting_a_parent_warns_of_the_live_children_that_are_not_listed():
     import_lines(entity("dataset:old.a"))
-    assert import_lines(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted and holds 1 live entity"]
+    assert import_lines(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted but contains 1 live entity"]
 
 
 def test_absent_members_leave_what_is_there():
