@@ -1,4 +1,4 @@
-"""Which generation decides unless a question names one."""
+"""Test the active generation, the default of every question."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.authors import COMMAND, author_with, lines_after
 pytestmark = pytest.mark.django_db
 
 
-def test_the_setting_decides_until_a_generation_is_activated(settings):
+def test_the_setting_applies_until_a_generation_is_activated(settings):
     assert active_generation().name == "final"
     settings.DEFAULT_GENERATION = "existing"
     assert active_generation() is GENERATIONS["existing"]
@@ -19,7 +19,7 @@ def test_the_setting_decides_until_a_generation_is_activated(settings):
     assert active_generation() is GENERATIONS["core"]
 
 
-def test_activating_is_journaled_once():
+def test_activation_is_journaled_once():
     outcome = activate_generation(author=COMMAND, name="core")
     assert (outcome.has_changed, outcome.sentence) == (True, "`core` is the active generation now; it was `final`")
     again = activate_generation(author=COMMAND, name="core")
@@ -35,7 +35,7 @@ def test_an_unknown_generation_is_refused():
     assert not ActiveGeneration.objects.exists()
 
 
-def test_an_auditor_activates_nothing():
+def test_an_auditor_cannot_activate_a_generation():
     with pytest.raises(NotAdministrator):
         activate_generation(author=author_with(Role.AUDITOR), name="core")
     assert active_generation().name == "final"

@@ -1,4 +1,4 @@
-"""Every column of a grant is known to everything that writes, stores or shows grants. CONTRIBUTING.md refers to these tests."""
+"""Test that every column of a grant is handled wherever grants are written, stored or shown. CONTRIBUTING.md refers to this."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The journal: what a line holds, that nobody changes it unseen, and that changes at the same time stay in one chain."""
+"""Test the content of journal lines, the detection of tampering, and concurrent changes."""
 
 import io
 import threading
@@ -42,11 +42,11 @@ def five():
     append("a", "b", "c", "d", "e")
 
 
-def test_an_empty_journal_holds():
+def test_an_empty_journal_is_valid():
     assert verify() == "The journal is intact: 0 lines, revision 0.\n"
 
 
-def test_the_journal_of_real_changes_holds():
+def test_the_journal_of_real_changes_is_valid():
     User.objects.create(username="alice")
     grants = [("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
     for verb in ("grant", "revoke", "grant"):
@@ -54,7 +54,7 @@ def test_the_journal_of_real_changes_holds():
     assert verify() == "The journal is intact: 6 lines, revision 6.\n"
 
 
-def test_revisions_have_no_gaps_over_batches(five):
+def test_revisions_have_no_gaps_across_batches(five):
     append(*["x"] * (LINES_PER_BATCH + 3))
     total = LINES_PER_BATCH + 8
     assert list(JournalLine.objects.values_list("revision", flat=True)) == list(range(1, total + 1))
@@ -98,7 +98,7 @@ def test_tampering_is_named_at_the_first_broken_line(five, tamper, line, sentenc
 
 
 def insert(revision, previous_hash):
-    """A line with a right hash, as somebody would write who knows how it is made."""
+    """Insert a line with a correct hash, as an attacker who knows the algorithm could."""
     line = JournalLine.objects.get(revision=2)
     line.revision, line.action = revision, "forged"
     line.hash = line.hash_after(previous_hash)
@@ -124,7 +124,7 @@ def test_a_line_inserted_in_the_middle_breaks_the_line_after_it(five):
     assert first_break().revision == 4
 
 
-def test_a_rewritten_end_is_seen_though_its_own_chain_holds(five):
+def test_a_rewritten_end_is_detected_although_its_hashes_match(five):
     line = JournalLine.objects.get(revision=5)
     line.action = "forged"
     line.hash = line.hash_after(JournalLine.objects.get(revision=4).hash)
@@ -132,7 +132,7 @@ def test_a_rewritten_end_is_seen_though_its_own_chain_holds(five):
     assert first_break().sentence == "line 5 was changed after it was written: its hash is not the head's"
 
 
-def test_a_line_written_during_the_verification_is_no_break(five, monkeypatch):
+def test_a_line_written_during_the_verification_is_not_reported(five, monkeypatch):
     read, written = journal._head, []
 
     def head_then_write():
@@ -146,12 +146,12 @@ def test_a_line_written_during_the_verification_is_no_break(five, monkeypatch):
     assert written == [6, 7, 8]
 
 
-def test_verifying_keeps_one_batch_in_memory_and_reads_it_once(five, django_assert_max_num_queries):
+def test_verification_keeps_one_batch_in_memory_and_reads_it_once(five, django_assert_max_num_queries):
     with django_assert_max_num_queries(4):
         first_break()
 
 
-def test_lines_are_found_by_what_they_say(five):
+def test_lines_are_filtered_by_their_fields(five):
     User.objects.create(username="alice")
     author = administrator()
     change_grants(author=author, grant=[("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)])
@@ -166,7 +166,7 @@ def test_lines_are_found_by_what_they_say(five):
 
 
 def in_threads(*jobs):
-    """Run each job in a thread with a connection of its own, all let go at the same moment; returns what they raised."""
+    """Run each job in a thread with a separate connection, all starting together. Return the exceptions."""
     start, raised = threading.Barrier(len(jobs)), []
 
     def work(job):
@@ -187,14 +187,14 @@ def in_threads(*jobs):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changes_at_the_same_time_make_one_chain_without_gaps():
+def test_concurrent_changes_form_one_chain_without_gaps():
     names = [f"user {n}" for n in range(4)]
     User.objects.bulk_create(User(username=name) for name in names)
 
     def job(name):
         def grants():
             for number in range(15):
-                # everybody plans the same new addresses: without the lock, two would make one
+                # All threads plan the same new addresses: without the lock, two would insert one.
                 change_grants(author=COMMAND, grant=[(f"user:{name}", parse_address(f"dataset:shared.{number}"), Privilege.READ)])
         return grants
 
@@ -206,7 +206,7 @@ def test_changes_at_the_same_time_make_one_chain_without_gaps():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_changes_nothing():
+def test_one_of_two_identical_concurrent_grants_changes_nothing():
     User.objects.create(username="alice")
     outcomes = []
 
@@ -218,7 +218,7 @@ def test_of_two_identical_grants_at_the_same_time_one_writes_and_the_other_chang
     assert len(all_grants()) == 1 and first_break() is None
 
 
-def test_a_clock_that_is_set_back_puts_no_line_before_the_one_before_it(monkeypatch):
+def test_a_clock_that_is_set_back_does_not_reorder_the_lines(monkeypatch):
     append("a")
     before = JournalLine.objects.latest("revision")
     monkeypatch.setattr("grants.journal.timezone.now", lambda: before.at - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""Which users and grants count is defined once, in `grants.querysets`, and becomes the SQL of a spelled-out filter."""
+"""Test that `grants.querysets` alone defines the users and grants that count, and that its SQL equals that of plain filters."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ ACTIVE = {"is_active": True, "is_principal": True}
 USER_ACTIVE = {"user__is_active": True, "user__is_principal": True}
 
 
-@pytest.mark.parametrize("named, spelled_out", [
+@pytest.mark.parametrize("named, plain_filter", [
     (User.objects.principals(), User.objects.filter(is_principal=True)),
     (User.objects.active_principals(), User.objects.filter(**ACTIVE)),
     (User.objects.filter(pk=1).active_principals(), User.objects.filter(Q(pk=1), **ACTIVE)),
@@ -28,8 +28,8 @@ USER_ACTIVE = {"user__is_active": True, "user__is_principal": True}
     (memberships_of_principals(), MEMBERSHIP.filter(user__is_principal=True)),
     (effective_memberships(), MEMBERSHIP.filter(**USER_ACTIVE)),
 ])
-def test_a_named_queryset_has_the_sql_of_the_spelled_out_filter(named, spelled_out):
-    assert str(named.query) == str(spelled_out.query)
+def test_a_named_queryset_has_the_sql_of_the_plain_filter(named, plain_filter):
+    assert str(named.query) == str(plain_filter.query)
 
 
 @pytest.mark.django_db
@@ -41,7 +41,7 @@ def test_only_active_principals_are_known_subjects():
     assert {user.username for user in User.objects.principals()} == {"ada", "ina"}
 
 
-def test_no_other_module_spells_the_condition_out():
+def test_no_other_module_repeats_the_condition():
     condition = re.compile(r"filter\([^)]*is_principal=True|__is_principal|\b\w+\.is_principal AND|AND \w+\.is_principal")
     sources = [path for package in ("grants", "analytics", "authzconsole") for path in (ROOT / package).rglob("*.py")
                if "migrations" not in path.parts and path.name != "querysets.py"]

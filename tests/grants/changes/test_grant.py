@@ -21,7 +21,7 @@ READ = Privilege.READ
 
 
 @pytest.fixture(autouse=True)
-def people():
+def principals():
     User.objects.create(username="alice")
     User.objects.create(username="ina", is_active=False)
     Group.objects.create(name="analysts")
@@ -32,7 +32,7 @@ def orders():
     return ensure_entities(states={ORDERS: State.LIVE}).rows[ORDERS]
 
 
-def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
+def test_a_grant_records_author_time_and_reason_and_changes_the_decision(orders):
     question = Question("user", "alice", "read", ORDERS, "final")
     assert not check(question).allowed
     author = administrator()
@@ -49,12 +49,12 @@ def test_a_grant_is_held_with_who_when_and_why_and_turns_the_decision(orders):
 
 
 @pytest.mark.parametrize("privilege", Privilege)
-def test_each_privilege_is_its_own_grant(orders, privilege):
+def test_each_privilege_is_a_separate_grant(orders, privilege):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, privilege)])
     assert all_grants() == {("user:alice", "dataset:sales.orders", privilege)}
 
 
-def test_granting_what_is_held_changes_nothing_and_says_so(orders):
+def test_an_existing_grant_is_skipped_and_reported(orders):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
     before = database_state()
     outcome = change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)])
@@ -63,20 +63,20 @@ def test_granting_what_is_held_changes_nothing_and_says_so(orders):
     assert database_state() == before
 
 
-def test_what_is_held_through_a_group_can_be_granted_to_its_member_too(orders):
+def test_a_member_can_receive_a_privilege_that_its_group_already_has(orders):
     Group.objects.get().user_set.add(User.objects.get(username="alice"))
     change_grants(author=COMMAND, grant=[("group:analysts", ORDERS, READ)])
     assert change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ)]).has_changed
     assert (UserGrant.objects.count(), GroupGrant.objects.count()) == (1, 1)
 
 
-def test_a_principal_is_a_text_or_the_row_itself(orders):
+def test_a_principal_is_given_as_text_or_as_an_instance(orders):
     for principal, privilege in ((User.objects.get(username="alice"), "READ"), (Group.objects.get(), "WRITE")):
         change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
     assert all_grants() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
 
 
-def test_granting_on_an_unregistered_address_plans_it_and_what_contains_it():
+def test_granting_on_an_unregistered_address_plans_it_and_its_containers():
     outcome = change_grants(author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)])
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
@@ -94,7 +94,7 @@ def test_a_registered_address_keeps_its_state(state):
     assert [line[0] for line in lines_after(0)] == ["grant"]
 
 
-def test_an_inactive_user_can_be_granted_and_is_denied_until_active(orders):
+def test_an_inactive_user_can_receive_grants_but_is_denied_until_active(orders):
     change_grants(author=COMMAND, grant=[("user:ina", ORDERS, READ)])
     question = Question("user", "ina", "read", ORDERS, "final")
     assert not check(question).allowed
@@ -102,7 +102,7 @@ def test_an_inactive_user_can_be_granted_and_is_denied_until_active(orders):
     assert check(question).allowed
 
 
-def test_an_account_of_the_console_becomes_a_principal_when_granted(orders):
+def test_an_account_becomes_a_principal_with_its_first_grant(orders):
     User.objects.create(username="root", is_principal=False)
     change_grants(author=COMMAND, grant=[("user:root", ORDERS, READ)])
     assert lines_after(0) == [("principal-add", "user:root", "", "", ""),
@@ -125,7 +125,7 @@ def test_an_account_of_the_console_becomes_a_principal_when_granted(orders):
     ("user:alice", READ, parse_address("instance:other"), "`instance:other` is not the instance of this console"),
     ("user:alice", READ, "dataset:sales", "`dataset:sales` lacks a part"),
 ])
-def test_a_bad_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
+def test_an_invalid_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
     before = database_state()
     with pytest.raises(GrantError, match=message):
         change_grants(author=COMMAND, grant=[(principal, address, privilege)])
@@ -133,14 +133,14 @@ def test_a_bad_grant_is_refused_and_nothing_is_written(orders, principal, privil
 
 
 @pytest.mark.parametrize("reason", ["\0", "\ud800", "r" * 2_001])
-def test_a_reason_that_no_database_keeps_or_that_is_too_long_is_refused(orders, reason):
+def test_a_reason_that_cannot_be_stored_is_refused(orders, reason):
     with pytest.raises(GrantError, match="the reason cannot be stored"):
         change_grants(author=Author("x", reason=reason), grant=[("user:alice", ORDERS, READ)])
     assert all_grants() == set()
 
 
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
-def test_only_an_active_administrator_grants(orders, role, active):
+def test_only_an_active_administrator_can_grant(orders, role, active):
     author = author_with(role, active=active)
     before = database_state()
     with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"):
@@ -148,13 +148,13 @@ def test_only_an_active_administrator_grants(orders, role, active):
     assert database_state() == before
 
 
-def test_a_superuser_without_the_role_grants_nothing(orders):
+def test_a_superuser_without_the_administrator_role_cannot_grant(orders):
     author = author_with(Role.ORDINARY)
     User.objects.filter(pk=author.user_id).update(is_superuser=True, is_staff=True)
     with pytest.raises(NotAdministrator):
         change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
 
 
-def test_an_account_that_is_gone_grants_nothing(orders):
+def test_a_deleted_account_cannot_grant(orders):
     with pytest.raises(NotAdministrator):
         change_grants(author=Author("gone", user_id=4_000_000), grant=[("user:alice", ORDERS, READ)])

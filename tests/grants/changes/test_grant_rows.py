@@ -1,4 +1,4 @@
-"""A grant row has the namespace and application of its entity, however the row was written."""
+"""Test that every grant row has the namespace and application of its entity."""
 
 import io
 
@@ -24,7 +24,7 @@ def tenant():
     return made
 
 
-def test_grants_written_by_the_service_and_by_the_orm_have_their_containers(tenant):
+def test_grants_saved_by_services_and_by_the_orm_have_the_containers_of_their_entities(tenant):
     granted = change_grants(author=COMMAND, grant=[
         ("user:user 0", parse_address(address), Privilege.READ)
         for address in ("program:new.app.workflow.w", "dataset:new.d", "namespace:other", "kerberosprincipal:x@Y")])
@@ -34,7 +34,7 @@ def test_grants_written_by_the_service_and_by_the_orm_have_their_containers(tena
 
 
 @pytest.mark.parametrize(("model", "column"), [(UserGrant, "namespace"), (GroupGrant, "application")])
-def test_a_misplaced_grant_is_found(tenant, model, column):
+def test_a_grant_with_wrong_containers_is_reported(tenant, model, column):
     program = parse_address("program:ns0.app0.workflow.w")
     change_grants(author=COMMAND, grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")])
     grant = model.objects.filter(**{f"{column}__isnull": False}).first()

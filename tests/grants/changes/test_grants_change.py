@@ -1,4 +1,4 @@
-"""Many grants and revocations as one change."""
+"""Test several grants and revocations in one change."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -92,7 +92,7 @@ def test_every_bad_item_is_named_with_its_place_and_none_is_written():
     assert database_state() == before
 
 
-def test_a_change_made_for_an_older_revision_is_refused_with_both_revisions():
+def test_a_change_based_on_an_older_revision_is_refused_with_both_revisions():
     base = current_revision()
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, ADMIN)], base_revision=base)
     before = database_state()
@@ -104,7 +104,7 @@ def test_a_change_made_for_an_older_revision_is_refused_with_both_revisions():
         change_grants(author=COMMAND, base_revision=0)
 
 
-def test_a_change_that_fails_at_its_end_leaves_nothing(monkeypatch):
+def test_a_change_that_fails_at_its_end_writes_nothing(monkeypatch):
     before = database_state()
     monkeypatch.setattr("grants.changes.services.append_to_journal", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -112,7 +112,7 @@ def test_a_change_that_fails_at_its_end_leaves_nothing(monkeypatch):
     assert database_state() == before
 
 
-def test_as_many_statements_change_hundreds_of_items_as_a_few():
+def test_the_number_of_statements_does_not_grow_with_the_items():
     names = [f"user {n}" for n in range(40)]
     User.objects.bulk_create(User(username=name, is_principal=False) for name in names)
     Group.objects.bulk_create(Group(name=name) for name in names)
@@ -134,7 +134,7 @@ def test_as_many_statements_change_hundreds_of_items_as_a_few():
     assert first_break() is None
 
 
-def test_more_items_than_one_statement_takes_are_all_changed():
+def test_a_change_with_more_items_than_fit_in_one_statement_is_complete():
     places = [parse_address(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
     items = [("user:alice", place, ADMIN) for place in places]
     assert len(change_grants(author=COMMAND, grant=items).granted) == len(items)

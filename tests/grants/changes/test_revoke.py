@@ -25,7 +25,7 @@ def grants():
 
 
 @pytest.mark.parametrize("principal", ["user:alice", "group:analysts"])
-def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
+def test_exactly_one_grant_is_revoked_and_journaled(principal):
     before = all_grants()
     outcome = change_grants(author=COMMAND, revoke=[(principal, ORDERS, Privilege.READ)])
     assert (outcome.has_changed, outcome.sentence) == (True, "revoked 1")
@@ -35,7 +35,7 @@ def test_exactly_the_one_grant_goes_and_a_line_says_so(principal):
 
 
 @pytest.mark.parametrize("address", ["dataset:sales.orders", "dataset:sales.none"])
-def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing(address):
+def test_revoking_a_grant_that_does_not_exist_is_reported_and_changes_nothing(address):
     before = database_state()
     outcome = change_grants(author=COMMAND, revoke=[("user:alice", parse_address(address), Privilege.WRITE)])
     assert not outcome.has_changed
@@ -43,7 +43,7 @@ def test_revoking_what_is_not_held_changes_nothing_says_so_and_registers_nothing
     assert database_state() == before
 
 
-def test_the_address_stays_registered_without_grants():
+def test_the_address_remains_registered_without_grants():
     for principal in ("user:alice", "group:analysts"):
         for privilege in (Privilege.READ, Privilege.ADMIN):
             change_grants(author=COMMAND, revoke=[(principal, ORDERS, privilege)])
@@ -51,14 +51,14 @@ def test_the_address_stays_registered_without_grants():
     assert Entity.objects.get(kind="dataset").state == "planned"
 
 
-def test_revoking_from_somebody_unknown_is_an_error_and_not_nothing():
+def test_revoking_from_an_unknown_principal_is_an_error():
     before = database_state()
     with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody is not known here"):
         change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
     assert database_state() == before
 
 
-def test_an_auditor_revokes_nothing():
+def test_an_auditor_cannot_revoke():
     author = author_with(Role.AUDITOR)
     before = database_state()
     with pytest.raises(NotAdministrator):

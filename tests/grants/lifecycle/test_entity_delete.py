@@ -1,4 +1,4 @@
-"""Deleting, what goes with it, and what each generation does to the grants."""
+"""Test the deletion of entities with those inside, and its effect on grants in each generation."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -21,7 +21,7 @@ from tests.support.authors import COMMAND, all_grants, database_state, entity_st
 
 pytestmark = pytest.mark.django_db
 
-# what deleting does to the grants on an entity, by generation
+# The effect of a deletion on the grants on the entity, by generation.
 REMOVES_GRANTS = {"core": True, "existing": True, "proposed": False, "final": False}
 
 LIVE = ["namespace:sales", "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.day",
@@ -47,7 +47,7 @@ def test_the_table_covers_every_generation():
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_deleting_a_namespace_deletes_what_is_live_in_it_and_treats_grants_as_the_generation_says(sales, generation):
+def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by_generation(sales, generation):
     revision, before = current_revision(), entity_states()
     outcome = delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
     assert entity_states() == before | dict.fromkeys(LIVE, "deleted")
@@ -68,7 +68,7 @@ def test_deleting_a_namespace_deletes_what_is_live_in_it_and_treats_grants_as_th
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("address", ["namespace:sales", "application:sales.orders", "dataset:sales.day"])
-def test_the_forecast_of_a_deletion_is_what_happens(sales, generation, address):
+def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, address):
     forecast = lifecycle_forecast(parse_address(address), "delete", generation)
     before, grants = entity_states(), all_grants()
     delete_entity(author=COMMAND, address=parse_address(address), generation=generation)
@@ -81,14 +81,14 @@ def test_the_forecast_of_a_deletion_is_what_happens(sales, generation, address):
     assert forecast.planned_inside == (1 if address == "namespace:sales" else 0)
 
 
-def test_an_application_goes_with_its_programs_only(sales):
+def test_deleting_an_application_deletes_only_its_programs(sales):
     delete_entity(author=COMMAND, address=parse_address("application:sales.orders"), generation="core")
     assert {place for place, state in entity_states().items() if state == "deleted"} == {
         "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.deleted"}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_old_grants_apply_again_after_recreating_only_where_deleting_left_them(sales, generation):
+def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, generation):
     question = Question("user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation)
     Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
     assert check(question).allowed
@@ -97,7 +97,7 @@ def test_old_grants_apply_again_after_recreating_only_where_deleting_left_them(s
     assert check(question).allowed is not REMOVES_GRANTS[generation]
 
 
-def test_recreating_a_namespace_leaves_what_was_in_it_deleted(sales):
+def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):
     delete_entity(author=COMMAND, address=parse_address("namespace:sales"))
     recreate_entity(author=COMMAND, address=parse_address("namespace:sales"))
     assert {place for place, state in entity_states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
@@ -110,7 +110,7 @@ def test_recreating_a_namespace_leaves_what_was_in_it_deleted(sales):
     ("dataset:sales.planned", "dataset:sales.planned is planned and does not exist yet: there is nothing to delete"),
     ("dataset:sales.deleted", "dataset:sales.deleted was deleted already"),
 ])
-def test_what_is_not_live_cannot_be_deleted_and_the_forecast_says_the_same(sales, address, message):
+def test_an_entity_that_is_not_live_cannot_be_deleted_and_the_forecast_agrees(sales, address, message):
     before = database_state()
     with pytest.raises(LifecycleError, match=message) as refused:
         delete_entity(author=COMMAND, address=parse_address(address), generation="core")
@@ -120,7 +120,7 @@ def test_what_is_not_live_cannot_be_deleted_and_the_forecast_says_the_same(sales
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_a_deletion_that_fails_halfway_leaves_everything(sales, generation, monkeypatch):
+def test_a_deletion_that_fails_halfway_changes_nothing(sales, generation, monkeypatch):
     before = database_state()
     monkeypatch.setattr("grants.lifecycle.services._deletion_sentence", lambda forecast: 1 / 0)
     monkeypatch.setattr("django.db.models.QuerySet.update", lambda *args, **given: 1 / 0)
@@ -130,7 +130,7 @@ def test_a_deletion_that_fails_halfway_leaves_everything(sales, generation, monk
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_the_number_of_statements_does_not_grow_with_what_is_deleted(sales, generation):
+def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales, generation):
     def statements(namespace, count):
         rows = ensure_entities(states={parse_address(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}).rows
         alice, permission = User.objects.get(username="alice"), UserGrant.objects.first().permission_id
@@ -143,12 +143,12 @@ def test_the_number_of_statements_does_not_grow_with_what_is_deleted(sales, gene
         return len(captured)
 
     few, many = statements("few", 2), statements("many", LINES_PER_BATCH // 2)
-    # the journal's lines are written in batches
+    # Journal lines are written in batches.
     assert many - few <= 2
     assert few <= 25
 
 
-def test_a_deletion_larger_than_a_batch_of_lines_names_every_entity_once(sales):
+def test_a_deletion_larger_than_a_journal_batch_names_every_entity_once(sales):
     ensure_entities(states={parse_address(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)})
     revision = current_revision()
     delete_entity(author=COMMAND, address=parse_address("namespace:big"))
@@ -157,14 +157,14 @@ def test_a_deletion_larger_than_a_batch_of_lines_names_every_entity_once(sales):
     assert first_break() is None
 
 
-def test_grants_that_an_earlier_deletion_left_stay_also_where_deleting_removes_grants(sales):
+def test_ghost_grants_of_an_earlier_deletion_remain_where_deleting_removes_grants(sales):
     delete_entity(author=COMMAND, address=parse_address("dataset:sales.day"), generation="final")
     delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation="core")
     assert ("group:analysts", "dataset:sales.day", "READ") in all_grants()
     assert GroupGrant.objects.count() == 2
 
 
-def test_deleting_a_kerberos_principal_touches_nothing_else(sales):
+def test_deleting_a_kerberos_principal_changes_nothing_else(sales):
     ensure_entities(states={parse_address("kerberosprincipal:etl@REALM"): State.LIVE})
     before = entity_states()
     delete_entity(author=COMMAND, address=parse_address("kerberosprincipal:etl@REALM"), generation="existing")

@@ -1,4 +1,4 @@
-"""Registering and recreating, and what the creator receives."""
+"""Test registering and recreating entities, and the privileges of the creator."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -17,7 +17,7 @@ from tests.support.authors import COMMAND, administrator, all_grants, author_wit
 
 pytestmark = pytest.mark.django_db
 
-# what creating does to grants, by generation
+# The privileges that the creator receives, by generation.
 CREATOR_RECEIVES = {
     "core": ["READ", "WRITE", "EXECUTE", "ADMIN"],
     "existing": ["READ", "WRITE", "EXECUTE", "ADMIN"],
@@ -38,7 +38,7 @@ def test_the_table_covers_every_generation():
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_the_creator_receives_what_the_generation_gives(sales, generation):
+def test_the_creator_receives_the_privileges_of_the_generation(sales, generation):
     outcome = register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation=generation)
     received = CREATOR_RECEIVES[generation]
     assert outcome.has_changed and entity_states()["dataset:sales.orders"] == "live"
@@ -50,18 +50,18 @@ def test_the_creator_receives_what_the_generation_gives(sales, generation):
     assert outcome.revision == current_revision()
 
 
-def test_without_a_creator_nobody_receives_anything(sales):
+def test_without_a_creator_no_grant_is_added(sales):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
     assert all_grants() == set()
 
 
-def test_the_active_generation_decides_unless_another_is_given(sales, settings):
+def test_the_active_generation_is_the_default(sales, settings):
     settings.DEFAULT_GENERATION = "core"
     register_entity(author=COMMAND, address=ORDERS, creator=User.objects.get(username="alice"))
     assert len(all_grants()) == 4
 
 
-def test_the_creator_keeps_what_was_held_before(sales):
+def test_the_creator_keeps_existing_grants(sales):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     register_entity(author=COMMAND, address=ORDERS, creator="user:alice", generation="core")
     assert [line[3] for line in lines_after(2) if line[0] == "grant"] == ["WRITE", "EXECUTE", "ADMIN"]
@@ -73,14 +73,14 @@ def test_the_creator_keeps_what_was_held_before(sales):
     ("group:g", "group:g cannot create an entity: name a user"),
     ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
 ])
-def test_an_impossible_creator_is_refused_also_where_nothing_would_be_received(sales, creator, message):
+def test_an_invalid_creator_is_refused_even_if_creators_receive_nothing(sales, creator, message):
     before = database_state()
     with pytest.raises(ValueError, match=message):
         register_entity(author=COMMAND, address=ORDERS, creator=creator, generation="final")
     assert database_state() == before
 
 
-def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
+def test_a_planned_entity_becomes_live_and_keeps_its_grants(sales):
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, Privilege.READ)])
     revision = current_revision()
     outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
@@ -92,7 +92,7 @@ def test_a_planned_entity_becomes_live_and_its_grants_stay(sales):
 
 
 @pytest.mark.parametrize("change", [register_entity, recreate_entity])
-def test_a_live_entity_stays_as_it_is_and_no_line_is_written(sales, change):
+def test_a_live_entity_is_not_changed_and_nothing_is_journaled(sales, change):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
     before = database_state()
     outcome = change(author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core")
@@ -115,7 +115,7 @@ def test_a_deleted_entity_is_recreated_and_not_registered(sales):
 
 
 @pytest.mark.parametrize("state", [None, State.PLANNED])
-def test_what_was_never_deleted_is_not_recreated(sales, state):
+def test_only_a_deleted_entity_can_be_recreated(sales, state):
     if state:
         ensure_entities(states={ORDERS: state})
     with pytest.raises(LifecycleError, match="dataset:sales.orders was never deleted: register it instead"):
@@ -149,7 +149,7 @@ def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     assert registered == (["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"])
 
 
-def test_the_instance_itself_can_be_registered_and_no_other():
+def test_only_the_own_instance_can_be_registered():
     assert register_entity(author=COMMAND, address=parse_address("instance:cdap")).has_changed
     with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
         register_entity(author=COMMAND, address=parse_address("instance:other"))
@@ -169,19 +169,19 @@ def test_a_description_is_changed_once_and_journaled(sales):
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud800", "d" * 10_001])
-def test_a_description_that_no_database_keeps_or_that_is_too_long_is_refused(sales, text):
+def test_a_description_that_cannot_be_stored_is_refused(sales, text):
     for change in (describe_entity, register_entity):
         with pytest.raises(LifecycleError, match="the description cannot be stored"):
             change(author=COMMAND, address=ORDERS, description=text)
 
 
-def test_what_is_not_registered_cannot_be_described():
+def test_an_unregistered_address_cannot_be_described():
     with pytest.raises(LifecycleError, match="dataset:sales.orders is not registered: register it first"):
         describe_entity(author=COMMAND, address=ORDERS, description="x")
 
 
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
-def test_only_an_active_administrator_moves_entities(sales, role, active):
+def test_only_an_active_administrator_can_change_entities(sales, role, active):
     author = author_with(role, active=active)
     ensure_entities(states={parse_address("dataset:sales.deleted"): State.DELETED})
     before = database_state()
@@ -194,7 +194,7 @@ def test_only_an_active_administrator_moves_entities(sales, role, active):
     assert database_state() == before
 
 
-def test_an_administrator_registers_with_name_reason_and_request_on_the_line(sales):
+def test_the_journal_line_has_the_name_reason_and_request_of_the_administrator(sales):
     author = administrator()
     register_entity(author=author, address=ORDERS)
     line = JournalLine.objects.get()
@@ -202,7 +202,7 @@ def test_an_administrator_registers_with_name_reason_and_request_on_the_line(sal
     assert first_break() is None
 
 
-def test_a_forecast_of_recreating_names_who_holds_what(sales):
+def test_the_forecast_of_recreating_lists_the_holders(sales):
     Group.objects.create(name="analysts")
     for principal, privilege in (("user:alice", "ADMIN"), ("user:alice", "READ"), ("group:analysts", "WRITE")):
         change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
@@ -214,6 +214,6 @@ def test_a_forecast_of_recreating_names_who_holds_what(sales):
     assert list(forecast.creator_receives) == CREATOR_RECEIVES["core"]
 
 
-def test_a_forecast_knows_three_verbs():
+def test_a_forecast_supports_three_verbs():
     with pytest.raises(ValueError, match="`destroy` is not one of register, delete, recreate"):
         lifecycle_forecast(ORDERS, "destroy")

@@ -1,4 +1,4 @@
-"""Users, groups and members."""
+"""Test the services of users, groups and memberships."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -39,14 +39,14 @@ def test_a_user_can_be_added_inactive_and_with_a_role():
     assert User.objects.get(is_active=False, role=Role.AUDITOR).username == "aud"
 
 
-def test_adding_what_exists_changes_nothing(alice):
+def test_adding_an_existing_principal_changes_nothing(alice):
     before = database_state()
     assert add_user(author=COMMAND, name="alice").sentence == "user:alice exists already: nothing changed"
     assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts exists already: nothing changed"
     assert database_state() == before
 
 
-def test_names_differ_by_case(alice):
+def test_names_are_case_sensitive(alice):
     assert add_user(author=COMMAND, name="Alice").has_changed
     assert add_group(author=COMMAND, name="Analysts").has_changed
 
@@ -56,7 +56,7 @@ def test_a_user_and_a_group_may_share_a_name(alice):
     assert lines_after(0) == [("group-add", "group:alice", "", "", "")]
 
 
-def test_an_account_of_the_console_becomes_a_principal_when_added():
+def test_adding_an_existing_account_makes_it_a_principal():
     User.objects.create(username="root", is_principal=False, role=Role.ADMINISTRATOR)
     assert add_user(author=COMMAND, name="root").has_changed
     assert lines_after(0) == [("principal-add", "user:root", "", "", "")]
@@ -72,7 +72,7 @@ def test_an_account_of_the_console_becomes_a_principal_when_added():
     ("a\x9fb", "holds a control character"),
     ("\ud800", "half of a surrogate pair"),
 ])
-def test_an_unfit_name_is_refused(name, message):
+def test_an_invalid_name_is_refused(name, message):
     for add in (add_user, add_group):
         with pytest.raises(PrincipalError, match=message):
             add(author=COMMAND, name=name)
@@ -80,7 +80,7 @@ def test_an_unfit_name_is_refused(name, message):
 
 
 @pytest.mark.parametrize("email", ["a" * 255, "a\r\nBcc: b", "\ud800"])
-def test_an_unfit_email_is_refused(email):
+def test_an_invalid_email_is_refused(email):
     with pytest.raises(PrincipalError, match="email|surrogate"):
         add_user(author=COMMAND, name="alice", email=email)
 
@@ -119,7 +119,7 @@ def test_an_unknown_role_is_refused(alice):
     lambda name: set_user_role(author=COMMAND, name=name, role="ordinary"),
     lambda name: set_user_active(author=COMMAND, name=name, active=False),
 ], ids=["role", "deactivation"])
-def test_the_last_active_administrator_stays(change):
+def test_the_last_active_administrator_cannot_be_removed(change):
     author = administrator()
     author_with(Role.ADMINISTRATOR, active=False)
     before = database_state()
@@ -130,7 +130,7 @@ def test_the_last_active_administrator_stays(change):
     assert change(author.name).has_changed
 
 
-def test_members_join_and_leave_once(alice):
+def test_members_are_added_and_removed_once(alice):
     joined = add_member(author=COMMAND, user="alice", group="analysts")
     assert joined.sentence == "user:alice is in group:analysts now"
     assert list(alice.groups.values_list("name", flat=True)) == ["analysts"]
@@ -143,7 +143,7 @@ def test_members_join_and_leave_once(alice):
                               ("member-remove", "user:alice", "", "", "group:analysts")]
 
 
-def test_an_account_of_the_console_becomes_a_principal_by_joining_a_group(alice):
+def test_an_account_becomes_a_principal_by_joining_a_group(alice):
     User.objects.create(username="root", is_principal=False)
     add_member(author=COMMAND, user="root", group="analysts")
     assert [line[0] for line in lines_after(0)] == ["principal-add", "member-add"]
@@ -157,13 +157,13 @@ def test_an_account_of_the_console_becomes_a_principal_by_joining_a_group(alice)
     (set_user_active, {"name": "\ud800", "active": True}, "user:"),
     (set_user_role, {"name": "nobody", "role": "auditor"}, "user:nobody"),
 ])
-def test_somebody_unknown_is_named(alice, change, given, unknown):
+def test_an_unknown_principal_is_named(alice, change, given, unknown):
     with pytest.raises(GrantError, match=f"^{unknown}.* is not known here"):
         change(author=COMMAND, **given)
 
 
 @pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
-def test_only_an_active_administrator_changes_principals(alice, role, active):
+def test_only_an_active_administrator_can_change_principals(alice, role, active):
     author = author_with(role, active=active)
     before = database_state()
     for change, given in ((add_user, {"name": "new"}), (add_group, {"name": "new"}),

@@ -1,4 +1,4 @@
-"""Exporting a tenant document: its order, its form, and that it comes back as the same bytes."""
+"""Test the order and form of an exported tenant document, and that importing it and exporting again gives the same bytes."""
 
 import io
 import json
@@ -31,7 +31,7 @@ from tests.support.tenant_documents import (
 pytestmark = pytest.mark.django_db
 
 
-def brought_back(content: bytes) -> bytes:
+def bytes_after_reimport(content: bytes) -> bytes:
     empty_database()
     import_lines(content)
     return export_bytes()
@@ -41,18 +41,18 @@ def brought_back(content: bytes) -> bytes:
 def test_export_import_export_gives_the_same_bytes(seed):
     import_lines(*random_lines(seed))
     first = export_bytes()
-    assert brought_back(first) == first
+    assert bytes_after_reimport(first) == first
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_tenant_made_in_the_console_comes_back_as_the_same_bytes(seed):
+def test_a_tenant_created_in_the_console_is_exported_to_the_same_bytes_after_an_import(seed):
     store_tenant(random_tenant(seed))
     first = export_bytes()
-    assert brought_back(first) == first
+    assert bytes_after_reimport(first) == first
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_an_export_imports_into_its_own_console_without_a_change(seed):
+def test_importing_an_export_into_the_same_console_changes_nothing(seed):
     import_lines(*random_lines(seed))
     assert not import_lines(export_bytes()).changes
 
@@ -93,14 +93,14 @@ def test_lines_of_a_type_are_ordered_by_their_bytes():
     assert [name.encode() for name in everybody] == sorted(name.encode() for name in ODD_NAMES)
 
 
-def test_grants_with_different_reasons_stand_on_lines_of_their_own():
+def test_grants_with_different_reasons_are_on_separate_lines():
     import_lines(user("ada"), grant("user:ada", "namespace:a", "WRITE", reason="b"), grant("user:ada", "namespace:a", "ADMIN"),
              grant("user:ada", "namespace:a", "READ", reason="b"), grant("user:ada", "namespace:a", "EXECUTE", reason="a"))
     assert [(line["privileges"], line.get("reason")) for line in export_lines() if line["type"] == "grant"] \
         == [(["ADMIN"], None), (["EXECUTE"], "a"), (["READ", "WRITE"], "b")]
 
 
-def test_an_account_that_is_no_principal_is_not_exported():
+def test_an_account_that_is_not_a_principal_is_not_exported():
     root = User.objects.create_user("root", is_principal=False)
     Group.objects.create(name="g").user_set.add(root)
     assert export_lines() == [{"type": "group", "name": "g", "members": []}]
@@ -117,11 +117,11 @@ def test_the_number_of_queries_does_not_grow_with_the_lines(django_assert_num_qu
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_export_shows_one_revision_and_lets_others_write_meanwhile():
+def test_an_export_reads_one_revision_and_does_not_block_writers():
     import_lines(entity("namespace:a"), user("ada"))
     lines = tenant_lines()
     first = next(lines)
-    writer = threading.Thread(target=_write_and_hang_up)
+    writer = threading.Thread(target=_write_and_close_connection)
     writer.start()
     writer.join(timeout=10)
     assert not writer.is_alive()
@@ -129,12 +129,12 @@ def test_an_export_shows_one_revision_and_lets_others_write_meanwhile():
     assert [line.get("name", "") for line in export_lines()] == ["", "", "ada", "bob"]
 
 
-def _write_and_hang_up():
+def _write_and_close_connection():
     import_lines(user("bob"))
     connection.close()
 
 
-def test_the_command_writes_a_file_that_is_never_half_written(tmp_path, monkeypatch, capsys):
+def test_the_command_replaces_the_file_atomically(tmp_path, monkeypatch, capsys):
     import_lines(entity("namespace:a"))
     file = tmp_path / "tenant.jsonl"
     call_command("export_tenant", str(file))
@@ -145,7 +145,7 @@ def test_the_command_writes_a_file_that_is_never_half_written(tmp_path, monkeypa
         yield {"type": "entity"}
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(exporting, "_KINDS_OF_LINE", (breaks,))
+    monkeypatch.setattr(exporting, "_LINE_TYPES", (breaks,))
     with pytest.raises(RuntimeError):
         call_command("export_tenant", str(file))
     assert b"namespace:a" in file.read_bytes()
@@ -153,7 +153,7 @@ def test_the_command_writes_a_file_that_is_never_half_written(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("name, reason", [("", "is a directory"), ("missing/tenant.jsonl", "No such file or directory")])
-def test_a_place_that_cannot_be_written_is_named(tmp_path, name, reason):
+def test_a_path_that_cannot_be_written_is_named(tmp_path, name, reason):
     with pytest.raises(CommandError, match=reason):
         call_command("export_tenant", str(tmp_path / name))
 
@@ -168,7 +168,7 @@ def test_the_command_writes_to_the_standard_output(arguments):
     assert text.getvalue().encode() == binary.getvalue() == export_bytes()
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_a_reader_that_closes_the_pipe_is_no_error():
     Entity.objects.bulk_create(Entity(kind="kerberosprincipal", key=f"p{n}", description="x" * 1000) for n in range(500))
     reader, writer = os.pipe()
     os.close(reader)
@@ -176,7 +176,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
         call_command("export_tenant", stdout=stdout)
 
 
-def test_no_line_break_of_unicode_divides_a_line():
+def test_unicode_line_breaks_are_escaped():
     import_lines(user("a\u2028b"), grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"))
     before = export_bytes()
     assert len(before.decode().splitlines()) == before.count(b"\n")

@@ -1,4 +1,4 @@
-"""Test what an import writes and what it leaves alone."""
+"""Test the entities, users, groups and grants that an import writes, and those that it does not change."""
 
 import json
 import random
@@ -35,7 +35,7 @@ from tests.support.tenant_documents import (
 
 pytestmark = pytest.mark.django_db
 
-def test_the_example_becomes_entities_people_and_grants():
+def test_the_example_is_imported_as_entities_users_groups_and_grants():
     report = import_lines(*EXAMPLE)
     assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live", "dataset:sales.orders": "planned"}
     assert [line["principal"] for line in export_lines() if line["type"] == "grant"] == ["user:alice"]
@@ -44,7 +44,7 @@ def test_the_example_becomes_entities_people_and_grants():
     assert report.revision == current_revision()
 
 
-def test_a_second_import_changes_nothing_and_adds_no_line():
+def test_a_second_import_changes_nothing_and_journals_nothing():
     import_lines(*EXAMPLE)
     before = (export_bytes(), current_revision())
     report = import_lines(*EXAMPLE)
@@ -66,7 +66,7 @@ def test_the_order_of_the_lines_does_not_matter(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_row_points_at_what_contains_it(seed):
+def test_every_row_refers_to_its_containers(seed):
     import_lines(*random_lines(seed))
     rows = {str(row): row for row in Entity.objects.all()}
     for row in rows.values():
@@ -75,7 +75,7 @@ def test_every_row_points_at_what_contains_it(seed):
         assert pointed == [place and rows[str(place)].pk for place in containers], row
 
 
-def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_read_over():
+def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_ignored():
     text = "\r\n\r\n".join(json.dumps(line) for line in EXAMPLE)
     report = import_lines(b"\xef\xbb\xbf" + text.encode() + b"\r\n   \n")
     assert report.lines == len(EXAMPLE)
@@ -86,7 +86,7 @@ def test_an_empty_document_is_no_error():
     assert current_revision() == 0
 
 
-def test_a_missing_container_is_live_where_something_live_is_listed_in_it():
+def test_a_missing_container_becomes_live_if_a_live_entity_inside_is_listed():
     import_lines(entity("program:a.app.spark.p"), entity("program:b.app.spark.p", "planned"), entity("dataset:c.d", "deleted"))
     assert entity_states() == {
         "instance:cdap": "live",
@@ -101,20 +101,20 @@ def test_a_live_program_makes_its_namespace_live_past_a_planned_application():
     assert entity_states()["namespace:a"] == "live" and entity_states()["application:a.app"] == "planned"
 
 
-def test_what_is_only_granted_on_is_planned_unless_it_holds_something_live():
+def test_an_address_with_grants_only_is_planned_unless_a_live_entity_is_inside():
     import_lines(user("ada"), grant("user:ada", "namespace:a", "READ"), grant("user:ada", "namespace:b", "READ"),
              entity("stream:b.s"))
     assert entity_states() == {"instance:cdap": "live", "namespace:a": "planned", "namespace:b": "live", "stream:b.s": "live"}
 
 
-def test_a_deleted_address_that_is_not_listed_stays_deleted_whatever_is_in_it():
+def test_a_deleted_address_that_is_not_listed_remains_deleted():
     import_lines(entity("namespace:a", "deleted", description="old"), entity("application:a.app", "planned"))
     import_lines(user("ada"), entity("program:a.app.spark.p"), grant("user:ada", "namespace:a", "READ"))
     assert (entity_states()["namespace:a"], entity_states()["application:a.app"]) == ("deleted", "live")
     assert Entity.objects.get(kind="namespace").description == "old"
 
 
-def test_listed_states_are_taken_as_they_are_and_grants_stay():
+def test_listed_states_are_applied_and_grants_remain():
     import_lines(*EXAMPLE, entity("dataset:sales.orders", "deleted"))
     assert entity_states()["dataset:sales.orders"] == "deleted"
     assert export_lines()[-1]["privileges"] == ["READ", "WRITE"]
@@ -131,7 +131,7 @@ def test_deleting_a_parent_warns_of_the_live_children_that_are_not_listed():
     assert import_lines(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted but contains 1 live entity"]
 
 
-def test_absent_members_leave_what_is_there():
+def test_absent_members_do_not_change_stored_values():
     import_lines(entity("namespace:a", "planned", description="text"), user("ada", active=False, email="a@example.com"),
              group("g", "ada"))
     import_lines(entity("namespace:a"), user("ada"), {"type": "group", "name": "g"})
@@ -165,7 +165,7 @@ def test_a_grant_line_adds_privileges_and_removes_none():
     assert (report.total(GRANTS_ADDED), report.unchanged["grants"]) == (1, 1)
 
 
-def test_two_lines_about_the_same_grant_are_merged_and_the_first_reason_counts():
+def test_two_lines_about_the_same_grant_are_merged_with_the_first_reason():
     report = import_lines(user("ada"), grant("user:ada", "namespace:a", "READ", "READ", reason="first"),
                       grant("user:ada", "namespace:a", "READ", "WRITE", reason="second"))
     assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] \
@@ -173,13 +173,13 @@ def test_two_lines_about_the_same_grant_are_merged_and_the_first_reason_counts()
     assert report.total(GRANTS_ADDED) == 2
 
 
-def test_the_kind_of_an_address_may_be_in_capitals_but_is_the_same_entity():
+def test_the_kind_of_an_address_is_case_insensitive():
     assert refused_import(entity("DataSet:a.b"), entity("dataset:a.b")).faults[0].reason == "it is listed twice: first on line 1"
     import_lines(entity("DataSet:a.b"))
     assert "dataset:a.b" in entity_states()
 
 
-def test_a_planned_container_lives_when_a_later_document_lists_something_live_in_it():
+def test_a_planned_container_becomes_live_if_a_later_document_lists_a_live_entity_inside():
     import_lines(user("bob"), grant("user:bob", "namespace:a", "READ"))
     report = import_lines(entity("dataset:a.x", "live"))
     assert {str(e): e.state for e in Entity.objects.all()} == {
@@ -191,7 +191,7 @@ def test_a_planned_container_lives_when_a_later_document_lists_something_live_in
     assert Entity.objects.get(kind="namespace").state == "deleted"
 
 
-def test_a_grant_that_stands_twice_is_told_and_the_order_of_the_lines_decides_nothing():
+def test_a_repeated_grant_is_warned_about_and_the_order_of_lines_does_not_matter():
     lines = [grant("user:bob", "dataset:a.x", "READ", reason="B"), grant("user:bob", "dataset:a.x", "READ", reason="A")]
     exports = []
     for order in (lines, lines[::-1]):

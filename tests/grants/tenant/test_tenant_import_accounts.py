@@ -1,4 +1,4 @@
-"""Test what an import does to accounts of the console, and who may import."""
+"""Test the effect of an import on accounts, and the permission to import."""
 
 import io
 
@@ -45,21 +45,21 @@ def test_an_import_never_changes_the_role_or_the_password_of_an_account():
 
 
 @pytest.mark.parametrize("line", [grant("user:root", "namespace:a", "READ"), group("g", "root")])
-def test_an_account_of_the_console_that_is_only_named_becomes_a_principal(line):
+def test_an_account_that_a_line_names_becomes_a_principal(line):
     User.objects.create_user("root", is_principal=False, is_active=False, email="root@example.com")
     import_lines(line)
     root = User.objects.get()
     assert (root.is_principal, root.is_active, root.email) == (True, False, "root@example.com")
 
 
-def test_an_administrator_only_may_import():
+def test_only_an_administrator_can_import():
     someone = User.objects.create_user("someone", role=Role.AUDITOR)
     with pytest.raises(ValueError, match="not an active administrator"):
         importing.import_tenant(stream=io.BytesIO(document(*EXAMPLE)), author=Author("someone", user_id=someone.pk))
     assert not Entity.objects.exists()
 
 
-def test_a_document_cannot_switch_off_the_last_administrator():
+def test_a_document_cannot_deactivate_the_last_administrator():
     add_user(author=AUTHOR, name="ada", role=Role.ADMINISTRATOR)
     with pytest.raises(BadTenantDocument) as refused:
         import_lines(entity("namespace:sales"), user("ada", active=False))

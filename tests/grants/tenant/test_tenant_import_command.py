@@ -27,7 +27,7 @@ from tests.support.tenant_documents import (
 
 pytestmark = pytest.mark.django_db
 
-def test_the_command_loads_a_file_and_says_what_changed(tmp_path, capsys):
+def test_the_command_imports_a_file_and_reports_the_changes(tmp_path, capsys):
     file = tmp_path / "tenant.jsonl"
     file.write_bytes(document(*EXAMPLE))
     call_command("import_tenant", str(file), "--dry-run")
@@ -45,7 +45,7 @@ def test_the_command_reads_the_standard_input(monkeypatch, capsys):
     assert User.objects.count() == 2
 
 
-def test_the_command_ends_with_an_error_and_every_bad_line(tmp_path):
+def test_the_command_fails_and_reports_every_bad_line(tmp_path):
     file = tmp_path / "tenant.jsonl"
     file.write_bytes(document(user("ada"), user(""), grant("user:ada", "x", "READ")))
     with pytest.raises(CommandError) as refusal:
@@ -84,14 +84,14 @@ def test_the_number_of_queries_does_not_grow_with_the_lines_of_a_chunk():
         empty_database()
         with CaptureQueriesContext(connection) as queries:
             import_lines(*_big(lines))
-        # the journal has chunks of its own size, and only a large import ends with telling the planner
+        # The journal has another chunk size, and only a large import refreshes the statistics of the planner.
         counts.append(sum("grants_journalline" not in query["sql"] and "ANALYZE" not in query["sql"] for query in queries))
     assert counts[0] == counts[1]
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_lines_load_with_under_thirty_seconds_of_work():
-    """Of this process: how long it waits for a core is up to the tests beside it."""
+    """Measure CPU time of this process, because other tests run on the same machine."""
     content = document(*_big(100_000))
     start = time.process_time()
     assert import_lines(content).lines == 100_000

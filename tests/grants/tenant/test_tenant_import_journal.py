@@ -21,7 +21,7 @@ from tests.support.tenant_documents import (
 
 pytestmark = pytest.mark.django_db
 
-def test_every_change_has_a_line_and_the_chain_holds():
+def test_every_change_has_a_journal_line_and_the_journal_is_valid():
     import_lines(*EXAMPLE)
     assert journal_entries() == [
         ("register", "", "instance:cdap", "", "live", "test"),
@@ -38,7 +38,7 @@ def test_every_change_has_a_line_and_the_chain_holds():
     assert first_break() is None
 
 
-def test_changes_of_what_is_there_have_their_lines():
+def test_changes_of_existing_rows_have_journal_lines():
     import_lines(*EXAMPLE)
     before = current_revision()
     import_lines(entity("namespace:sales", "deleted", description="Sold"), entity("dataset:sales.orders"),
@@ -52,7 +52,7 @@ def test_changes_of_what_is_there_have_their_lines():
     assert first_break() is None
 
 
-def test_a_failure_in_the_middle_leaves_nothing(monkeypatch):
+def test_a_failure_in_the_middle_writes_nothing(monkeypatch):
     def fails(*args, **options):
         if Entity.objects.exists() and User.objects.exists():
             raise RuntimeError("the disk is full")
@@ -63,9 +63,9 @@ def test_a_failure_in_the_middle_leaves_nothing(monkeypatch):
     assert not Entity.objects.exists() and not User.objects.exists() and current_revision() == 0
 
 
-# the dry run
+# Dry runs.
 
-def test_a_dry_run_reports_what_the_import_will_do_and_writes_nothing():
+def test_a_dry_run_reports_the_changes_and_writes_nothing():
     import_lines(entity("namespace:a"), user("ada"), group("g", "ada"))
     lines = [*EXAMPLE, entity("namespace:a", "deleted"), group("g"), user("ada", active=False), entity("dataset:a.b")]
     before = (export_bytes(), current_revision())
@@ -76,6 +76,6 @@ def test_a_dry_run_reports_what_the_import_will_do_and_writes_nothing():
     assert "nothing written" in str(planned) and "would be members removed: 1" in str(planned)
 
 
-def test_a_dry_run_finds_the_bad_lines_too():
+def test_a_dry_run_reports_bad_lines():
     with pytest.raises(BadTenantDocument):
         import_lines(grant("user:stranger", "namespace:a", "READ"), dry_run=True)
