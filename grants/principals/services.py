@@ -108,10 +108,10 @@ def add_group(*, author: Author, name: str) -> Outcome:
 def add_member(*, author: Author, user: str, group: str) -> Outcome:
     """Add a user to a group, both by name. An account that is no principal becomes one."""
     with _journal_recorder(author) as record:
-        member, joined = _user(user), _group(group)
-        if member.groups.filter(pk=joined.pk).exists():
+        member, member_group = _user(user), _group(group)
+        if member.groups.filter(pk=member_group.pk).exists():
             return record(None, f"{member} is in group:{group} already: nothing changed")
-        member.groups.add(joined)
+        member.groups.add(member_group)
         if not member.is_principal:
             _become_principal(record, member)
         return record(Change("member-add", principal=str(member), detail=f"group:{group}"), f"{member} is in group:{group} now")
@@ -120,10 +120,10 @@ def add_member(*, author: Author, user: str, group: str) -> Outcome:
 def remove_member(*, author: Author, user: str, group: str) -> Outcome:
     """Remove a user from a group, both by name."""
     with _journal_recorder(author) as record:
-        member, left = _user(user), _group(group)
-        if not member.groups.filter(pk=left.pk).exists():
+        member, member_group = _user(user), _group(group)
+        if not member.groups.filter(pk=member_group.pk).exists():
             return record(None, f"{member} is not in group:{group}: nothing changed")
-        member.groups.remove(left)
+        member.groups.remove(member_group)
         change = Change("member-remove", principal=str(member), detail=f"group:{group}")
         return record(change, f"{member} is no longer in group:{group}")
 

@@ -1,4 +1,4 @@
-"""Who writes in the tests, and what the journal says of it."""
+"""Authors of changes, and snapshots of the database to compare."""
 
 from analytics.models import AnalysisRun
 from authzconsole.models import ApiToken
@@ -20,13 +20,13 @@ def administrator() -> Author:
 
 
 def lines_after(revision: int) -> list[tuple]:
-    """(action, principal, entity, privilege, detail) of each later line, oldest first."""
+    """Return (action, principal, entity, privilege, detail) of each later journal line, oldest first."""
     rows = JournalLine.objects.filter(revision__gt=revision)
     return list(rows.values_list("action", "principal", "entity", "privilege", "detail"))
 
 
 def database_state() -> tuple:
-    """All that a refused change must leave as it was."""
+    """Return everything that a refused change must not alter."""
     return (
         current_revision(),
         sorted(Entity.objects.values_list("kind", "key", "state", "description")),
@@ -41,11 +41,12 @@ def database_state() -> tuple:
 
 
 def entity_states() -> dict[str, str]:
+    """Return the state of every entity by address."""
     return {f"{kind}:{key}": state for kind, key, state in Entity.objects.values_list("kind", "key", "state")}
 
 
 def all_grants() -> set[tuple[str, str, str]]:
-    """(principal, address, privilege) of every grant."""
+    """Return (principal, address, privilege) of every grant."""
     grants = [*UserGrant.objects.select_related("user", "content_object"),
               *GroupGrant.objects.select_related("group", "content_object")]
     return {(f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}", str(g.content_object),

@@ -1,7 +1,7 @@
-"""The fixed people of the tests and the small house that they live in.
+"""The fixed users of the tests and a small tenant.
 
-ada administers the console, aud audits it; ned owns the namespace `sales`, dee is granted one dataset, grp acts only through a
-group, ina is inactive, out is a stranger.
+ada is an administrator and aud an auditor of the console; ned has ADMIN on the namespace `sales` and everything in it, dee has
+a grant on one dataset, grp has grants only through a group, ina is inactive, out has no grants.
 """
 
 from django.contrib.auth.models import Group
@@ -24,6 +24,7 @@ SETUP = Author("the tests")
 
 
 def create_sample_users() -> dict[str, User]:
+    """Create the fixed users and the group `operators`. Return the users by name."""
     roles = {"ada": Role.ADMINISTRATOR, "aud": Role.AUDITOR}
     cast = {}
     for name in ("ada", "aud", "ned", "dee", "grp", "ina", "out"):
@@ -34,7 +35,7 @@ def create_sample_users() -> dict[str, User]:
 
 
 def create_sample_tenant() -> dict[str, User]:
-    """Two namespaces, a planned and a deleted dataset, and what each of the cast holds."""
+    """Create two namespaces, a planned and a deleted dataset, and the users with their grants. Return the users by name."""
     cast = create_sample_users()
     for address in (*SALES, *HR):
         register_entity(author=SETUP, address=parse_address(address))

@@ -1,4 +1,4 @@
-"""Reads pages as a browser shows them."""
+"""Read pages as a browser shows them."""
 
 
 def page_html(response) -> str:

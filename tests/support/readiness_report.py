@@ -1,4 +1,4 @@
-"""A delete-readiness report written by hand, and readers of the pages that show it."""
+"""A fixed delete-readiness report, and readers of the pages that show it."""
 
 ANALYSIS = "delete-readiness"
 ROWS = {

@@ -1,4 +1,4 @@
-"""Reports written by hand, as a worker would have written them."""
+"""Write reports as a worker would."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from analytics.snapshots.snapshot import arrow_schema
 from analytics.tables import Column, ColumnType
 from grants.journal import current_revision
 
-# what may stand in a column of texts, on the demo tenant
+# Sample values of text columns, from the demo tenant.
 SAMPLES = {
     "user": "sofia.lindqvist", "nearest_user": "sofia.lindqvist", "admin": "sofia.lindqvist", "principal": "group:contractors",
     "namespace": "logistics", "kind": "dataset", "entity": "dataset:finance.payroll.export", "privilege": "READ",
@@ -24,7 +24,7 @@ FINAL = {"generation": "final", "namespace": ""}
 
 
 def report_write(place: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tuple]]) -> None:
-    """place: the folder that SNAPSHOT_URI names."""
+    """Write the tables of a report. place: the folder of SNAPSHOT_URI."""
     for name, rows in tables.items():
         table = analysis_by_name(run.analysis).table(name)
         schema, folder = arrow_schema(table), place / run.result_folder / name
@@ -35,9 +35,9 @@ def report_write(place: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tu
 
 def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",
              options: dict | None = None, **facts) -> AnalysisRun:
-    """A finished run whose report lies in a folder of its own."""
+    """Create a finished run with a report in a separate folder."""
     if options is None:
-        # of what no analysis asks nothing stands in the options of a real run
+        # A real run has only the options of its analysis.
         options = {name: FINAL[name] for name in analysis_by_name(analysis).options if name in FINAL}
     run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **facts)
     run.result_folder = f"results/by-hand-{run.pk}"
@@ -47,7 +47,7 @@ def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: st
 
 
 def report_of_samples(place: Path, run: AnalysisRun) -> None:
-    """Ends the run with one row in each of its tables."""
+    """Finish the run with one row in each of its tables."""
     analysis, folder = analysis_by_name(run.analysis), f"results/samples-{run.pk}"
     run.state, run.result_folder, run.revision, run.finished_at = RunState.DONE, folder, current_revision(), timezone.now()
     report_write(place, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables})

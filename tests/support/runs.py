@@ -1,4 +1,4 @@
-"""Runs in given states, created directly in the database."""
+"""Create runs in various states, directly in the database."""
 
 from django.utils import timezone
 

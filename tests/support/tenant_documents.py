@@ -1,4 +1,4 @@
-"""Tenant documents for tests: written from lines, imported, emptied again."""
+"""Build, import and export tenant documents."""
 
 import io
 import json
@@ -82,13 +82,13 @@ EXAMPLE = [
 
 
 def empty_database() -> None:
-    """Everything that a tenant document speaks of, and the journal, without regard for what protects it."""
+    """Delete everything that a tenant document contains, and the journal, bypassing foreign keys and services."""
     for model in (UserGrant, GroupGrant, User.groups.through, Group, User, Entity, JournalLine, JournalHead):
         model.objects.all()._raw_delete("default")
 
 
 def random_lines(seed: int) -> list[dict]:
-    """A tenant with odd names and texts, in no order, with some of what it names left for the import to add."""
+    """Return a tenant with unusual names and texts, in random order, without some entities that the import must add."""
     dice = random.Random(seed)
     users, groups = dice.sample(ODD_NAMES, dice.randint(1, 8)), dice.sample(ODD_NAMES, dice.randint(0, 5))
     addresses = _random_addresses(dice)

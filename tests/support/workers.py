@@ -1,4 +1,4 @@
-"""A real Redis and a real Celery worker on the test database, in processes of their own."""
+"""Start a real Redis and a real Celery worker on the test database, in separate processes."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def redis_at(port: int, folder: Path) -> Iterator[subprocess.Popen]:
-    """A real Redis that forgets everything when it ends; its log lies in `folder`."""
+    """Run a Redis server without persistence; its log is in `folder`."""
     program = machine.redis_server()
     if program is None:
         pytest.fail("redis-server is missing; `make test` installs it")
@@ -50,7 +50,7 @@ def _wait_until_ready(port, server):
 
 @contextmanager
 def celery_worker(place: Path, redis_url: str) -> Iterator[subprocess.Popen]:
-    """`celery worker` with the periodic sweep in it; its log and its snapshots lie in `place`."""
+    """Run `celery worker` with the periodic sweep; its log and its snapshots are in `place`."""
     environment = os.environ | {
         "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(place / "snapshots"),
         "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
@@ -78,12 +78,12 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def descendants(pid: int) -> list[tuple[int, str]]:
-    """Process ids and names, the nearest first."""
-    found = []
+    """Return (process id, name) of each descendant, children before their children."""
+    processes = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
-            found += [(child, Path(f"/proc/{child}/comm").read_text().strip()), *descendants(child)]
-    return found
+            processes += [(child, Path(f"/proc/{child}/comm").read_text().strip()), *descendants(child)]
+    return processes
 
 
 def database_url() -> str:
