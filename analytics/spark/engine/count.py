@@ -169,22 +169,25 @@ class _Counter:
         holdings, unit = self._holdings, self._unit
         which, cell = self._select(unit.run)
         gained, lost = evaluate_targets(self._group, holdings.everyone[:, unit.position[which]])
-        sums = [None if turned is None else np.bincount(cell[turned], minlength=self.cells) for turned in (gained, lost)]
-        yield from self._by_rule(Holder.EVERYONE, np.zeros(self.cells, np.int64), np.arange(self.cells), sums[0], sums[1])
+        gained_count = np.bincount(cell[gained], minlength=self.cells)
+        lost_count = None if lost is None else np.bincount(cell[lost], minlength=self.cells)
+        yield from self._by_rule(Holder.EVERYONE, np.zeros(self.cells, np.int64), np.arange(self.cells), gained_count, lost_count)
         which, cell = self._select(holdings.run)
         principal = holdings.principal[which]
-        changed = evaluate_targets(self._group, holdings.held[:, which]), evaluate_targets(self._group, holdings.basis[:, which])
-        differences = [None if turned is None else turned.astype(np.int64) - basis
-                       for turned, basis in zip(*changed, strict=True)]
+        gained, lost = evaluate_targets(self._group, holdings.held[:, which])
+        basis_gained, basis_lost = evaluate_targets(self._group, holdings.basis[:, which])
+        gained_difference = gained.astype(np.int64) - basis_gained
+        lost_difference = None if lost is None or basis_lost is None else lost.astype(np.int64) - basis_lost
         for holder, some in ((Holder.GROUP, principal < EVERYONE), (Holder.USER, principal >= 0)):
             # By principal, and by position in each: equal principals and cells are neighbours.
             first = np.flatnonzero((np.diff(principal[some], prepend=np.iinfo(np.int64).min) != 0)
                                    | (np.diff(cell[some], prepend=NONE) != 0))
             if len(first):
-                gained, lost = (None if one is None else np.add.reduceat(one[some], first) for one in differences)
+                gained_count = np.add.reduceat(gained_difference[some], first)
+                lost_count = None if lost_difference is None else np.add.reduceat(lost_difference[some], first)
                 holders = principal[some][first]
                 yield from self._by_rule(holder, groups_of(holders) if holder == Holder.GROUP else holders, cell[some][first],
-                                         gained, lost)
+                                         gained_count, lost_count)
 
     def _select(self, run: Array) -> tuple[Array, Array]:
         """(which of these runs are in the group, the cells of those)."""
@@ -208,14 +211,15 @@ class _Counter:
         words -= layout.run_begin[self._group.runs[0]]
         self._has_words = np.diff(words) > 0
         self._last_word = words[1:][self._has_words] - 1
-        everyone = changed_bits(layout, facts, [fact.everyone[None, :] for fact in facts], 1, self._group)
-        self._everyone = [None if bits is None else self._count_bits(bits) for bits in everyone]
+        gained, lost = changed_bits(layout, facts, [fact.everyone[None, :] for fact in facts], 1, self._group)
+        self._everyone_gained = self._count_bits(gained)
+        self._everyone_lost = None if lost is None else self._count_bits(lost)
 
     def count_overlaps(self, users: Array, held: list[Array]) -> Iterator[Counts]:
         """The counts of these users at positions with overlap. held: by fact, their bits."""
-        changed = changed_bits(self._layout, self._facts, held, len(users), self._group)
-        gained, lost = (None if bits is None else (self._count_bits(bits) - everyone).reshape(-1)
-                        for bits, everyone in zip(changed, self._everyone, strict=True))
+        gained_bits, lost_bits = changed_bits(self._layout, self._facts, held, len(users), self._group)
+        gained = (self._count_bits(gained_bits) - self._everyone_gained).reshape(-1)
+        lost = None if lost_bits is None else (self._count_bits(lost_bits) - self._everyone_lost).reshape(-1)
         where = np.flatnonzero(gained if lost is None else (gained != 0) | (lost != 0))
         user, cell = divide(where, self.cells)
         if len(where):

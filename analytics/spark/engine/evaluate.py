@@ -71,7 +71,7 @@ def changed_bits(layout: WordLayout, facts: list[FactBits], held: list[Array], u
     return differs & after, differs & before
 
 
-def evaluate_requirement(requirement: Requirement, held: Sequence[Array]) -> Array | np.uint64:
+def evaluate_requirement(requirement: Requirement, held: Sequence[Array] | Array) -> Array | np.uint64:
     """The bits where the requirement is met. held: by fact, bits. Raises ValueError for an unknown requirement."""
     word, parts = requirement
     match word:

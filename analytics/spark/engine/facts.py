@@ -99,10 +99,10 @@ class _EntryFinder:
                 families = np.unique(self._unit.run_family).tolist() if len(holder) else []
                 return _EMPTY, _EMPTY, [(holder, family) for family in families]
             case "anywhere":
-                elsewhere, holder_elsewhere = _with_privileges(self._descendant_grants, fact.privileges)
-                is_in_family = elsewhere.container == elsewhere.family
-                return _EMPTY, _EMPTY, _by_family([holder, holder_elsewhere[is_in_family]],
-                                                  [grants.family, elsewhere.family[is_in_family]])
+                descendants, holder_of_descendants = _with_privileges(self._descendant_grants, fact.privileges)
+                is_in_family = descendants.container == descendants.family
+                return _EMPTY, _EMPTY, _by_family([holder, holder_of_descendants[is_in_family]],
+                                                  [grants.family, descendants.family[is_in_family]])
         raise ValueError(f"`{fact.form}` is not a form of a fact")
 
     def _on_containers(self, fact: CompiledFact, scope: int) -> tuple[ContainerGrantRows, Array]:

@@ -120,9 +120,10 @@ def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[U
         return [take(some, which) for which in _group_rows(np.where(blocks[at] == block, unit_of_block[at], NONE), unit_count)]
 
     no_targets = concatenate(TargetRows, [])
-    split = zip(_group_rows(unit_of_block[block_of], unit_count), *map(by_unit, others), strict=True)
-    for target_rows, *mine in split:
-        yield Unit(targets, evaluated[target_rows], directory), TenantRows(no_targets, *mine)
+    rows_by_unit = zip(by_unit(rows.grants), by_unit(rows.container_grants), by_unit(rows.descendant_grants),
+                       by_unit(rows.precomputed_facts), strict=True)
+    for target_rows, rows_of_unit in zip(_group_rows(unit_of_block[block_of], unit_count), rows_by_unit, strict=True):
+        yield Unit(targets, evaluated[target_rows], directory), TenantRows(no_targets, *rows_of_unit)
 
 
 def _with_targets_of_grants(rows: TenantRows) -> TargetRows:

@@ -35,7 +35,7 @@ class Shared(Protocol):
     """A Spark broadcast, or anything else with its `value`."""
 
     @property
-    def value(self) -> dict[str, object]: ...
+    def value(self) -> dict[str, Any]: ...
 
 
 class LazyValue:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,9 @@ class PartMerger:
             gained, lost = (
                 self._add_tables(members, table, users, len(used), place, column, counts[begin:end], everyone[1], of_everyone)
                 for table, counts, of_everyone in zip(group_tables, own[2:], everyone[2:], strict=True))
-            if gained is None and lost is None:
-                continue
             differs = gained if lost is None else lost if gained is None else (gained != 0) | (lost != 0)
+            if differs is None:
+                continue
             where = np.flatnonzero(differs)
             place, column = divide(where, len(used))
             counts = [np.zeros(len(where), np.int64) if table is None else table.reshape(-1)[where].astype(np.int64)
@@ -134,8 +135,9 @@ class PartMerger:
         else:
             table = members.combine(group_table, np.add, users)
         np.add.at(table.reshape(-1), place * columns + column, counts.astype(np.int32))
-        if everyone.any():
-            table += _add_to_table(1, columns, np.zeros(len(everyone), np.int64), everyone_column, everyone)[0]
+        everyone_table = _add_to_table(1, columns, np.zeros(len(everyone), np.int64), everyone_column, everyone)
+        if everyone_table is not None:
+            table += everyone_table[0]
         return table
 
     def _merge_sparse(self, own: Sums, groups: Sums, everyone: Sums, bounds: Array, sizes: Array,
@@ -207,9 +209,9 @@ def _table_rows(sums: tuple[Array, ...], directory: Directory, columns: Columns,
         place, cell, gained, lost = (column[first : first + TABLE_ROWS] for column in sums)
         rule, rank = divide(cell, cells.namespaces)
         values: dict[str, Callable[[], pa.Array]] = {
-            "user": lambda place=place: dictionary_array(place, directory.user_names),
-            "namespace": lambda rank=rank: dictionary_array(rank, directory.namespace_names),
-            "gained": lambda gained=gained: pa.array(gained), "lost": lambda lost=lost: pa.array(lost)}
+            "user": partial(dictionary_array, place, directory.user_names),
+            "namespace": partial(dictionary_array, rank, directory.namespace_names),
+            "gained": partial(pa.array, gained), "lost": partial(pa.array, lost)}
         yield pa.record_batch({name: dictionary_array(rules[rule], pa.array(shown)) if isinstance(shown, tuple)
                                else values[shown]() for name, shown in columns})
 

@@ -151,8 +151,8 @@ class CountPacker:
         places, *counts = self._sums[Holder.USER].take()
         begins = np.searchsorted(places, bounds)
         for part in np.nonzero(np.diff(begins))[0].tolist():
-            which = slice(begins[part], begins[part + 1])
-            yield _partial_counts(part, places[which] - bounds[part], None, [column[which] for column in counts])
+            users = slice(begins[part], begins[part + 1])
+            yield _partial_counts(part, places[users] - bounds[part], None, [column[users] for column in counts])
 
 
 def _partial_counts(part: int, users: Array | None, groups: Array | None, counts: list[Array]) -> pa.RecordBatch:
@@ -210,7 +210,8 @@ def add_by_key(key: Array, gained: Array, lost: Array) -> tuple[Array, Array, Ar
         key, columns = key[order], [column[order] for column in columns]
     begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
     sums = iter([np.add.reduceat(column, begins, dtype=np.int64) for column in columns])
-    return key[begins], *(next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in (gained, lost))
+    gained, lost = (next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in (gained, lost))
+    return key[begins], gained, lost
 
 
 def to_bytes(numbers: Array) -> bytes:

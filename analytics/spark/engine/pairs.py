@@ -14,6 +14,7 @@ The position of a pair orders pairs by user, or by namespace and user: see `Pair
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,8 @@ def find_pairs(rules: CompiledRules, operations: tuple[str, ...], shared: Shared
         if not received:
             return
         directory, rows = Directory.load(shared), decode(received)
+        if rows.names is None:
+            raise ValueError("pairs need tenant rows with names")
         for unit, users, targets, rule, after in each_pair(rows, directory, rules, each_user=each_user):
             yield pa.record_batch({
                 "user": directory.user_names.take(pa.array(directory.user_places[users])),
@@ -257,7 +260,7 @@ def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[s
     columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_part: dict[int, list[dict]] = {}
+        by_part: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
                 by_part.setdefault(row["part"], []).append(row)
@@ -277,7 +280,7 @@ class SortedPairs:
     The number of a pair combines its position, the rank of its entity by address, the rank of its operation and its answer.
     """
 
-    def __init__(self, rows: list[dict], operations: Sequence[str]):
+    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str]):
         """rows: PACKED_PAIRS. operations: by rule number."""
         self.operations = sorted(set(operations)) or [""]
         rank_of_rule = np.array([self.operations.index(operation) for operation in operations], np.int64)

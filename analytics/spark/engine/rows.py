@@ -5,7 +5,7 @@ wide schema, `ROWS`; `row_type` says which columns of a row are filled. The othe
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
@@ -139,12 +139,15 @@ def take(rows: Rows, which: Array) -> Rows:
     return type(rows)(*(getattr(rows, name)[which] for name in column_names(type(rows))))
 
 
-def concatenate(row_type: type[Rows], parts: list[Mapping[str, Array]]) -> Rows:
+def concatenate(row_type: type[Rows], parts: Sequence[Mapping[str, Array]]) -> Rows:
     """Rows from column mappings, one after the other."""
     for part in parts:
         checked(row_type, part)
-    return row_type(*(np.concatenate([np.empty(0, np.int64), *(np.asarray(part[name], np.int64) for part in parts)])
-                      for name in column_names(row_type)))
+
+    def column(name: str) -> Array:
+        return np.concatenate([np.empty(0, np.int64), *(np.asarray(part[name], np.int64) for part in parts)])
+
+    return row_type(*(column(name) for name in column_names(row_type)))
 
 
 def decode(batches: list[pa.RecordBatch]) -> TenantRows:
@@ -156,12 +159,12 @@ def decode(batches: list[pa.RecordBatch]) -> TenantRows:
     rows = [kind(*(columns[name][at].astype(np.int64, copy=False) for name in column_names(kind)))
             for kind, at in zip(ROW_TYPES, where, strict=True)]
     names = table.column("name").combine_chunks().take(pa.array(where[0])) if "name" in table.column_names else None
-    return TenantRows(*rows, names=names)  # type: ignore[arg-type]
+    return TenantRows(*rows, names=names)  # type: ignore[arg-type, misc]
 
 
 def to_batch(rows: TenantRows) -> pa.RecordBatch:
     """The rows in the wide schema: the inverse of `decode`."""
-    parts = [rows.targets, rows.grants, rows.container_grants, rows.descendant_grants, rows.precomputed_facts]
+    parts: list[RowArrays] = [rows.targets, rows.grants, rows.container_grants, rows.descendant_grants, rows.precomputed_facts]
     counts = [len(part.family) for part in parts]
     columns: dict[str, object] = {"row_type": np.repeat(np.arange(len(parts), dtype=np.int8), counts)}
     for name, sql_type in list(COLUMNS.items())[1:]:

@@ -28,6 +28,7 @@ from grants.policies.grammar import (
     Scope,
     UnknownExpression,
 )
+from grants.policies.policy import Generation
 
 # The "operation" of the rule that finds every holder of ADMIN on a namespace or inside it.
 CANDIDATE = "candidate"
@@ -80,13 +81,13 @@ def generation_rules(generation: str, is_included: Callable[[str], bool] = lambd
     """From nothing to what the generation permits."""
     after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
-    return _rule_set((kind, operation, None, after.policy(kind, operation).requirement) for kind, operation in included)
+    return _rule_set((kind, operation, None, _policy_requirement(after, kind, operation)) for kind, operation in included)
 
 
 def impact_rules(generation: str, to_generation: str) -> RuleSet:
     """From one generation to another, over the operations that have a rule in both."""
     before, after = generation_by_name(generation), generation_by_name(to_generation)
-    rules = ((kind, operation, before.policy(kind, operation).requirement, after.policy(kind, operation).requirement)
+    rules = ((kind, operation, _policy_requirement(before, kind, operation), _policy_requirement(after, kind, operation))
              for kind, operation in _operations())
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
 
@@ -105,7 +106,12 @@ def admin_rules(kinds: Iterable[str]) -> RuleSet:
 def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
     """ADMIN missing on entities of these kinds, for users who hold it elsewhere in the namespace: they lose the rule."""
     anywhere, here = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
-    return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, here))) for kind in kinds)
+    return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, here))) for kind in kinds)  # type: ignore[arg-type]
+
+
+def _policy_requirement(generation: Generation, kind: str, operation: str) -> Expression | None:
+    policy = generation.policy(kind, operation)
+    return None if policy is None else policy.requirement
 
 
 def _operations() -> Iterable[tuple[str, str]]:
@@ -216,7 +222,7 @@ def admin_needed(expression: Expression | None) -> AdminNeeded:
 
 
 def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
-    return admin_needed(generation_by_name(generation).policy("namespace", "delete").requirement)
+    return admin_needed(_policy_requirement(generation_by_name(generation), "namespace", "delete"))
 
 
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
