@@ -15,6 +15,7 @@ import pytest
 from analytics.spark.engine import rules
 from authzconsole.rest.framework.requirements import requirement_as_json
 from entities.address import parse_address
+from entities.vocabulary import Privilege
 from grants.evaluation import candidates, entity_filters, facts, principal_filters, visibility
 from grants.evaluation.entity_filters import FilterContext
 from grants.lifecycle import missing_grants
@@ -150,3 +151,34 @@ def test_a_walker_raises_for_an_unknown_node_inside_another(name, composed):
 def test_facts_of_a_question_with_an_unknown_node_are_not_gathered():
     with pytest.raises(UnknownExpression):
         facts.gather_facts([UnknownQuestion("user", "alice", "read", TARGET, "final")])
+
+
+# One node of each type. A composed node has a part that every walker handles.
+SAMPLES = {
+    grammar.Has: grammar.has(Privilege.READ), grammar.HasAtOrBelow: grammar.HasAtOrBelow(),
+    grammar.HasOnAllLive: grammar.HasOnAllLive(Privilege.ADMIN), grammar.Always: grammar.Always(),
+    AllOf: AllOf((grammar.has(Privilege.READ),)), AnyOf: AnyOf((grammar.has(Privilege.READ),)),
+    grammar.Given: grammar.Given(grammar.Parameter.OWNER, grammar.has(Privilege.READ)),
+}
+
+
+# These handle some node types on purpose and raise for the others.
+HANDLE_SOME_NODES = {"grants.evaluation.entity_filters.combined_condition",
+                     "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_needed",
+                     "analytics.spark.engine.rules._compiled_fact"}
+
+
+def test_every_node_type_has_a_sample():
+    assert set(SAMPLES) == set(get_args(Expression))
+
+
+@pytest.mark.parametrize("node", SAMPLES.values(), ids=lambda node: type(node).__name__)
+@pytest.mark.parametrize("name", sorted(set(WALKERS) - HANDLE_SOME_NODES))
+def test_a_walker_handles_every_node_type(name, node):
+    try:
+        WALKERS[name](node)
+    except UnknownExpression as error:
+        pytest.fail(f"{name}: {error}")
+    except Exception:
+        # The walker handles the node: it needs more than this test gives it, such as a database.
+        pass
