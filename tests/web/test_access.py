@@ -137,20 +137,20 @@ def numbers(cast):
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
-def test_each_page_answers_each_of_the_cast_as_it_should(page, statuses, browse, numbers):
+def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, numbers):
     found = [browse(name).get(page.format(**numbers)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
     assert found == statuses
 
 
 @pytest.mark.parametrize("page", [page for page, *_ in PAGES if page != "/nowhere"])
-def test_every_page_sends_who_is_not_signed_in_to_the_sign_in(page, browse, numbers):
+def test_every_page_redirects_anonymous_users_to_sign_in(page, browse, numbers):
     response = browse().get(page.format(**numbers))
     assert response.status_code == 302
     assert response.headers["Location"].startswith("/sign-in?next=/")
 
 
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
-def test_nobody_but_an_administrator_writes(url, statuses, browse, numbers):
+def test_only_administrators_can_write(url, statuses, browse, numbers):
     before = database_state()
     sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
             "analysis": "delete-readiness", "description": "x"}
@@ -159,7 +159,7 @@ def test_nobody_but_an_administrator_writes(url, statuses, browse, numbers):
     assert database_state() == before
 
 
-def test_an_unseen_entity_and_one_that_is_not_there_give_the_same_page(browse):
+def test_an_invisible_entity_and_a_missing_one_have_the_same_page(browse):
     unseen, absent = (without_tokens(browse("dee").get(url)) for url in (SALARIES, NOWHERE))
     assert unseen == absent
 
@@ -173,19 +173,19 @@ def test_an_inactive_account_cannot_sign_in(browse):
     assert browse("ina").get("/").status_code == 302
 
 
-def test_an_ordinary_account_gets_no_names_of_others(browse):
+def test_an_ordinary_account_sees_no_other_principals(browse):
     for url in ("/", "/entities/namespace:sales", ORDERS, f"{ORDERS}?operation=read", "/search?q=sales"):
         text = browse("dee").get(url).content.decode()
         for name in ("ned", "grp", "ina", "out", "operators"):
             assert f">{name}<" not in text and f"user:{name}" not in text and f"group:{name}" not in text
 
 
-def test_an_ordinary_account_asks_only_about_itself(browse):
+def test_an_ordinary_account_can_ask_only_about_itself(browse):
     response = browse("dee").get(f"{ORDERS}?operation=read&subject=user:ned")
     assert response.context["ask"]["answer"].decision.question.principal == "user:dee"
 
 
-def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
+def test_a_denial_does_not_name_invisible_entities(browse):
     response = browse("dee").get("/entities/namespace:sales?operation=delete")
     text = response.content.decode()
     assert response.context["ask"]["answer"].decision.allowed is False
@@ -194,7 +194,7 @@ def test_a_denial_does_not_name_entities_that_the_account_does_not_see(browse):
     assert response.context["ask"]["answer"].missing == []
 
 
-def test_what_is_allowed_stays_allowed_where_entities_that_it_does_not_need_are_hidden(browse):
+def test_hidden_entities_do_not_turn_a_permit_into_a_denial(browse):
     ensure_entities(states={parse_address("stream:sales.clicks"): "live"})
     response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
     decision, text = response.context["ask"]["answer"].decision, response.content.decode()
@@ -203,12 +203,12 @@ def test_what_is_allowed_stays_allowed_where_entities_that_it_does_not_need_are_
     assert decision.sentence in answer and "Denied" not in answer and "clicks" not in text
 
 
-def test_the_same_denial_is_complete_for_an_auditor(browse):
+def test_a_denial_lists_all_missing_grants_for_an_auditor(browse):
     response = browse("aud").get("/entities/namespace:sales?operation=delete&subject=user:dee")
     assert {str(gap.address) for gap in response.context["ask"]["answer"].missing} >= {"dataset:sales.customers"}
 
 
-def test_counts_count_only_what_the_account_sees(browse):
+def test_counts_include_only_visible_entities(browse):
     seen = {name: browse(name).get("/entities/namespace:sales").context["children"]["total"] for name in ("ada", "dee", "grp")}
     assert seen == {"ada": 6, "dee": 2, "grp": 2}
     inside = browse("dee").get("/").context["namespaces"]["rows"][0]["inside"]
@@ -220,14 +220,14 @@ def test_readiness_is_withheld_from_ordinary_accounts(browse, htmx):
     assert browse("ned").get("/entities/namespace:sales", headers=htmx("readiness")).status_code == 404
 
 
-def test_an_auditor_sees_no_form_that_writes(browse):
+def test_an_auditor_gets_no_forms_that_write(browse):
     for url in ("/", "/entities/namespace:sales", ORDERS, "/analyses/"):
         text = browse("aud").get(url).content.decode().replace('action="/sign-out" method="post"', "")
         assert 'method="post"' not in text
         assert "/revoke/" not in text and "/grant/" not in text and "/lifecycle/" not in text
 
 
-def test_looking_writes_no_journal_line(browse, numbers):
+def test_get_requests_write_no_journal_line(browse, numbers):
     before = JournalLine.objects.count()
     for page, *_ in PAGES:
         browse("ada").get(page.format(**numbers))
@@ -239,12 +239,12 @@ def test_looking_writes_no_journal_line(browse, numbers):
     ("dataset:x", "`dataset:x` lacks a part"), ("widget:x", "`widget` is not a kind of entity"),
     ("namespace:a-b", "the name `a-b` holds a character"), ("program:a.b.c.d", "`c` is not a type of program"),
 ])
-def test_a_broken_address_is_answered_with_the_part_at_fault(browse, who, address, fault):
+def test_an_invalid_address_is_refused_with_the_invalid_part(browse, who, address, fault):
     answer = browse(who).get(f"/entities/{address}")
     assert answer.status_code == 404 and fault in answer.content.decode().replace("&#x27;", "'")
 
 
-def test_of_a_well_formed_address_nothing_is_said(browse):
+def test_a_404_page_does_not_reveal_whether_a_valid_address_exists(browse):
     unseen, nowhere = (without_tokens(browse("out").get(url)) for url in (SALARIES, NOWHERE))
     assert unseen == nowhere and "hr.salaries" not in unseen
 
@@ -253,7 +253,7 @@ def test_of_a_well_formed_address_nothing_is_said(browse):
     ("/analyses/start", "Analyses"), ("/plans/copy", "Plans"), ("/plans/9/apply", "Plans"), ("/plans/ghosts", "Plans"),
     ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "People"),
 ])
-def test_an_address_that_only_takes_a_form_says_so_and_leads_to_its_room(url, room, browse):
+def test_a_post_only_url_explains_itself_and_links_to_its_area(url, room, browse):
     response = browse("ada").get(url)
     text = response.content.decode()
     assert (response.status_code, response["Allow"], "no-store" in response["Cache-Control"]) == (405, "POST", True)
@@ -261,18 +261,18 @@ def test_an_address_that_only_takes_a_form_says_so_and_leads_to_its_room(url, ro
     assert "Go to Overview" in browse("dee").get(url).content.decode()
 
 
-def test_a_page_that_only_shows_takes_nothing(browse):
+def test_a_read_only_page_refuses_a_post(browse):
     response = browse("ada").post("/journal/")
     assert response.status_code == 405 and "does not accept forms" in response.content.decode()
 
 
 @pytest.mark.parametrize("url", ["/access/v1/evaluation", "/api/v1/grants"])
-def test_what_answers_services_keeps_its_own_refusal(url, browse):
+def test_apis_keep_their_own_405_response(url, browse):
     response = browse("ada").delete(url)
     assert "html" not in response["Content-Type"] and b"This address only accepts a form" not in response.content
 
 
-def test_who_is_signed_in_keeps_navigation_and_search_where_nothing_is(browse):
+def test_error_pages_keep_navigation_and_search_for_signed_in_accounts(browse):
     for url, name in ((NOWHERE, "dee"), ("/nowhere", "dee"), ("/plans/many", "aud")):
         text = browse(name).get(url).content.decode()
         assert 'id="search"' in text and "Sign out" in text

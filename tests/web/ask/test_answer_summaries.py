@@ -19,7 +19,7 @@ PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/n
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse):
+def test_the_operation_answers_match_the_engine(generation, browse):
     client = browse("aud")
     for place in map(parse_address, (*SALES, PLANNED, DELETED)):
         for who in WHO:
@@ -30,7 +30,7 @@ def test_every_operation_is_answered_as_the_engine_answers_it(generation, browse
                 (decision.question.operation, decision.allowed) for decision in said]
 
 
-def test_the_same_question_is_answered_in_every_generation_with_its_source(browse):
+def test_each_generation_answers_with_its_source(browse):
     ask = browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=start&generation=existing").context["ask"]
     assert [glance.name for glance in ask["generation_summaries"]] == list(GENERATIONS)
     assert [glance.name for glance in ask["generation_summaries"] if glance.is_current] == ["existing"]
@@ -41,34 +41,34 @@ def test_the_same_question_is_answered_in_every_generation_with_its_source(brows
     assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
 
 
-def test_an_ordinary_account_is_told_at_once_what_it_may_do_itself(browse):
+def test_an_ordinary_account_sees_its_own_operations_without_asking(browse):
     ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
     answers = ask["operation_answers"]
     assert {summary.name for summary in answers if summary.allowed} >= {"read", "list"} and ask["permitted"] < len(answers)
     assert all("user:ned" not in summary.sentence for summary in answers)
 
 
-def test_no_line_names_what_the_account_does_not_see(browse):
+def test_answer_summaries_do_not_name_invisible_entities(browse):
     for operation in ("", "delete"):
         for generation in GENERATIONS:
             text = browse("dee").get(NAMESPACE, {"generation": generation, "operation": operation}).content.decode()
             assert "customers" not in text and "etl-1.0" not in text
 
 
-def test_a_line_leads_to_the_whole_answer(browse):
+def test_an_answer_summary_links_to_the_full_answer(browse):
     client = browse("aud")
     answers = client.get(f"{NAMESPACE}?subject=user:dee").context["ask"]["operation_answers"]
     (summary,) = [answer for answer in answers if answer.name == "delete"]
     assert client.get(summary.url).context["ask"]["answer"].decision.question.operation == "delete"
 
 
-def test_a_subject_that_cannot_be_is_explained_once(browse):
+def test_an_invalid_subject_is_explained_once(browse):
     response = browse("aud").get(f"{NAMESPACE}?subject=group:")
     assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["operation_answers"] == []
 
 
 @pytest.mark.parametrize("query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"])
-def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, browse):
+def test_an_unknown_subject_gets_one_notice_and_no_denials(query, browse):
     response = browse("aud").get(f"{NAMESPACE}?{query}")
     ask, text = response.context["ask"], response.content.decode()
     assert (ask["unknown_principal"].name, ask["unknown_principal"].suggestions) == ("nobody", [])
@@ -76,7 +76,7 @@ def test_a_subject_that_there_is_not_gets_one_notice_and_no_denials(query, brows
     assert text.count("named <code>nobody</code>") == 1 and "Denied" not in text
 
 
-def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):
+def test_asking_keeps_the_other_url_parameters(browse, htmx):
     rest = "kind=dataset&state=live&find=or&after=dataset:sales.a&holders=2"
     for headers in ({}, htmx("ask")):
         text = browse("ada").get(f"{NAMESPACE}?subject=user:dee&{rest}", headers=headers).content.decode()
@@ -88,7 +88,7 @@ def test_asking_leaves_what_the_url_says_of_the_rest_of_the_page(browse, htmx):
 
 
 @pytest.mark.parametrize("url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"])
-def test_it_costs_the_same_however_much_lies_inside(url, browse):
+def test_the_number_of_queries_does_not_grow_with_the_contents(url, browse):
     client, costs = browse("aud"), []
     for numbers in (range(1), range(1, 60)):
         ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
@@ -102,7 +102,7 @@ def sent(**more) -> dict:
     return {"address": "namespace:sales", "subject": "user:dee", "operation": "delete", "generation": "final"} | more
 
 
-def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
+def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     client = browse("ada")
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert 'action="/plans/missing"' in page
@@ -116,7 +116,7 @@ def test_what_is_missing_becomes_a_plan_that_turns_the_answer(browse):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse):
+def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
     client, place = browse("ada"), parse_address("namespace:sales")
     ensure_entities(states={parse_address(f"{kind}:sales.more{n}"): "live" for n in range(3)
                             for kind in ("stream", "dataset_module")})
@@ -133,7 +133,7 @@ def test_the_plan_holds_what_the_whole_answer_says_is_missing(generation, browse
                 assert told in client.get(NAMESPACE).content.decode()
 
 
-def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_whole(browse, monkeypatch):
+def test_the_plan_of_a_large_namespace_is_written_in_batches(browse, monkeypatch):
     client, costs = browse("ada"), []
     for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
         monkeypatch.setattr(f"{module}.gather_facts", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
@@ -145,7 +145,7 @@ def test_the_plan_of_a_large_namespace_costs_little_more_and_is_never_held_as_a_
     assert Plan.objects.latest("pk").effect["grants"] == 7 + 1_499 and costs[1] <= costs[0] + 20
 
 
-def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anything_is_written(browse, monkeypatch):
+def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, monkeypatch):
     client = browse("ada")
     for module in ("authzconsole.web.ask.questions", "grants.plans.sources.answer"):
         monkeypatch.setattr(f"{module}.MAX_PLAN_ITEMS", 5)
@@ -158,7 +158,7 @@ def test_what_no_plan_can_hold_is_said_beside_the_answer_and_refused_before_anyt
             "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
 
 
-def test_only_an_administrator_makes_it_and_only_of_a_question(browse):
+def test_only_an_administrator_can_create_a_plan_from_an_answer(browse):
     before = database_state()
     assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
     assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()

@@ -20,13 +20,13 @@ def faults(response) -> str:
 
 
 @pytest.mark.parametrize("name", ["ada", "aud", "ned", "dee", "out"])
-def test_everybody_may_ask(name, browse):
+def test_every_account_can_ask(name, browse):
     response = browse(name).get("/ask")
     assert response.status_code == 200 and not faults(response)
     assert ("May this user or group" in response.content.decode()) == (name in ("ada", "aud"))
 
 
-def test_a_question_is_answered_where_it_is_asked(browse):
+def test_a_question_is_answered_on_the_same_page(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS})
     assert response.status_code == 200 and response.context["ask"]["answer"].decision.generation == "core"
     text = response.content.decode()
@@ -36,7 +36,7 @@ def test_a_question_is_answered_where_it_is_asked(browse):
 
 @pytest.mark.parametrize("who", ["user:ned", "user:dee", "group:operators", "user:ina"])
 @pytest.mark.parametrize("operation", KINDS["namespace"].operations)
-def test_all_generations_stand_side_by_side_as_the_engine_answers_them(who, operation, browse):
+def test_the_answers_of_all_generations_match_the_engine(who, operation, browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(20)})
     asked = {"subject": who, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
     ask = browse("aud").get("/ask", asked).context["ask"]
@@ -50,7 +50,7 @@ def test_all_generations_stand_side_by_side_as_the_engine_answers_them(who, oper
     assert ask["answer"] is ask["generation_answers"][1].answer
 
 
-def test_an_answer_leads_to_the_row_of_its_rule(browse):
+def test_an_answer_links_to_its_policy(browse):
     client = browse("aud")
     for url in ("/ask?entity=namespace:sales&", "/entities/namespace:sales?"):
         response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
@@ -60,7 +60,7 @@ def test_an_answer_leads_to_the_row_of_its_rule(browse):
         assert bare["answer"].policy_url == "" and bare["generation_answers"] == []
 
 
-def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse):
+def test_the_requirement_tree_names_addresses_and_grants(browse):
     tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
     assert (tree.operator, tree.met) == ("ALL OF", True)
     own, inside = tree.parts
@@ -70,13 +70,13 @@ def test_the_tree_says_of_each_requirement_where_it_looks_and_what_met_it(browse
     assert inside.met and str(inside.address_link) == "namespace:sales"
 
 
-def test_one_of_several_ways_is_a_joint_too(browse):
+def test_a_requirement_with_alternatives_is_one_node(browse):
     asked = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
     tree = browse("ada").get("/ask", asked).context["ask"]["answer"].tree
     assert tree.operator == "ANY OF" and not tree.met and len(tree.parts) > 1
 
 
-def test_the_address_of_an_answer_is_whole(browse, settings):
+def test_the_permalink_of_an_answer_is_absolute(browse, settings):
     settings.PUBLIC_URL = "https://console.example"
     client = browse("ada")
     ask = client.get("/ask?subject=dee&operation=delete&entity=namespace:sales").context["ask"]
@@ -89,13 +89,13 @@ def test_the_address_of_an_answer_is_whole(browse, settings):
         ask["answer"].decision.sentence)
 
 
-def test_what_is_missing_becomes_a_plan_for_who_may_make_one(browse):
+def test_only_administrators_are_offered_a_plan_of_the_missing_grants(browse):
     pages = {name: browse(name).get("/ask", DELETE | {"subject": "user:dee"}).content.decode() for name in ("ada", "aud")}
     assert {name: 'action="/plans/missing"' in page for name, page in pages.items()} == {"ada": True, "aud": False}
     assert {name: "/grant/" in page for name, page in pages.items()} == {"ada": True, "aud": False}
 
 
-def test_without_an_operation_each_is_answered(browse):
+def test_without_an_operation_every_operation_is_answered(browse):
     client = browse("aud")
     each = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
     assert [glance.name for glance in each] == list(KINDS["dataset"].operations)
@@ -103,18 +103,18 @@ def test_without_an_operation_each_is_answered(browse):
     assert client.get(read.url).context["ask"]["answer"].decision.allowed
 
 
-def test_a_part_of_the_page_is_sent_to_htmx(browse, htmx):
+def test_htmx_gets_only_the_ask_section(browse, htmx):
     text = browse("aud").get("/ask", DELETE | {"subject": "user:dee"}, headers=htmx("ask")).content.decode()
     assert 'id="ask"' in text and "<html" not in text and 'id="answer"' in text
 
 
-def test_an_ordinary_account_asks_only_about_itself(browse):
+def test_an_ordinary_account_can_ask_only_about_itself(browse):
     response = browse("dee").get("/ask", DELETE | {"subject": "user:ned"})
     assert {one.answer.decision.question.principal for one in response.context["ask"]["generation_answers"]} == {"user:dee"}
     assert "user:ned" not in response.content.decode()
 
 
-def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(browse):
+def test_no_generation_discloses_invisible_entities(browse):
     for operation in ("delete", "delete-all-streams", "list", ""):
         response = browse("dee").get("/ask", DELETE | {"operation": operation})
         text = response.content.decode()
@@ -125,14 +125,14 @@ def test_nothing_that_the_account_does_not_see_is_disclosed_by_any_generation(br
     assert not answers["final"].decision.allowed and all(not one.address_link.url for one in answers["final"].tree.parts)
 
 
-def test_an_operation_of_another_kind_is_refused_with_those_that_there_are(browse):
+def test_an_operation_of_another_kind_is_refused_with_the_valid_ones(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
     assert faults(response).startswith("Datasets have no operation `start`. Try create, update")
     text = response.content.decode()
     assert "have no operation <code>start</code>" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
 
 
-def test_a_part_of_an_address_is_enough_to_choose_from(browse):
+def test_part_of_an_address_lists_suggestions(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
     assert faults(response).count("is not an address") == 1 and "no address" not in faults(response)
     ((entity, url),) = response.context["suggestions"]
@@ -140,13 +140,13 @@ def test_a_part_of_an_address_is_enough_to_choose_from(browse):
 
 
 @pytest.mark.parametrize("text", ["orders", "sales.orders"])
-def test_the_name_or_key_of_one_entity_is_enough(text, browse):
+def test_a_unique_name_or_key_redirects_to_the_address(text, browse):
     response = browse("aud").get("/ask", {"subject": "dee", "operation": "read", "entity": text})
     assert (response.status_code, response["Location"]) == (303, f"/ask?subject=dee&operation=read&entity={ORDERS}")
     assert browse("dee").get(f"/ask?entity={text}").status_code == 303
 
 
-def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
+def test_an_ambiguous_name_lists_suggestions(browse, monkeypatch):
     ensure_entities(states={parse_address("application:hr.orders"): "live", parse_address("dataset:hr.customers"): "live"})
     response = browse("aud").get("/ask?subject=dee&entity=orders")
     assert [str(entity) for entity, _ in response.context["suggestions"]] == ["application:hr.orders", ORDERS]
@@ -155,13 +155,13 @@ def test_a_name_that_two_entities_have_is_chosen_from(browse, monkeypatch):
     assert browse("aud").get("/ask?subject=dee&entity=customers").status_code == 200
 
 
-def test_what_is_called_so_is_offered_before_what_lies_in_it(browse):
+def test_an_exact_name_is_suggested_before_its_contents(browse):
     ensure_entities(states={parse_address("dataset:hr.sales"): "live"})
     offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
     assert str(offered[0][0]) == "namespace:sales" and len(offered) > 3 and len(set(offered)) == len(offered)
 
 
-def test_what_is_not_seen_looks_like_what_does_not_exist_and_is_not_offered(browse):
+def test_an_invisible_entity_looks_like_a_missing_one(browse):
     client = browse("dee")
     unseen, absent = (faults(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
     assert unseen.replace("salaries", "nothing") == absent != ""
@@ -172,7 +172,7 @@ def test_what_is_not_seen_looks_like_what_does_not_exist_and_is_not_offered(brow
     assert client.get(f"/ask?operation=read&entity={DELETED}").context["ask"]["answer"]
 
 
-def test_the_nearest_names_are_told_to_who_sees_all(browse):
+def test_similar_names_are_suggested_to_accounts_that_see_everything(browse):
     User.objects.create(username="deedee")
     for written, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
                              ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
@@ -184,7 +184,7 @@ def test_the_nearest_names_are_told_to_who_sees_all(browse):
     assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"] is None
 
 
-def test_what_is_quoted_is_shown_as_code_and_escaped(browse):
+def test_quoted_input_is_escaped_and_formatted_as_code(browse):
     text = browse("aud").get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS}).content.decode()
     assert "<code>&lt;b&gt;</code>" in text
     text = browse("aud").get("/ask", {"subject": "x", "entity": "`<script>`x` `"}).content.decode()
@@ -193,7 +193,7 @@ def test_what_is_quoted_is_shown_as_code_and_escaped(browse):
 
 @pytest.mark.parametrize("text", ["dataset:", "x" * 3_000, "\0", "namespace:sales.orders", "🚢"])
 @pytest.mark.parametrize("name", ["dee", "aud"])
-def test_no_text_breaks_it(name, text, browse):
+def test_no_input_causes_a_server_error(name, text, browse):
     for entity in (text, ORDERS):
         for operation in (text, "read", ""):
             asked = {"entity": entity, "operation": operation, "subject": text, "generation": text, "owner": text}
@@ -204,11 +204,11 @@ def test_no_text_breaks_it(name, text, browse):
     ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"), ("/people/", "People"),
     ("/analyses/", "Analyses"), ("/my-access", "My access"),
 ])
-def test_the_navigation_says_where_one_is(url, room, browse):
+def test_the_navigation_marks_the_current_area(url, room, browse):
     assert [shown["title"] for shown in browse("aud").get(url).context["nav_items"] if shown["is_current"]] == [room]
 
 
-def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
+def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     nav_items = browse("dee").get(f"/entities/{ORDERS}").context["nav_items"]
     assert [shown["title"] for shown in nav_items] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
     assert [shown["title"] for shown in nav_items if shown["is_current"]] == ["Explorer"]
@@ -218,7 +218,7 @@ def test_an_ordinary_account_finds_the_rooms_that_it_may_enter(browse):
 @pytest.mark.parametrize(("changed", "field"), [
     ({"subject": "robot:x"}, "subject"), ({"operation": "fly"}, "operation"), ({"entity": "dataset:no.such"}, "entity"),
 ])
-def test_a_fault_is_tied_to_the_field_that_it_is_about(changed, field, browse):
+def test_an_error_is_attached_to_its_field(changed, field, browse):
     text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | changed).content.decode()
     inputs = [tag.partition(">")[0] for tag in text.split("<input ")]
     assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
@@ -226,7 +226,7 @@ def test_a_fault_is_tied_to_the_field_that_it_is_about(changed, field, browse):
 
 
 @pytest.mark.parametrize("url", ["/ask", f"/entities/{ORDERS}"])
-def test_an_answer_in_place_is_said_aloud(url, browse, htmx):
+def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
     client = browse("ada")
     each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
     ask = each.context["ask"]

@@ -17,7 +17,7 @@ DELETE = "/lifecycle/delete/namespace:sales"
     lambda: change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]),
     lambda: activate_generation(author=SETUP, name="existing"),
 ])
-def test_a_deletion_that_would_do_something_else_than_was_foretold_is_not_done(meanwhile, browse):
+def test_a_deletion_with_an_outdated_forecast_is_refused(meanwhile, browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
     meanwhile()
@@ -28,7 +28,7 @@ def test_a_deletion_that_would_do_something_else_than_was_foretold_is_not_done(m
     assert client.post(DELETE, {"reason": "sold", "form_version": response.context["form_version"]}).status_code == 303
 
 
-def test_what_changed_elsewhere_does_not_hold_a_deletion_up(browse):
+def test_unrelated_changes_do_not_block_a_deletion(browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
     assert f'name="form_version" value="{form_version}"' in client.get(DELETE).content.decode()
@@ -36,14 +36,14 @@ def test_what_changed_elsewhere_does_not_hold_a_deletion_up(browse):
     assert client.post(DELETE, {"form_version": form_version}).status_code == 303
 
 
-def test_what_was_deleted_meanwhile_is_said_once(browse):
+def test_deleting_a_deleted_entity_shows_one_message(browse):
     client = browse("ada")
     client.post(DELETE)
     text = client.post(DELETE).content.decode()
     assert text.count("namespace:sales was deleted already") == 1
 
 
-def test_a_description_takes_the_place_of_none_that_its_writer_did_not_see(browse):
+def test_an_outdated_form_does_not_overwrite_a_description(browse):
     client, url = browse("ada"), "/describe/dataset:sales.orders"
     was = client.get(url).context["was"]
     browse("ada").post(url, {"description": "All orders", "was": was})
@@ -56,7 +56,7 @@ def test_a_description_takes_the_place_of_none_that_its_writer_did_not_see(brows
     assert entity_at(parse_address("dataset:sales.orders")).description == "Orders of the shop"
 
 
-def test_the_reason_of_a_plan_that_has_become_stale_goes_to_the_new_one(browse):
+def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
     plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
     change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])

@@ -27,7 +27,7 @@ def test_children_are_filtered_by_kind_state_and_name(browse):
     assert "Nothing matches" in client.get(f"{SALES}?kind=stream").content.decode()
 
 
-def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(browse):
+def test_the_instance_lists_its_namespaces_by_default(browse):
     ensure_entities(states={parse_address("kerberosprincipal:etl/host.com@REALM"): "live"})
     children = browse("ada").get("/entities/instance:cdap").context["children"]
     assert [str(row["entity"]) for row in children["rows"]] == ["namespace:hr", "namespace:sales"]
@@ -36,7 +36,7 @@ def test_of_the_instance_the_namespaces_come_first_and_all_are_one_step_away(bro
     assert len(everything["rows"]) == 3 and everything["kinds"][0]["is_current"]
 
 
-def test_children_are_paged_forth_and_back_without_a_gap(browse):
+def test_children_are_paged_both_ways_without_gaps(browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, seen, url = browse("ada"), [], SALES
     while url:
@@ -52,11 +52,11 @@ def test_children_are_paged_forth_and_back_without_a_gap(browse):
 
 @pytest.mark.parametrize("query", ["after=nonsense", "before=dataset:", "after=", "holders=0", "holders=-1", "holders=x",
                                    "holders=99999999999999999999", "find=%00", "state=undead", "kind=%F0%9F%92%A9"])
-def test_a_broken_page_address_shows_a_page_all_the_same(query, browse):
+def test_an_invalid_page_cursor_is_ignored(query, browse):
     assert browse("ada").get(f"{SALES}?{query}").status_code == 200
 
 
-def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
+def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
     page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
@@ -71,20 +71,20 @@ def test_what_was_chosen_goes_along_from_page_to_page_and_to_the_plan(browse):
     assert [row["text"] for row in plan_form.context["selected_rows"]] == [first, last]
 
 
-def test_a_chosen_entity_that_no_filter_shows_stays_chosen(browse):
+def test_a_filter_keeps_selected_entities_that_it_hides(browse):
     page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "nothing-is-called-so"})
     text = page.content.decode()
     assert "Nothing matches" in text and "1 selected on other pages" in text and "data-selected" in text
 
 
 @pytest.mark.parametrize("who", ["aud", "dee"])
-def test_who_changes_nothing_chooses_nothing(who, browse):
+def test_only_administrators_can_select_children(who, browse):
     page = browse(who).get(SALES, {"address": "dataset:sales.orders"})
     assert "selection" not in page.context["children"] and "children-form" in page.content.decode()
     assert 'name="address"' not in page.content.decode()
 
 
-def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(browse):
+def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
     ensure_entities(states={parse_address("dataset:sales.idle"): "planned", parse_address("dataset:plans.inner"): "planned"})
     client, url = browse("ada"), "/entities/dataset:sales.idle"
     assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
@@ -99,7 +99,7 @@ def test_a_planned_address_for_which_nothing_waits_is_deleted_from_its_page(brow
     assert client.get(url).status_code == 404
 
 
-def test_the_matrix_tells_direct_from_through_a_group(browse):
+def test_cells_distinguish_direct_grants_from_grants_through_a_group(browse):
     change_grants(author=SETUP, grant=[("user:grp", parse_address("program:sales.shop.workflow.daily"), "READ")])
     rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]
     cells = {row["principal"].address: [cell.how for cell in row["cells"]] for row in rows}
@@ -115,13 +115,13 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     assert "applies once the entity exists" in planned.title and "left over from a deleted entity" in deleted.title
 
 
-def test_a_deleted_entity_warns_of_the_grants_that_outlived_it(browse):
+def test_a_deleted_entity_warns_about_its_ghost_grants(browse):
     hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
     assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant remains as ghost "
                          "grant and would apply again if it is recreated.")
 
 
-def test_what_hardly_anybody_administers_says_so(browse):
+def test_entities_with_fewer_than_two_administrators_show_a_warning(browse):
     client, url = browse("ada"), "/entities/dataset:hr.salaries"
     assert "No active user administers this dataset" in client.get(url).content.decode()
     client.post("/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
@@ -137,7 +137,7 @@ def test_an_inactive_holder_is_marked(browse):
     assert {row["principal"].name: row["principal"].inactive for row in rows} == {"dee": False, "ina": True, "ned": False}
 
 
-def test_a_person_sees_what_they_hold_here(browse):
+def test_an_ordinary_account_sees_its_own_privileges(browse):
     own = browse("grp").get("/entities/program:sales.shop.workflow.daily").context["holders"]["own"]
     assert [cell.how for cell in own["cells"]] == ["none", "none", "group", "none"] and own["groups"] == ["operators"]
 
@@ -152,7 +152,7 @@ def test_a_person_sees_what_they_hold_here(browse):
     ("subject=user:dee&operation=read&generation=core", False),
     ("subject=user:dee&operation=explode", False),
 ])
-def test_an_answer_says_yes_or_no_with_its_reason(asked, allowed, browse):
+def test_an_answer_states_the_decision_and_its_reason(asked, allowed, browse):
     response = browse("ada").get(f"{ORDERS}?{asked}")
     decision = response.context["ask"]["answer"].decision
     assert decision.allowed is allowed
@@ -160,14 +160,14 @@ def test_an_answer_says_yes_or_no_with_its_reason(asked, allowed, browse):
     assert decision.sentence.split(":", 1)[0] in response.content.decode()
 
 
-def test_an_answer_shows_its_source_and_what_is_missing(browse):
+def test_an_answer_shows_its_source_and_missing_grants(browse):
     text = browse("ada").get(f"{ORDERS}?subject=user:dee&operation=write").content.decode()
     assert "002, Datasets, Write" in text
     assert "Fewest grants that would allow it" in text
     assert "/grant/dataset:sales.orders?principal=user:dee&amp;privilege=WRITE" in text
 
 
-def test_the_link_to_an_answer_leads_to_the_console_whatever_the_request_calls_it(browse, settings):
+def test_the_permalink_uses_the_public_url(browse, settings):
     settings.PUBLIC_URL, settings.ALLOWED_HOSTS = "https://console.example", ["*"]
     asked = f"{ORDERS}?subject=user:dee&operation=read"
     response = browse("ada").get(asked, headers={"Host": "elsewhere.example"})
@@ -175,7 +175,7 @@ def test_the_link_to_an_answer_leads_to_the_console_whatever_the_request_calls_i
     assert "elsewhere" not in response.content.decode()
 
 
-def test_fields_appear_that_the_chosen_operation_reads(browse):
+def test_the_form_shows_the_context_fields_of_the_operation(browse):
     url = "/entities/application:sales.shop"
     names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["context_fields"]]
              for asked in ("operation=get", "operation=deploy")}
@@ -190,13 +190,13 @@ def test_fields_appear_that_the_chosen_operation_reads(browse):
     ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
     ("subject=user:dee&operation=create&dataset_type=dataset:sales.orders", "must be the address of a dataset type"),
 ])
-def test_a_question_that_cannot_be_asked_is_explained_in_the_form(asked, fault, browse):
+def test_an_invalid_question_is_explained_in_the_form(asked, fault, browse):
     response = browse("ada").get(f"{ORDERS}?{asked}")
     assert response.status_code == 200
     assert fault in response.context["ask"]["fault"] and response.context["ask"]["answer"] is None
 
 
-def test_the_immediate_readiness_counts_what_is_held_and_names_what_is_missing(browse):
+def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
     answer = browse("ada").get(f"{SALES}?deleter=ned").context["readiness"]["answer"]
     assert answer["ready"] is True and "6 entities, and 6 are held" in answer["sentence"]
     assert "generation `final` asks for ADMIN" in answer["sentence"]
@@ -205,7 +205,7 @@ def test_the_immediate_readiness_counts_what_is_held_and_names_what_is_missing(b
     assert "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
 
 
-def test_the_part_alone_is_sent_to_htmx_and_the_page_to_everybody_else(browse, htmx):
+def test_htmx_gets_a_section_and_other_clients_the_page(browse, htmx):
     client = browse("ada")
     for part in ("children", "holders", "ask", "readiness", "history"):
         text = client.get(SALES, headers=htmx(part)).content.decode()
@@ -215,12 +215,12 @@ def test_the_part_alone_is_sent_to_htmx_and_the_page_to_everybody_else(browse, h
     assert {"HX-Request", "HX-Target"} <= set(client.get(SALES).headers["Vary"].split(", "))
 
 
-def test_the_latest_journal_lines_are_for_who_sees_everything(browse):
+def test_the_latest_journal_lines_require_an_account_that_sees_everything(browse):
     assert browse("aud").get(ORDERS).context["history"]["lines"]
     assert browse("dee").get(ORDERS).context["history"] is None
 
 
-def test_an_unregistered_address_offers_an_administrator_both_ways_to_begin(browse):
+def test_an_unregistered_address_offers_registering_and_granting(browse):
     ada, aud = (browse(name).get("/entities/dataset:sales.next") for name in ("ada", "aud"))
     assert ada.status_code == aud.status_code == 404
     assert "/lifecycle/register/dataset:sales.next" in ada.content.decode()
@@ -235,14 +235,14 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
     assert browse("ada").get(url).status_code == 200
 
 
-def test_the_delete_page_foretells_and_deletes_nothing(browse):
+def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
     before = database_state()
     text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
     assert "6 entities will be deleted" in text and "1 planned entity remains planned" in text and "grants remain" in text
     assert database_state() == before
 
 
-def test_deleting_and_recreating_keeps_and_revives_the_grants(browse):
+def test_grants_survive_deletion_and_apply_again_after_recreation(browse):
     client = browse("ada")
     response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold"}, follow=True)
     assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
@@ -253,7 +253,7 @@ def test_deleting_and_recreating_keeps_and_revives_the_grants(browse):
     assert entity_states()["namespace:sales"] == "live"
 
 
-def test_registering_goes_from_a_kind_and_a_name_over_the_forecast_to_the_entity(browse):
+def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(browse):
     client = browse("ada")
     response = client.post("/register", {"parent": "namespace:sales", "kind": "dataset", "name": "forecast"})
     assert response.headers["Location"] == "/lifecycle/register/dataset:sales.forecast"
@@ -273,7 +273,7 @@ def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
     assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
 
 
-def test_what_cannot_be_done_now_is_refused_with_the_remedy(browse):
+def test_an_impossible_lifecycle_change_is_refused_with_a_remedy(browse):
     before = database_state()
     response = browse("ada").post("/lifecycle/register/program:sales.absent.workflow.w", {})
     assert response.status_code == 400
@@ -286,7 +286,7 @@ def test_a_description_can_be_changed(browse):
     assert response.context["entity"].description == "All orders"
 
 
-def test_the_matrix_is_filtered_by_name_and_sorted_by_the_latest_grant(browse, htmx):
+def test_holders_are_filtered_by_name_and_sorted_by_latest_grant(browse, htmx):
     change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")])
     client, url = browse("ada"), "/entities/dataset:sales.orders"
     names = [row["principal"].name for row in client.get(url).context["holders"]["rows"]]

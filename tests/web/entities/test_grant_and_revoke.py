@@ -16,7 +16,7 @@ def said(response) -> list[str]:
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-def test_a_grant_without_scripts_comes_back_to_the_entity_and_says_what_it_did(browse):
+def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
     sent = {"principal": "user:out", "privilege": ["READ", "WRITE"], "reason": "quarterly close"}
     response = browse("ada").post(URL, sent)
     assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders")
@@ -24,14 +24,14 @@ def test_a_grant_without_scripts_comes_back_to_the_entity_and_says_what_it_did(b
     assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= all_grants()
 
 
-def test_a_grant_is_journalled_with_who_why_and_in_which_request(browse):
+def test_a_grant_is_journalled_with_author_reason_and_request_id(browse):
     sent = {"principal": "user:out", "privilege": "READ", "reason": "quarterly close"}
     browse("ada").post(URL, sent, headers={"X-Request-ID": "request-7"})
     line = JournalLine.objects.get(action="grant", principal="user:out")
     assert (line.actor, line.reason, line.request_id) == ("ada", "quarterly close", "request-7")
 
 
-def test_htmx_gets_the_notice_and_the_parts_that_show_grants_are_told_to_look_again(browse, htmx):
+def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):
     response = browse("ada").post(URL, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form"))
     assert response.status_code == 200
     assert set(json.loads(response.headers["HX-Trigger"])) == {"grants-changed", "dialog-done"}
@@ -41,7 +41,7 @@ def test_htmx_gets_the_notice_and_the_parts_that_show_grants_are_told_to_look_ag
     assert "<html" not in text
 
 
-def test_the_matrix_and_the_answer_change_with_the_grant(browse, htmx):
+def test_cells_and_answer_change_with_the_grant(browse, htmx):
     client, asked = browse("ada"), "/entities/dataset:sales.orders?subject=user:out&operation=read"
     assert not client.get(asked).context["ask"]["answer"].decision.allowed
     client.post(URL, {"principal": "user:out", "privilege": "READ"})
@@ -51,14 +51,14 @@ def test_the_matrix_and_the_answer_change_with_the_grant(browse, htmx):
     assert "user:out" in [row["principal"].address for row in holders]
 
 
-def test_saying_again_what_is_so_changes_nothing_and_says_so(browse):
+def test_an_existing_grant_is_reported_as_unchanged(browse):
     before = database_state()
     response = browse("ada").post(URL, {"principal": "user:dee", "privilege": "READ"})
     assert said(response) == ["user:dee already holds READ on dataset:sales.orders: nothing changed."]
     assert database_state() == before
 
 
-def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
+def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
     response = browse("ada").post("/grant/dataset:sales.next", {"principal": "user:dee", "privilege": "READ"}, follow=True)
     assert "dataset:sales.next was not registered; it is now planned." in response.content.decode()
     assert response.context["entity"].state == "planned"
@@ -76,7 +76,7 @@ def test_a_grant_on_an_address_that_is_not_registered_plans_it(browse):
     ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be stored"),
 ])
 @pytest.mark.parametrize("target", ["", "grant-form"])
-def test_a_bad_grant_is_explained_in_the_form_and_writes_nothing(sent, fault, target, browse, htmx):
+def test_an_invalid_grant_is_explained_and_writes_nothing(sent, fault, target, browse, htmx):
     before = database_state()
     response = browse("ada").post(URL, sent, headers=htmx(target) if target else {})
     assert response.status_code == 400
@@ -88,7 +88,7 @@ def test_a_bad_grant_is_explained_in_the_form_and_writes_nothing(sent, fault, ta
     assert f'value="{sent["principal"]}"' in response.content.decode()
 
 
-def test_revoking_asks_before_it_does(browse, htmx):
+def test_revoking_requires_confirmation(browse, htmx):
     client, asked = browse("ada"), f"{REVOKE}?principal=user:dee&privilege=READ"
     page, dialog = client.get(asked), client.get(asked, headers=htmx("dialog"))
     assert "<html" in page.content.decode() and "<html" not in dialog.content.decode()
@@ -106,7 +106,7 @@ def test_revoking_with_a_reason_removes_the_grant(browse):
 
 
 @pytest.mark.parametrize("target", ["", "dialog"])
-def test_revoking_admin_says_before_what_it_leaves_without_administrators(target, browse, htmx):
+def test_revoking_admin_warns_about_stranded_entities(target, browse, htmx):
     client, headers = browse("ada"), htmx(target) if target else {}
     text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
     assert "would have no administrator" in text
@@ -119,23 +119,23 @@ def test_revoking_admin_says_before_what_it_leaves_without_administrators(target
 
 
 @pytest.mark.parametrize("asked", ["principal=user:dee&privilege=READ", "principal=user:nobody&privilege=ADMIN", "principal=x"])
-def test_revoking_anything_else_says_nothing_of_administrators(asked, browse):
+def test_revoking_other_privileges_shows_no_warning(asked, browse):
     assert "fewer than two" not in browse("ada").get(f"{REVOKE}?{asked}").content.decode()
 
 
 @pytest.mark.parametrize("url", [URL, REVOKE])
-def test_only_a_page_of_its_own_sends_its_form_without_htmx(url, browse, htmx):
+def test_only_the_separate_page_sends_its_form_without_htmx(url, browse, htmx):
     asked = f"{url}?principal=user:dee&privilege=READ"
     assert "hx-post" not in browse("ada").get(asked).content.decode()
     assert "hx-post" in browse("ada").get(asked, headers=htmx("dialog")).content.decode()
 
 
-def test_revoking_what_is_not_held_says_so(browse):
+def test_revoking_a_missing_grant_is_reported_as_unchanged(browse):
     response = browse("ada").post(REVOKE, {"principal": "user:out", "privilege": "READ"})
     assert said(response) == ["user:out does not hold READ on dataset:sales.orders: nothing changed."]
 
 
-def test_a_post_without_the_token_of_the_form_is_refused(browse, cast):
+def test_a_post_without_a_csrf_token_is_refused(browse, cast):
     client, before = Client(enforce_csrf_checks=True), database_state()
     client.force_login(cast["ada"])
     response = client.post(URL, {"principal": "user:out", "privilege": "READ"})
@@ -144,14 +144,14 @@ def test_a_post_without_the_token_of_the_form_is_refused(browse, cast):
     assert database_state() == before
 
 
-def test_an_own_role_that_was_taken_away_ends_writing_at_once(browse, cast):
+def test_a_revoked_administrator_role_blocks_writes_immediately(browse, cast):
     client = browse("ada")
     cast["ada"].role = "auditor"
     cast["ada"].save()
     assert client.post(URL, {"principal": "user:out", "privilege": "READ"}).status_code == 403
 
 
-def test_what_comes_to_life_without_administrators_is_foretold(browse):
+def test_the_forecast_warns_about_entities_without_administrators(browse):
     client, url = browse("ada"), "/lifecycle/recreate/dataset:sales.legacy"
     for principal, says in (("user:dee", "none"), ("user:out", "one active user"), ("", "")):
         text = " ".join(client.get(url).content.decode().split())
@@ -165,7 +165,7 @@ def test_what_comes_to_life_without_administrators_is_foretold(browse):
     ({"principal": "user:stranger", "privilege": "READ"}, '<input type="text" id="grant-form-principal"'),
     ({"principal": "user:out"}, "<fieldset"),
 ])
-def test_a_fault_of_a_grant_is_tied_to_the_field_that_it_is_about(sent, field, browse, htmx):
+def test_an_error_of_a_grant_is_attached_to_its_field(sent, field, browse, htmx):
     text = browse("ada").post(URL, sent, headers=htmx("grant-form")).content.decode()
     tied = [tag.partition(">")[0] for tag in text.split("<") if 'aria-describedby="grant-form-fault"' in tag.partition(">")[0]]
     assert len(tied) == 1 and field.lstrip("<") in tied[0] and 'id="grant-form-fault" role="alert"' in text

@@ -39,11 +39,11 @@ def streams(cast):
     ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
 
 
-def test_it_opens_at_the_namespaces(browse):
+def test_the_tree_opens_with_the_namespaces_expanded(browse):
     assert tree(browse("ada")) == [(0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales")]
 
 
-def test_it_is_open_down_to_the_entity_that_is_asked_for_which_is_marked(browse):
+def test_the_tree_is_expanded_down_to_the_requested_entity(browse):
     answer = browse("ada").get(f"/explorer?at={PROGRAM}")
     assert lines(answer.context["tree"]) == [
         (0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales"), (3, "artifacts"), (3, "applications"), (4, "shop"),
@@ -52,12 +52,12 @@ def test_it_is_open_down_to_the_entity_that_is_asked_for_which_is_marked(browse)
     assert marked == [PROGRAM]
 
 
-def test_of_a_namespace_the_kinds_are_shown_with_how_many_there_are(browse):
+def test_a_namespace_shows_its_kinds_with_counts(browse):
     level = browse("ada").get("/explorer/inside?in=namespace:sales").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("artifact", 1), ("application", 1), ("dataset", 4)]
 
 
-def test_each_line_leads_to_its_page_and_each_kind_to_the_list_of_it(browse):
+def test_rows_link_to_their_entity_page_or_filtered_list(browse):
     client = browse("ada")
     text = client.get(f"/explorer?at={PROGRAM}").content.decode().split('id="explorer"')[1]
     urls = set(re.findall(r'href="(/entities/[^"]+)"', text))
@@ -65,7 +65,7 @@ def test_each_line_leads_to_its_page_and_each_kind_to_the_list_of_it(browse):
     assert {client.get(url).status_code for url in urls} == {200}
 
 
-def test_what_is_many_comes_a_window_at_a_time_in_order_and_without_a_gap(browse, few_at_once, streams):
+def test_long_levels_are_paged_in_order_without_gaps(browse, few_at_once, streams):
     client, url, found = browse("ada"), "/explorer/inside?in=namespace:sales&of=stream", []
     while url:
         level = client.get(url).context["level"]
@@ -75,7 +75,7 @@ def test_what_is_many_comes_a_window_at_a_time_in_order_and_without_a_gap(browse
     assert found == [f"s{n}" for n in range(8)]
 
 
-def test_a_tree_that_is_opened_in_the_middle_of_many_leads_to_what_comes_before_and_after(browse, few_at_once, streams):
+def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, few_at_once, streams):
     client = browse("ada")
     root = client.get("/explorer?at=stream:sales.s5").context["tree"].branches[0]
     sales = next(branch for branch in root.inside.branches[0].inside.branches if branch.title == "sales")
@@ -88,14 +88,14 @@ def test_a_tree_that_is_opened_in_the_middle_of_many_leads_to_what_comes_before_
     assert inside(client, before.earlier_url) == ["s0"]
 
 
-def test_it_is_narrowed_to_a_kind_through_what_may_hold_it(browse):
+def test_the_kind_filter_keeps_containers_that_can_contain_matches(browse):
     client = browse("ada")
     assert inside(client, "/explorer/inside?in=namespace:sales&kind=program") == ["applications"]
     assert inside(client, "/explorer/inside?in=namespace:sales&kind=dataset") == ["datasets"]
     assert tree(client, "/explorer?kind=kerberosprincipal") == [(0, "cdap")]
 
 
-def test_it_is_narrowed_to_a_state_and_to_the_containers_in_which_something_is_in_it(browse):
+def test_the_state_filter_keeps_containers_with_matches(browse):
     client = browse("ada")
     assert tree(client, "/explorer?state=deleted") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
@@ -107,11 +107,11 @@ def test_it_is_narrowed_to_a_state_and_to_the_containers_in_which_something_is_i
     assert inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
 
 
-def test_where_something_may_be_hidden_containers_stay(browse):
+def test_ordinary_accounts_keep_containers_without_visible_matches(browse):
     assert tree(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
 
 
-def test_an_ordinary_account_finds_only_what_it_sees(browse):
+def test_an_ordinary_account_gets_only_visible_entities(browse):
     assert tree(browse("dee"), "/explorer?at=dataset:sales.orders") == [
         (0, "cdap"), (1, "namespaces"), (2, "sales"), (3, "datasets"), (4, "legacy"), (4, "orders")]
     assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
@@ -119,7 +119,7 @@ def test_an_ordinary_account_finds_only_what_it_sees(browse):
     assert "No visible entities" in browse("out").get("/explorer").content.decode()
 
 
-def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few_at_once, streams):
+def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, few_at_once, streams):
     change_grants(author=SETUP, grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
     urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
     few = [tree(browse("dee"), url) for url in urls]
@@ -129,7 +129,7 @@ def test_many_that_an_account_sees_are_found_as_few_are(browse, monkeypatch, few
     assert (4, "s2") in few[0] and (4, "s3") not in few[0]
 
 
-def test_what_it_is_narrowed_to_stands_in_the_address_of_its_own_page_only(browse, htmx):
+def test_the_filter_is_added_to_the_url_only_on_the_explorer_page(browse, htmx):
     client = browse("ada")
     for current, is_said in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
         headers = htmx("explorer") | {"HX-Current-URL": f"http://testserver{current}"}
@@ -137,7 +137,7 @@ def test_what_it_is_narrowed_to_stands_in_the_address_of_its_own_page_only(brows
         assert ('hx-push-url="true"' in form) is is_said
 
 
-def test_for_htmx_it_is_only_the_tree_and_the_detail_beside_it(browse, htmx):
+def test_htmx_gets_the_tree_or_the_detail_alone(browse, htmx):
     client = browse("ada")
     beside = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
     assert beside.lstrip().startswith('<div id="explorer">') and "<html" not in beside
@@ -145,7 +145,7 @@ def test_for_htmx_it_is_only_the_tree_and_the_detail_beside_it(browse, htmx):
     assert detail.startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
 
 
-def test_no_line_leads_to_the_page_of_an_instance_that_the_account_does_not_see(cast, browse):
+def test_an_invisible_instance_is_not_linked(cast, browse):
     client = browse("dee")
     assert client.get("/entities/instance:cdap").status_code == 404
     for url in ("/explorer", "/explorer/inside?in=instance:cdap", "/explorer?at=dataset:sales.orders"):
@@ -153,7 +153,7 @@ def test_no_line_leads_to_the_page_of_an_instance_that_the_account_does_not_see(
     assert 'href="/entities/instance:cdap?kind=namespace"' in browse("ada").get("/explorer").content.decode()
 
 
-def test_the_only_kind_of_a_tree_is_open(cast, browse):
+def test_the_only_kind_in_a_tree_is_expanded(cast, browse):
     ensure_entities(states={parse_address("kerberosprincipal:etl/host@REALM"): "live"})
     assert tree(browse("ada"), "/explorer?kind=kerberosprincipal") == [
         (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]

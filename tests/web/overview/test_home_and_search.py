@@ -40,7 +40,7 @@ def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
     assert "No matching namespaces" in page_html(client.get("/?find=zzz"))
 
 
-def test_an_account_without_grants_is_told_whom_to_ask(browse):
+def test_an_account_without_grants_is_referred_to_an_administrator(browse):
     assert "ask a console administrator" in page_html(browse("out").get("/"))
 
 
@@ -54,19 +54,19 @@ def test_only_administrators_can_start_analyses_and_register(browse):
     assert offered == {"ada": True, "aud": False, "ned": False}
 
 
-def test_a_search_finds_what_the_account_may_see(browse):
+def test_a_search_returns_only_visible_entities(browse):
     found = {name: rows_of(browse(name).get("/search?q=sales.")) for name in ("ada", "dee", "out")}
     assert (len(found["ada"]), found["dee"], found["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
 
 
 @pytest.mark.parametrize("most", [0, 1_000])
-def test_a_search_shows_nothing_unseen_however_many_match_the_text(most, browse, monkeypatch):
+def test_a_search_hides_invisible_entities_for_any_number_of_matches(most, browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
     found = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
     assert found["out"] == [] and found["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
 
 
-def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(browse):
+def test_exact_names_rank_first_then_prefixes_then_substrings(browse):
     ensure_entities(states={parse_address(address): "live" for address in (
         "application:hr.orders", "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a",
         "program:hr.x.workflow.orders")})
@@ -75,7 +75,7 @@ def test_what_is_called_so_comes_first_then_what_begins_so_then_what_holds_it(br
         "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a"]
 
 
-def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_so(browse, monkeypatch):
+def test_an_exact_match_is_found_among_too_many_matches(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 1)
     ensure_entities(states={parse_address(f"dataset:aaa.orders{number}"): "live" for number in range(9)})
     for text in ("orders", "sales.orders", "dataset:sales.orders"):
@@ -85,7 +85,7 @@ def test_where_too_many_match_what_is_written_whole_is_found_and_the_page_says_s
     assert "the best of the matches that were ranked" in page_html(browse("ada").get("/search?q=orders"))
 
 
-def test_who_holds_much_is_told_where_none_of_those_looked_at_is_theirs(browse, monkeypatch):
+def test_an_account_with_many_grants_learns_that_no_checked_match_is_visible(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 0)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
     assert "none of those checked is visible to you" in page_html(browse("dee").get("/search?q=salar"))
@@ -94,13 +94,13 @@ def test_who_holds_much_is_told_where_none_of_those_looked_at_is_theirs(browse, 
 @pytest.mark.parametrize(("text", "found"), [
     ("or", ["dataset:sales.orders"]), ("OR", ["dataset:sales.orders"]), ("rd", []), ("-", []),
     ("dataset:sales.or", ["dataset:sales.orders"])])
-def test_fewer_than_three_letters_find_only_what_begins_so(text, found, browse):
+def test_fewer_than_three_letters_match_only_the_start_of_names(text, found, browse):
     response = browse("ada").get(f"/search?q={text}")
     assert rows_of(response) == found
     assert ("fewer than three letters" in page_html(response)) == (found == [])
 
 
-def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
+def test_a_search_field_lists_the_best_matches_as_options(browse, htmx):
     listed = page_html(browse("ada").get("/search?q=sales", headers=htmx("search-suggestions")))
     assert "<html" not in listed and listed.count('role="option"') == 9
     first, then, last = map(listed.index, ("/entities/namespace:sales", "/entities/application:sales.", "All results for"))
@@ -113,7 +113,7 @@ def test_a_field_gets_the_best_of_what_it_finds_as_options(browse, htmx):
 
 
 @pytest.mark.parametrize("most", [0, 1_000])
-def test_a_field_that_takes_one_kind_gets_only_that(most, browse, htmx, monkeypatch):
+def test_a_field_for_one_kind_suggests_only_that_kind(most, browse, htmx, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
     for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
         response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-suggestions"))
@@ -121,12 +121,12 @@ def test_a_field_that_takes_one_kind_gets_only_that(most, browse, htmx, monkeypa
     assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-suggestions"))) == []
 
 
-def test_a_search_for_nothing_or_for_bytes_that_are_no_text_finds_nothing(browse):
+def test_an_empty_or_malformed_search_does_not_fail(browse):
     for text in ("", "%00", "%FF", "dataset:", "x" * 5_000, "%25", "_", "..", "%F0%9F%9A%A2"):
         assert browse("ada").get(f"/search?q={text}").status_code == 200
 
 
-def test_principals_are_suggested_by_a_part_of_their_name_and_type(browse):
+def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     client = browse("ada")
 
     def options(query):

@@ -19,14 +19,14 @@ def refused(monkeypatch, message):
     monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change)
 
 
-def test_who_waited_in_vain_is_asked_to_come_again(browse, monkeypatch):
+def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
     refused(monkeypatch, "database is locked")
     response = browse("ada").post(URL, SENT)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
     assert "The database is busy" in response.content.decode() and "Nothing was changed" in response.content.decode()
 
 
-def test_any_other_error_of_the_database_stays_a_failure(browse, monkeypatch):
+def test_other_database_errors_are_not_handled(browse, monkeypatch):
     refused(monkeypatch, "disk I/O error")
     with pytest.raises(OperationalError, match="disk I/O error"):
         browse("ada").post(URL, SENT)
@@ -34,7 +34,7 @@ def test_any_other_error_of_the_database_stays_a_failure(browse, monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL lets several write at once")
-def test_a_long_import_answers_other_writers_503():
+def test_writes_during_a_long_import_return_503():
     client, importing = Client(), sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
     client.force_login(create_sample_tenant()["ada"])
     before = database_state()

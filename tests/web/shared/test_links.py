@@ -76,7 +76,7 @@ def test_every_form_and_link_leads_to_the_same_address(page, place, browse):
 
 
 @pytest.mark.parametrize("part", ["holders", "ask", "history"])
-def test_a_part_that_is_asked_for_alone_leads_there_too(part, place, browse, htmx):
+def test_every_link_of_a_single_section_leads_to_the_same_address(part, place, browse, htmx):
     found = led_to(browse("ada").get(f"{url_of('entity', place)}?{ASKED}", headers=htmx(part)))
     assert set(found) == {str(place)}
 
@@ -85,7 +85,7 @@ def form_of(response, verb: str) -> str:
     return next(url for url in links(response) if url.startswith(f"/{verb}/"))
 
 
-def test_the_forms_change_the_entity_that_they_stand_on_and_no_other(place, browse):
+def test_the_forms_change_only_the_entity_of_their_page(place, browse):
     client, before = browse("ada"), entity_states()
     page = client.get(url_of("entity", place))
     client.post(form_of(page, "grant"), {"principal": "user:out", "privilege": "WRITE"})
@@ -100,7 +100,7 @@ def test_the_forms_change_the_entity_that_they_stand_on_and_no_other(place, brow
     assert entity_states() == before | {str(place): "deleted"}
 
 
-def test_a_refused_form_stays_at_its_entity(place, browse, htmx):
+def test_a_refused_form_links_only_to_its_entity(place, browse, htmx):
     sent = {"principal": "user:nobody", "privilege": "READ"}
     for headers in ({}, htmx("grant-form")):
         response = browse("ada").post(url_of("grant", place), sent, headers=headers)
@@ -108,7 +108,7 @@ def test_a_refused_form_stays_at_its_entity(place, browse, htmx):
         assert set(led_to(response)) <= {str(place)}
 
 
-def test_an_address_that_is_not_registered_leads_to_itself(cast, browse):
+def test_the_page_of_an_unregistered_address_links_only_to_that_address(cast, browse):
     for name in NAMES:
         place = parse_address(f"kerberosprincipal:{name}")
         assert set(led_to(browse("ada").get(url_of("entity", place)))) == {str(place)}

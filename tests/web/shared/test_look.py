@@ -36,12 +36,12 @@ def faults(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_no_template_holds_what_the_content_security_policy_forbids(template):
+def test_no_template_violates_the_content_security_policy(template):
     assert faults(template.read_text()) == []
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_no_page_holds_what_the_content_security_policy_forbids(url, browse):
+def test_no_page_violates_the_content_security_policy(url, browse):
     response = browse("ada").get(url)
     # a link to an answer is written whole, so that it can be passed on
     text = response.content.decode().replace(f'href="{settings.PUBLIC_URL}/', 'href="/')
@@ -50,7 +50,7 @@ def test_no_page_holds_what_the_content_security_policy_forbids(url, browse):
     assert "default-src 'none'" in policy and "unsafe" not in policy
 
 
-def test_the_scan_finds_what_it_looks_for():
+def test_the_scan_reports_each_kind_of_violation():
     found = [faults(text) for text in ('<p style="x">', '<p onclick="x">', "<script>x</script>", '<a href="//elsewhere/">',
                                        '<button hx-on:click="x">', '<script src="/a.js" defer></script>')]
     assert found == [["an inline style"], ["an event handler"], ["an inline script"], ["something from elsewhere"],
@@ -58,18 +58,18 @@ def test_the_scan_finds_what_it_looks_for():
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_a_generation_is_called_a_generation(template):
+def test_no_template_calls_a_generation_rules(template):
     assert not re.search(r"\brules\b", template.read_text(), re.IGNORECASE)
 
 
-def test_htmx_neither_evaluates_nor_styles_nor_keeps_pages(browse):
+def test_htmx_does_not_evaluate_code_add_styles_or_cache_pages(browse):
     text = browse("ada").get("/").content.decode()
     for setting in ('"includeIndicatorStyles": false', '"allowEval": false', '"historyCacheSize": 0', '"selfRequestsOnly": true'):
         assert setting in text
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_every_field_has_a_label_and_every_id_is_there_once(url, browse):
+def test_every_field_has_a_label_and_every_id_is_unique(url, browse):
     text = browse("ada").get(url).content.decode()
     ids = re.findall(r'\sid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
@@ -79,7 +79,7 @@ def test_every_field_has_a_label_and_every_id_is_there_once(url, browse):
         assert f'for="{re.search(r"id=.([^ >]+?).(?: |>)", field)[1]}"' in text, field
 
 
-def test_a_running_run_asks_again_and_one_that_is_over_does_not(browse, htmx):
+def test_the_page_of_a_run_refreshes_only_while_it_runs(browse, htmx):
     run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
                                      state="running", stage="spark")
     client, url = browse("ada"), f"/analyses/{run.pk}/"
@@ -117,7 +117,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_all_text_keeps_its_contrast(mode):
+def test_text_has_enough_contrast(mode):
     colours = tokens(mode)
     pairs = [(text, surface) for text in TEXT for surface in SURFACES]
     pairs += [(name, f"{name}-tint") for name in ON_TINT] + [("ink", f"{name}-tint") for name in ON_TINT]
@@ -127,6 +127,6 @@ def test_all_text_keeps_its_contrast(mode):
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_the_edge_of_a_field_can_be_seen(mode):
+def test_field_borders_have_enough_contrast(mode):
     colours = tokens(mode)
     assert min(contrast(colours["line-strong"], colours[surface]) for surface in ("surface", "ground")) >= 3

@@ -25,7 +25,7 @@ def holders_of(privilege):
     return {who for who, entity, what in all_grants() if entity == str(ORDERS) and what == privilege}
 
 
-def test_a_grant_and_its_revocation_reach_whoever_is_called_so(name, browse):
+def test_granting_and_revoking_use_the_exact_name(name, browse):
     client = browse("ada")
     client.post(f"/grant/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
     assert holders_of("READ") >= {f"user:{name}", "user:dee"}
@@ -35,14 +35,14 @@ def test_a_grant_and_its_revocation_reach_whoever_is_called_so(name, browse):
     assert holders_of("READ") & {f"user:{name}", "user:dee"} == {"user:dee"}
 
 
-def test_a_token_acts_as_whoever_is_called_so(name, browse):
+def test_a_token_belongs_to_the_exact_name(name, browse):
     client, sent = browse("ada"), {"owner": name, "name": "nightly", "days": "9", "scope": "read"}
     assert client.get("/accounts/tokens/new", {"owner": name}).context["token_form"]["owner"] == name
     client.post("/accounts/tokens/new", sent)
     assert ApiToken.objects.get().owner.username == name
 
 
-def test_a_group_gets_and_loses_whoever_is_called_so(name, cast, browse):
+def test_membership_changes_use_the_exact_name(name, cast, browse):
     add_member(author=SETUP, user="dee", group="operators")
     client, sent = browse("ada"), {"user": name, "group": "operators"}
     client.post("/people/membership", sent | {"verb": "add"})
@@ -51,7 +51,7 @@ def test_a_group_gets_and_loses_whoever_is_called_so(name, cast, browse):
     assert set(cast["grp"].groups.get().user_set.values_list("username", flat=True)) == {"grp", "dee"}
 
 
-def test_answers_are_those_of_whoever_is_called_so(name, browse):
+def test_questions_and_forecasts_use_the_exact_name(name, browse):
     client = browse("ada")
     for url in ("/ask", f"/entities/{ORDERS}"):
         asked = {"subject": f"user:{name}", "operation": "read", "entity": str(ORDERS)}
@@ -62,7 +62,7 @@ def test_answers_are_those_of_whoever_is_called_so(name, browse):
     assert [person.name for person in people] == [name, "dee"]
 
 
-def test_plans_are_for_whoever_is_called_so(name, browse):
+def test_plans_use_the_exact_name(name, browse):
     client = browse("ada")
     client.post("/plans/missing", {"address": str(ORDERS), "subject": f"user:{name}", "operation": "write"})
     client.post("/plans/copy", {"source": "user:ned", "target": f"user:{name}"})
@@ -72,13 +72,13 @@ def test_plans_are_for_whoever_is_called_so(name, browse):
     assert {(item.principal_type, item.principal_name) for plan in plans for item in plan.items.all()} == {("user", name)}
 
 
-def test_the_journal_shows_the_lines_of_whoever_is_called_so(name, browse):
+def test_the_journal_filter_uses_the_exact_name(name, browse):
     change_grants(author=SETUP, grant=[(f"user:{name}", ORDERS, "EXECUTE")])
     rows = browse("ada").get("/journal/", {"principal": f"user:{name}"}).context["rows"]
     assert len(rows) == JournalLine.objects.filter(principal=f"user:{name}").count() == 1
 
 
-def test_spaces_that_are_of_no_name_are_left_out(cast, browse):
+def test_surrounding_spaces_are_ignored_if_no_name_has_them(cast, browse):
     add_group(author=SETUP, name="crew")
     client = browse("ada")
     client.post(f"/grant/{ORDERS}", {"principal": "  user:out \t", "privilege": "WRITE"})

@@ -10,7 +10,7 @@ def prepared_after() -> int | None:
     return connection.connection.prepare_threshold
 
 
-def test_a_page_is_planned_anew_and_a_service_is_not(browse):
+def test_pages_use_no_prepared_statements_and_apis_do(browse):
     client = browse("ada")
     assert client.get("/entities/namespace:sales").status_code == 200
     assert prepared_after() is None
