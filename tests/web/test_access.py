@@ -1,4 +1,4 @@
-"""Who gets which page: unseen is 404, seen but not changeable is 403, and a stranger learns nothing."""
+"""Access to pages by account: invisible pages are 404, visible but read-only ones 403, and 404 pages reveal nothing."""
 
 import re
 
@@ -138,8 +138,8 @@ def numbers(cast):
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, numbers):
-    found = [browse(name).get(page.format(**numbers)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
-    assert found == statuses
+    actual = [browse(name).get(page.format(**numbers)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
+    assert actual == statuses
 
 
 @pytest.mark.parametrize("page", [page for page, *_ in PAGES if page != "/nowhere"])
@@ -165,7 +165,7 @@ def test_an_invisible_entity_and_a_missing_one_have_the_same_page(browse):
 
 
 def without_tokens(response) -> str:
-    """The page but for the token of its forms, which is another at every look."""
+    """Return the page without CSRF tokens, which differ in each response."""
     return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", response.content.decode())
 
 
@@ -209,8 +209,8 @@ def test_a_denial_lists_all_missing_grants_for_an_auditor(browse):
 
 
 def test_counts_include_only_visible_entities(browse):
-    seen = {name: browse(name).get("/entities/namespace:sales").context["children"]["total"] for name in ("ada", "dee", "grp")}
-    assert seen == {"ada": 6, "dee": 2, "grp": 2}
+    totals = {name: browse(name).get("/entities/namespace:sales").context["children"]["total"] for name in ("ada", "dee", "grp")}
+    assert totals == {"ada": 6, "dee": 2, "grp": 2}
     inside = browse("dee").get("/").context["namespaces"]["rows"][0]["inside"]
     assert inside == [("dataset", "1 dataset", 1)]
 
@@ -249,15 +249,15 @@ def test_a_404_page_does_not_reveal_whether_a_valid_address_exists(browse):
     assert unseen == nowhere and "hr.salaries" not in unseen
 
 
-@pytest.mark.parametrize(("url", "room"), [
+@pytest.mark.parametrize(("url", "area"), [
     ("/analyses/start", "Analyses"), ("/plans/copy", "Plans"), ("/plans/9/apply", "Plans"), ("/plans/ghosts", "Plans"),
     ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "People"),
 ])
-def test_a_post_only_url_explains_itself_and_links_to_its_area(url, room, browse):
+def test_a_post_only_url_explains_itself_and_links_to_its_area(url, area, browse):
     response = browse("ada").get(url)
     text = response.content.decode()
     assert (response.status_code, response["Allow"], "no-store" in response["Cache-Control"]) == (405, "POST", True)
-    assert "This address only accepts a form" in text and f"Go to {room}" in text and 'id="search"' in text
+    assert "This address only accepts a form" in text and f"Go to {area}" in text and 'id="search"' in text
     assert "Go to Overview" in browse("dee").get(url).content.decode()
 
 

@@ -1,4 +1,4 @@
-"""What may be done here, the same question in every generation, and the plan that grants what is missing."""
+"""Answers for every operation, for every generation, and the plan of the missing grants."""
 
 import pytest
 from django.db import connection
@@ -129,14 +129,14 @@ def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
                 assert items == {(f"{type_}:{name}", *gap) for gap in missing}
             else:
                 assert where["Location"] == NAMESPACE
-                told = "No plan was created: nothing is missing that a grant could give."
-                assert told in client.get(NAMESPACE).content.decode()
+                notice = "No plan was created: nothing is missing that a grant could give."
+                assert notice in client.get(NAMESPACE).content.decode()
 
 
 def test_the_plan_of_a_large_namespace_is_written_in_batches(browse, monkeypatch):
     client, costs = browse("ada"), []
     for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
-        monkeypatch.setattr(f"{module}.gather_facts", lambda *asked, **how: pytest.fail("all that is missing was loaded"))
+        monkeypatch.setattr(f"{module}.gather_facts", lambda *args, **kwargs: pytest.fail("all missing grants were loaded"))
     for numbers in (range(1), range(1, 1_500)):
         ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:
@@ -152,7 +152,7 @@ def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, m
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert "They are more than the 5 that one plan holds." in page and 'action="/plans/missing"' not in page
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
-    monkeypatch.setattr("grants.plans.create._items_write", lambda *given: pytest.fail("it was begun"))
+    monkeypatch.setattr("grants.plans.create._items_write", lambda *args: pytest.fail("items were written"))
     assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
     assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
             "a few kinds at a time.") in client.get(NAMESPACE).content.decode()

@@ -1,4 +1,4 @@
-"""Asking from anywhere: the question is checked and answered in one place, at an address that keeps its answer."""
+"""The Ask page: validation, answers in all generations, suggestions and permalinks."""
 
 import pytest
 
@@ -97,9 +97,9 @@ def test_only_administrators_are_offered_a_plan_of_the_missing_grants(browse):
 
 def test_without_an_operation_every_operation_is_answered(browse):
     client = browse("aud")
-    each = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
-    assert [glance.name for glance in each] == list(KINDS["dataset"].operations)
-    (read,) = [glance for glance in each if glance.name == "read"]
+    summaries = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
+    assert [summary.name for summary in summaries] == list(KINDS["dataset"].operations)
+    (read,) = [summary for summary in summaries if summary.name == "read"]
     assert client.get(read.url).context["ask"]["answer"].decision.allowed
 
 

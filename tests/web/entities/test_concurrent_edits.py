@@ -1,4 +1,4 @@
-"""Two administrators at the same thing: what one confirms is what was shown, and nothing that the other wrote goes unread."""
+"""Concurrent edits by two administrators: a change is refused if its form displays outdated data."""
 
 import pytest
 

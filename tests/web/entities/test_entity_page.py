@@ -1,4 +1,4 @@
-"""The page of an entity: its children, its holders, what may be done there, and its life."""
+"""The page of an entity: children, holders, questions and lifecycle changes."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""The tree of the explorer: what it opens, a window of many at a time, and only what the account sees."""
+"""The tree of the Explorer: expanded levels, paging, filters and visibility."""
 
 import re
 
 import pytest
 
-from authzconsole.web.explorer import tree as branches
+from authzconsole.web.explorer import tree as tree_module
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
@@ -14,7 +14,7 @@ PROGRAM = "program:sales.shop.workflow.daily"
 
 
 def lines(level, depth=0) -> list[tuple[int, str]]:
-    """(depth, title) of every line that is shown, from the top."""
+    """Return (depth, title) of every row in order."""
     return [line for branch in level.branches
             for line in [(depth, branch.title), *(lines(branch.inside, depth + 1) if branch.inside else [])]]
 
@@ -28,10 +28,10 @@ def inside(client, url) -> list[str]:
 
 
 @pytest.fixture
-def few_at_once(monkeypatch):
-    """Windows of three, one of them before the entity that the tree is opened at."""
-    monkeypatch.setattr(branches, "MAX_ROWS", 3)
-    monkeypatch.setattr(branches, "ROWS_BEFORE", 1)
+def small_windows(monkeypatch):
+    """Show levels in windows of three rows, one of them before the entity at which the tree opens."""
+    monkeypatch.setattr(tree_module, "MAX_ROWS", 3)
+    monkeypatch.setattr(tree_module, "ROWS_BEFORE", 1)
 
 
 @pytest.fixture
@@ -65,17 +65,17 @@ def test_rows_link_to_their_entity_page_or_filtered_list(browse):
     assert {client.get(url).status_code for url in urls} == {200}
 
 
-def test_long_levels_are_paged_in_order_without_gaps(browse, few_at_once, streams):
-    client, url, found = browse("ada"), "/explorer/inside?in=namespace:sales&of=stream", []
+def test_long_levels_are_paged_in_order_without_gaps(browse, small_windows, streams):
+    client, url, titles = browse("ada"), "/explorer/inside?in=namespace:sales&of=stream", []
     while url:
         level = client.get(url).context["level"]
         assert len(level.branches) <= 3
-        found += [branch.title for branch in level.branches]
+        titles += [branch.title for branch in level.branches]
         url = level.later_url
-    assert found == [f"s{n}" for n in range(8)]
+    assert titles == [f"s{n}" for n in range(8)]
 
 
-def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, few_at_once, streams):
+def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, small_windows, streams):
     client = browse("ada")
     root = client.get("/explorer?at=stream:sales.s5").context["tree"].branches[0]
     sales = next(branch for branch in root.inside.branches[0].inside.branches if branch.title == "sales")
@@ -119,7 +119,7 @@ def test_an_ordinary_account_gets_only_visible_entities(browse):
     assert "No visible entities" in browse("out").get("/explorer").content.decode()
 
 
-def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, few_at_once, streams):
+def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, small_windows, streams):
     change_grants(author=SETUP, grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
     urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
     few = [tree(browse("dee"), url) for url in urls]
@@ -131,16 +131,16 @@ def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monk
 
 def test_the_filter_is_added_to_the_url_only_on_the_explorer_page(browse, htmx):
     client = browse("ada")
-    for current, is_said in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
+    for current, is_pushed in (("/explorer?at=namespace:sales", True), ("/entities/namespace:sales", False)):
         headers = htmx("explorer") | {"HX-Current-URL": f"http://testserver{current}"}
         form = client.get("/explorer?kind=dataset", headers=headers).content.decode().split("</form>")[0]
-        assert ('hx-push-url="true"' in form) is is_said
+        assert ('hx-push-url="true"' in form) is is_pushed
 
 
 def test_htmx_gets_the_tree_or_the_detail_alone(browse, htmx):
     client = browse("ada")
-    beside = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
-    assert beside.lstrip().startswith('<div id="explorer">') and "<html" not in beside
+    tree_html = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
+    assert tree_html.lstrip().startswith('<div id="explorer">') and "<html" not in tree_html
     detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
     assert detail.startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
 

@@ -50,20 +50,20 @@ def test_an_empty_console_says_how_to_import_data(client, db):
 
 
 def test_only_administrators_can_start_analyses_and_register(browse):
-    offered = {name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")}
-    assert offered == {"ada": True, "aud": False, "ned": False}
+    has_form = {name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")}
+    assert has_form == {"ada": True, "aud": False, "ned": False}
 
 
 def test_a_search_returns_only_visible_entities(browse):
-    found = {name: rows_of(browse(name).get("/search?q=sales.")) for name in ("ada", "dee", "out")}
-    assert (len(found["ada"]), found["dee"], found["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
+    results = {name: rows_of(browse(name).get("/search?q=sales.")) for name in ("ada", "dee", "out")}
+    assert (len(results["ada"]), results["dee"], results["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
 
 
-@pytest.mark.parametrize("most", [0, 1_000])
-def test_a_search_hides_invisible_entities_for_any_number_of_matches(most, browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
-    found = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
-    assert found["out"] == [] and found["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
+@pytest.mark.parametrize("max_candidates", [0, 1_000])
+def test_a_search_hides_invisible_entities_for_any_number_of_matches(max_candidates, browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
+    results = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
+    assert results["out"] == [] and results["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
 
 
 def test_exact_names_rank_first_then_prefixes_then_substrings(browse):
@@ -91,33 +91,34 @@ def test_an_account_with_many_grants_learns_that_no_checked_match_is_visible(bro
     assert "none of those checked is visible to you" in page_html(browse("dee").get("/search?q=salar"))
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "results"), [
     ("or", ["dataset:sales.orders"]), ("OR", ["dataset:sales.orders"]), ("rd", []), ("-", []),
     ("dataset:sales.or", ["dataset:sales.orders"])])
-def test_fewer_than_three_letters_match_only_the_start_of_names(text, found, browse):
+def test_fewer_than_three_letters_match_only_the_start_of_names(text, results, browse):
     response = browse("ada").get(f"/search?q={text}")
-    assert rows_of(response) == found
-    assert ("fewer than three letters" in page_html(response)) == (found == [])
+    assert rows_of(response) == results
+    assert ("fewer than three letters" in page_html(response)) == (results == [])
 
 
 def test_a_search_field_lists_the_best_matches_as_options(browse, htmx):
     listed = page_html(browse("ada").get("/search?q=sales", headers=htmx("search-suggestions")))
     assert "<html" not in listed and listed.count('role="option"') == 9
-    first, then, last = map(listed.index, ("/entities/namespace:sales", "/entities/application:sales.", "All results for"))
-    assert first < then < last
-    written = page_html(browse("dee").get("/search?entity=legacy", headers=htmx("entity-suggestions")))
-    assert 'data-value="dataset:sales.legacy"' in written and "deleted" in written and "All results" not in written
+    namespace, application, all_results = map(listed.index, (
+        "/entities/namespace:sales", "/entities/application:sales.", "All results for"))
+    assert namespace < application < all_results
+    suggestions = page_html(browse("dee").get("/search?entity=legacy", headers=htmx("entity-suggestions")))
+    assert 'data-value="dataset:sales.legacy"' in suggestions and "deleted" in suggestions and "All results" not in suggestions
     assert "Nothing found" in page_html(browse("out").get("/search?q=sales", headers=htmx("search-suggestions")))
     assert "option" not in page_html(browse("ada").get("/search", headers=htmx("search-suggestions")))
     assert "<html" in page_html(browse("ada").get("/search?q=sales", headers=htmx("elsewhere")))
 
 
-@pytest.mark.parametrize("most", [0, 1_000])
-def test_a_field_for_one_kind_suggests_only_that_kind(most, browse, htmx, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", most)
+@pytest.mark.parametrize("max_candidates", [0, 1_000])
+def test_a_field_for_one_kind_suggests_only_that_kind(max_candidates, browse, htmx, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
         response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-suggestions"))
-        assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or most == 0), text
+        assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or max_candidates == 0), text
     assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-suggestions"))) == []
 
 

@@ -36,8 +36,8 @@ def words(client) -> list[str]:
 
 
 def test_only_administrators_and_auditors_get_the_overview(browse):
-    shown = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
-    assert shown == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
+    has_overview = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
+    assert has_overview == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
     assert "Needs attention" not in page_html(browse("ned").get("/"))
 
 
@@ -61,8 +61,8 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, place):
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = page_html(client.get(url))
     assert "How many people see which namespace?" in text and "Not analysed yet" in text
-    seen = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
-    done_run(place, {"namespaces": seen}, analysis="visibility", revision=3,
+    visible_counts = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
+    done_run(place, {"namespaces": visible_counts}, analysis="visibility", revision=3,
              finished_at=timezone.now())
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
@@ -146,7 +146,7 @@ def test_grants_on_long_planned_entities_need_attention(browse):
 
 
 def test_the_latest_changes_are_listed_newest_first(browse):
-    revisions = [shown["line"].revision for shown in overview(browse("aud"))["lines"]]
+    revisions = [row["line"].revision for row in overview(browse("aud"))["lines"]]
     assert len(revisions) == 5 and revisions == sorted(revisions, reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""A database that is busy with another write is no failure of the console."""
+"""Return 503 with Retry-After if the database is locked by another write."""
 
 import sqlite3
 
@@ -12,28 +12,28 @@ from tests.support.cast import create_sample_tenant
 URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
 
 
-def refused(monkeypatch, message):
-    def change(**_):
+def fail_changes(monkeypatch, message):
+    def change_grants(**_):
         raise OperationalError(message)
 
-    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change)
+    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change_grants)
 
 
 def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
-    refused(monkeypatch, "database is locked")
+    fail_changes(monkeypatch, "database is locked")
     response = browse("ada").post(URL, SENT)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
     assert "The database is busy" in response.content.decode() and "Nothing was changed" in response.content.decode()
 
 
 def test_other_database_errors_are_not_handled(browse, monkeypatch):
-    refused(monkeypatch, "disk I/O error")
+    fail_changes(monkeypatch, "disk I/O error")
     with pytest.raises(OperationalError, match="disk I/O error"):
         browse("ada").post(URL, SENT)
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL lets several write at once")
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL accepts concurrent writes")
 def test_writes_during_a_long_import_return_503():
     client, importing = Client(), sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
     client.force_login(create_sample_tenant()["ada"])

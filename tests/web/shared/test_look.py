@@ -1,4 +1,4 @@
-"""The look: strict about what a page may load, readable in both modes, one meaning per class."""
+"""Content Security Policy, accessibility and colour contrast of the pages."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_no_template_violates_the_content_security_policy(template):
 @pytest.mark.parametrize("url", URLS)
 def test_no_page_violates_the_content_security_policy(url, browse):
     response = browse("ada").get(url)
-    # a link to an answer is written whole, so that it can be passed on
+    # permalinks of answers are absolute
     text = response.content.decode().replace(f'href="{settings.PUBLIC_URL}/', 'href="/')
     assert faults(text) == []
     policy = response.headers["Content-Security-Policy"]
@@ -51,9 +51,9 @@ def test_no_page_violates_the_content_security_policy(url, browse):
 
 
 def test_the_scan_reports_each_kind_of_violation():
-    found = [faults(text) for text in ('<p style="x">', '<p onclick="x">', "<script>x</script>", '<a href="//elsewhere/">',
+    reported = [faults(text) for text in ('<p style="x">', '<p onclick="x">', "<script>x</script>", '<a href="//elsewhere/">',
                                        '<button hx-on:click="x">', '<script src="/a.js" defer></script>')]
-    assert found == [["an inline style"], ["an event handler"], ["an inline script"], ["something from elsewhere"],
+    assert reported == [["an inline style"], ["an event handler"], ["an inline script"], ["something from elsewhere"],
                      ["an event handler"], []]
 
 
@@ -101,8 +101,10 @@ ON_TINT = ("accent", "allowed", "denied", "warning", "planned")
 def tokens(mode: str) -> dict[str, str]:
     text = (STATIC / "css" / "tokens.css").read_text()
     light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
-    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
-    return found if mode == "light" else found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark.split("\n}\n", 1)[0]))
+    light_tokens = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
+    if mode == "light":
+        return light_tokens
+    return light_tokens | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark.split("\n}\n", 1)[0]))
 
 
 def luminance(colour: str) -> float:

@@ -1,4 +1,4 @@
-"""Names with spaces around them and names that begin as a type does: each field means whoever is called exactly so."""
+"""Names with surrounding spaces or a type prefix: every field resolves the exact name first."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.authors import all_grants
 from tests.support.cast import SETUP
 
 ORDERS = parse_address("dataset:sales.orders")
-# of each there is another whose name is what is left of it
+# the user `dee` exists too: the name that remains without spaces and prefix
 NAMES = ["dee ", " dee", "user:dee"]
 
 
@@ -22,7 +22,7 @@ def name(request, cast):
 
 
 def holders_of(privilege):
-    return {who for who, entity, what in all_grants() if entity == str(ORDERS) and what == privilege}
+    return {principal for principal, entity, held in all_grants() if entity == str(ORDERS) and held == privilege}
 
 
 def test_granting_and_revoking_use_the_exact_name(name, browse):
@@ -54,8 +54,8 @@ def test_membership_changes_use_the_exact_name(name, cast, browse):
 def test_questions_and_forecasts_use_the_exact_name(name, browse):
     client = browse("ada")
     for url in ("/ask", f"/entities/{ORDERS}"):
-        asked = {"subject": f"user:{name}", "operation": "read", "entity": str(ORDERS)}
-        assert client.get(url, asked).context["ask"]["answer"].decision.sentence.startswith(f"Denied: user:{name} lacks")
+        question = {"subject": f"user:{name}", "operation": "read", "entity": str(ORDERS)}
+        assert client.get(url, question).context["ask"]["answer"].decision.sentence.startswith(f"Denied: user:{name} lacks")
     assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
     assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
     people = client.get("/people/compare", {"one": name, "other": "dee"}).context["people"]

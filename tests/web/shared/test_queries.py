@@ -1,4 +1,4 @@
-"""A page costs the same number of queries however many rows it has to choose from."""
+"""The number of queries of a page is bounded and independent of the number of rows."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -37,24 +37,24 @@ PAGES = {
 }
 
 
-# who gets no such page
+# (account, URL) without a 200 response
 REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/delete/namespace:sales"), ("dee", "/analyses/"),
            *((name, url) for name in ("aud", "dee") for url in PAGES if url.startswith(("/plans/many", "/plans/import"))),
            ("dee", "/plans/"),
            ("dee", "/suggest/principals?principal=e"),
            ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
            ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
-SHOWN = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
+ALLOWED = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
 
 
-def queries(client, url) -> int:
+def count_queries(client, url) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert client.get(url).status_code == 200
     return len(captured)
 
 
-def grow(numbers):
-    """More of everything that a page lists."""
+def add_rows(numbers):
+    """Create more of everything that pages list."""
     ensure_entities(states={parse_address(f"{address}{n}{rest}"): "live" for n in numbers
                             for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
     for n in numbers:
@@ -70,27 +70,29 @@ def grow(numbers):
         AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
 
 
-@pytest.mark.parametrize(("name", "url"), SHOWN)
+@pytest.mark.parametrize(("name", "url"), ALLOWED)
 def test_the_number_of_queries_does_not_grow_with_the_rows(name, url, browse):
     client = browse(name)
-    grow(range(2))
-    before = queries(client, url)
-    grow(range(2, 40))
-    assert queries(client, url) <= before
+    add_rows(range(2))
+    before = count_queries(client, url)
+    add_rows(range(2, 40))
+    assert count_queries(client, url) <= before
 
 
-@pytest.mark.parametrize(("url", "most"), PAGES.items())
-def test_a_page_stays_within_its_number_of_queries(url, most, browse, django_assert_max_num_queries):
+@pytest.mark.parametrize(("url", "max_queries"), PAGES.items())
+def test_a_page_stays_within_its_number_of_queries(url, max_queries, browse, django_assert_max_num_queries):
     client = browse("ada")
     assert client.get(url).status_code == 200
-    with django_assert_max_num_queries(most):
+    with django_assert_max_num_queries(max_queries):
         client.get(url)
 
 
-@pytest.mark.parametrize(("name", "looked_at", "most"), [("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
-def test_a_search_stays_within_its_number_of_queries(name, looked_at, most, cast, monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", looked_at)
+@pytest.mark.parametrize(("name", "max_candidates", "max_queries"), [
+    ("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
+def test_a_search_stays_within_its_number_of_queries(name, max_candidates, max_queries, cast, monkeypatch,
+                                                            django_assert_max_num_queries):
+    monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
-    grow(range(5))
-    with django_assert_max_num_queries(most):
-        assert search_visible_entities(cast[name], "sales").is_all == (looked_at > 1)
+    add_rows(range(5))
+    with django_assert_max_num_queries(max_queries):
+        assert search_visible_entities(cast[name], "sales").is_all == (max_candidates > 1)
