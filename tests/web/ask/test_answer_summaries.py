@@ -150,9 +150,9 @@ def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, m
     for module in ("authzconsole.web.ask.questions", "grants.plans.sources.answer"):
         monkeypatch.setattr(f"{module}.MAX_PLAN_ITEMS", 5)
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
-    assert "They are more than the 5 that one plan holds." in page and 'action="/plans/missing"' not in page
+    assert "A plan can hold at most 5 changes." in page and 'action="/plans/missing"' not in page
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
-    monkeypatch.setattr("grants.plans.create._items_write", lambda *args: pytest.fail("items were written"))
+    monkeypatch.setattr("grants.plans.create._insert_items", lambda *args: pytest.fail("items were written"))
     assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
     assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
             "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
