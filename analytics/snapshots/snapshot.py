@@ -37,7 +37,8 @@ from analytics.storage import (
 )
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
-from grants.models import GrantAttributes, GroupGrant, JournalHead, User, UserGrant, permission_ids
+from grants.grant_attributes import GrantAttributes
+from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
 from grants.querysets import effective_memberships
 
 ROWS_PER_GROUP = 100_000

@@ -32,8 +32,9 @@ from entities.vocabulary import Privilege
 from grants.changes.outcomes import ChangeItem, ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
+from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision, lock_journal
-from grants.models import GrantAttributes, GroupGrant, User, UserGrant
+from grants.models import GroupGrant, User, UserGrant
 from grants.principal_names import parse_principal
 
 T = TypeVar("T")

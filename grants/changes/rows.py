@@ -10,7 +10,8 @@ from django.db.models import F, Q
 
 from entities.models import Entity
 from grants.bulk_rows import chunks, insert_rows
-from grants.models import GRANT_TABLES, GrantAttributes, GroupGrant, UserGrant
+from grants.grant_attributes import GrantAttributes
+from grants.models import GRANT_TABLES, GroupGrant, UserGrant
 
 
 def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:

@@ -19,8 +19,9 @@ from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import ChangeItem, ChangeOutcome
 from grants.changes.rows import insert_grant_rows
 from grants.errors import ChangeRefused, GrantError, StaleBase
+from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, Change, append_to_journal
-from grants.models import GRANT_TABLES, GrantAttributes, JournalHead, User, permission_ids
+from grants.models import GRANT_TABLES, JournalHead, User, permission_ids
 from grants.principal_names import format_principal
 from grants.principal_rows import principals_by_name
 

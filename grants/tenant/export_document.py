@@ -17,7 +17,8 @@ from django.db.models.functions import Collate, Concat
 
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.models import GrantAttributes, GroupGrant, User, UserGrant, privilege_of
+from grants.grant_attributes import GrantAttributes
+from grants.models import GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
 
 FETCH_SIZE = 5_000

@@ -14,7 +14,7 @@ from entities.services import instance_fault
 from entities.text import storage_fault
 from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_name
 from grants.errors import PrincipalError
-from grants.models import GrantAttributes
+from grants.grant_attributes import GrantAttributes
 from grants.principal_names import name_fault, parse_principal
 
 MAX_EMAIL_CHARACTERS = 254

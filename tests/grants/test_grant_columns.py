@@ -9,7 +9,8 @@ from analytics.tables import GRANTS
 from authzconsole.rest.grants import ChangeSetSerializer, GrantSerializer
 from entities.address import parse_address
 from grants.changes.services import change_grants
-from grants.models import GrantAttributes, GroupGrant, JournalLine, UserGrant
+from grants.grant_attributes import GrantAttributes
+from grants.models import GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant

@@ -16,7 +16,7 @@ from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.changes.outcomes import ChangeOutcome
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
-from grants.models import GrantAttributes
+from grants.grant_attributes import GrantAttributes
 
 # id of the form on a separate page; it is sent without htmx, because that page has no sections to refresh
 STANDALONE = "change-form-standalone"
