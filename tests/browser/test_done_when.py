@@ -31,9 +31,9 @@ def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it
     finished(page)
     overview(page)
     tile(page, "logistics").click()
-    expect(report).to_contain_text("Nobody can delete it.")
-    report.get_by_role("link", name="sofia.lindqvist comes closest and lacks 3 of 54").click()
-    expect(report.locator(".decision.denied")).to_contain_text("asks for ADMIN on 54 entities, and 51 are held")
+    expect(report).to_contain_text("No user can delete it.")
+    report.get_by_role("link", name="sofia.lindqvist is missing 3 of 54").click()
+    expect(report.locator(".decision.denied")).to_contain_text("requires ADMIN on 54 entities, and 51 are held")
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="Deletion forecast and missing grants").click()
@@ -49,8 +49,8 @@ def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it
     overview(page)
     expect(tile(page, "logistics").locator(".tile.good")).to_be_visible()
     tile(page, "logistics").click()
-    expect(report.locator(".outcome.good")).to_have_text("1 person can delete it.")
-    page.get_by_role("navigation", name="Rooms").get_by_role("link", name="Plans").click()
+    expect(report.locator(".outcome.good")).to_have_text("1 user can delete it.")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Plans").click()
     page.get_by_role("link", name="Let user:sofia.lindqvist delete namespace:logistics").click()
     page.get_by_role("button", name="Undo with a plan").click()
     decided(page, "the handover is off", "is applied: 3 revoked.")
@@ -59,7 +59,7 @@ def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it
 
 
 def overview(page):
-    page.get_by_role("navigation", name="Rooms").get_by_role("link", name="Overview").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Overview").click()
 
 
 def tile(page, namespace):

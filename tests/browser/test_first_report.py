@@ -62,4 +62,4 @@ def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console
     expect(row).to_have_text(re.compile(r"namespace:hr\s*user\s*dee\s*2\s*2\s*0\s*yes"))
 
     page.get_by_role("link", name="namespace:hr", exact=True).first.click()
-    expect(page.locator("#readiness")).to_contain_text("1 person can delete it.")
+    expect(page.locator("#readiness")).to_contain_text("1 user can delete it.")

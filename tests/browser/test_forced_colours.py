@@ -16,9 +16,9 @@ def page(page_of):
 
 
 @pytest.mark.parametrize(("url", "pieces"), [
-    ("/policies/?generation=existing&with=final", ".chip"), ("/", "nav[aria-label=Rooms] a"),
+    ("/policies/?generation=existing&with=final", ".chip"), ("/", "nav[aria-label=Main] a"),
     ("/entities/namespace:sales", "#explorer .branch"),
-    ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".beside > li"),
+    ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".generation-answers > li"),
 ])
 def test_selected_items_look_different_from_others(url, pieces, page):
     page.goto(url)
