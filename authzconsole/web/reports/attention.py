@@ -1,4 +1,4 @@
-"""Problems that administrators should look at: results of the newest reports, and plans that wait for a decision."""
+"""Problems that administrators should look at: results of the newest reports, and proposed plans."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -105,7 +105,7 @@ def _impact(generation: Generation) -> Iterator[AttentionItem]:
 
 def _plans() -> Iterator[AttentionItem]:
     if waiting := Plan.objects.filter(state=PlanState.PROPOSED).count():
-        yield AttentionItem("info", f"{_counted(waiting, 'plan waits', 'plans wait')} for a decision",
+        yield AttentionItem("info", f"{_counted(waiting, 'proposed plan', 'proposed plans')} to apply or discard",
                      f"{reverse('plans')}?state={PlanState.PROPOSED}")
 
 

@@ -58,7 +58,7 @@ def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
         return f"{user.username} cannot delete it: the account is inactive and denied everything."
     outcome = "can delete it" if readiness.ready else "cannot delete it yet"
     entities = "entity" if readiness.required == 1 else "entities"
-    return (f"{user.username} {outcome}: generation `{generation.name}` asks for ADMIN on {readiness.required:,} "
+    return (f"{user.username} {outcome}: generation `{generation.name}` requires ADMIN on {readiness.required:,} "
             f"{entities}, and {readiness.held:,} {'is' if readiness.held == 1 else 'are'} held.")
 
 

@@ -199,7 +199,7 @@ def test_an_invalid_question_is_explained_in_the_form(asked, fault, browse):
 def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
     answer = browse("ada").get(f"{SALES}?deleter=ned").context["readiness"]["answer"]
     assert answer["ready"] is True and "6 entities, and 6 are held" in answer["sentence"]
-    assert "generation `final` asks for ADMIN" in answer["sentence"]
+    assert "generation `final` requires ADMIN" in answer["sentence"]
     answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
     assert answer["ready"] is False and answer["missing_total"] == 6
     assert "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]

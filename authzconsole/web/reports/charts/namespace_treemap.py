@@ -97,10 +97,10 @@ def _reported_chart(coloring: TreemapColoring, run: AnalysisRun | None, readines
     result = largest_namespaces(readiness)
     names = [row["namespace"] for row in result.rows]
     colors, fault = _tile_colors(coloring, run, names)
-    items = [_item(row["namespace"], row["required"], "to administer", colors.get(row["namespace"], NOT_ANALYSED))
+    items = [_item(row["namespace"], row["required"], "entities", colors.get(row["namespace"], NOT_ANALYSED))
              for row in result.rows]
     return {"tiles": treemap(items), "more": result.total_rows - len(result.rows), "fault": fault,
-            "words": "entities that must be administered to delete it",
+            "words": "entities that require ADMIN",
             "has_unchecked": any(name not in colors for name in names)}
 
 

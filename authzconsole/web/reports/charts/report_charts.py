@@ -54,7 +54,7 @@ def _readiness(run: AnalysisRun) -> dict | None:
     for row in namespaces.rows:
         meaning, words = readiness_words(row)
         title = f"namespace:{row['namespace']}: requires ADMIN on {row['required']:,}; {words}"
-        items.append(TreemapItem(row["namespace"], row["required"], f"{row['required']:,} to administer", title,
+        items.append(TreemapItem(row["namespace"], row["required"], f"{row['required']:,} entities", title,
                           rows_url(run, namespace=exactly(row["namespace"])), meaning))
     more = namespaces.total_rows - len(namespaces.rows)
     return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
