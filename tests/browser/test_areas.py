@@ -193,7 +193,7 @@ def journal(page, filters):
 def accounts(page, filters):
     filters.fill(page.locator("#accounts"), "Find by name", "sofia")
     page.get_by_role("link", name="sofia.lindqvist").click()
-    page.get_by_label("Console role").select_option("auditor")
+    page.get_by_role("combobox", name="Console role").select_option("auditor")
     page.get_by_role("button", name="Set role").click()
     page.locator("#change-reason").fill("reviews the quarter")
     page.get_by_role("button", name="Set role to Auditor").click()
