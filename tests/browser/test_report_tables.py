@@ -50,7 +50,7 @@ def test_the_form_shows_only_the_options_of_the_analysis_also_without_scripts(pa
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/analyses/")
-    compared, namespace = page.get_by_label("Compared with"), page.get_by_label("Namespace", exact=True)
+    compared, namespace = page.get_by_label("Compare with", exact=True), page.get_by_label("Namespace", exact=True)
     for title, takes in (("Delete readiness", (False, True)), ("Visibility", (False, False)), ("Policy impact", (True, False))):
         page.get_by_label("Analysis", exact=True).select_option(title)
         assert (compared.is_visible(), namespace.is_visible()) == takes, title
@@ -75,7 +75,7 @@ def test_a_stranded_entity_gets_an_administrator_from_its_row(page_of, settings,
     run = done_run(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})
     page = page_of("ada")
     page.goto(f"/analyses/{run.pk}/")
-    expect(page.locator("#rows tbody tr").first).to_contain_text("nobody")
+    expect(page.locator("#rows tbody tr").first).to_contain_text("none")
     page.get_by_label("Grant ADMIN on namespace:hr").click()
     dialog = page.locator("#dialog")
     dialog.get_by_label("Principal").fill("user:dee")
