@@ -32,7 +32,7 @@ def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it
     overview(page)
     tile(page, "logistics").click()
     expect(report).to_contain_text("No user can delete it.")
-    report.get_by_role("link", name="sofia.lindqvist is missing 3 of 54").click()
+    report.get_by_role("link", name="sofia.lindqvist is closest and is missing 3 of 54").click()
     expect(report.locator(".decision.denied")).to_contain_text("requires ADMIN on 54 entities, and 51 are held")
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
