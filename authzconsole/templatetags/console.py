@@ -112,3 +112,12 @@ def duration(seconds: float | None) -> str:
         return ""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes:,} min {rest} s" if minutes else f"{rest} s"
+
+
+@register.filter
+def textarea_text(value: str) -> str:
+    """Return the value with a line break in front, which browsers ignore at the start of a textarea.
+
+    Without it, they would ignore a line break at the start of the value. Put the filter directly after the opening tag.
+    """
+    return f"\n{value or ''}"

@@ -97,7 +97,7 @@ def test_a_dry_run_is_refused_if_the_change_would_be_refused(ada):
     (item("dee"), "is not a principal"),
     (item("user:"), "the name is empty"),
     (item("user:dee", "dataset:sales"), "lacks a part"),
-    (item("user:dee", "dataset:sales.a\tb"), "holds a character"),
+    (item("user:dee", "dataset:sales.a\tb"), "contains a character"),
     (item("user:dee", "instance:other"), "is not the instance of this console"),
     (item("user:dee", ORDERS, "read"), "is not one of READ"),
     ({"principal": "user:dee", "entity": ORDERS}, "`privileges`: this member is required"),

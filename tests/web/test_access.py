@@ -237,7 +237,7 @@ def test_get_requests_write_no_journal_line(browse, numbers):
 @pytest.mark.parametrize("who", ["ada", "out"])
 @pytest.mark.parametrize(("address", "fault"), [
     ("dataset:x", "`dataset:x` lacks a part"), ("widget:x", "`widget` is not a kind of entity"),
-    ("namespace:a-b", "the name `a-b` holds a character"), ("program:a.b.c.d", "`c` is not a type of program"),
+    ("namespace:a-b", "the name `a-b` contains a character"), ("program:a.b.c.d", "`c` is not a type of program"),
 ])
 def test_an_invalid_address_is_refused_with_the_invalid_part(browse, who, address, fault):
     answer = browse(who).get(f"/entities/{address}")

@@ -53,4 +53,4 @@ def test_a_form_from_before_sign_in_is_refused(cast):
     client = Client(enforce_csrf_checks=True)
     client.force_login(cast["ada"])
     response = client.post("/grant/dataset:sales.orders", FORM | {"csrfmiddlewaretoken": "x"})
-    assert response.status_code == 403 and "nothing was changed" in page_html(response)
+    assert response.status_code == 403 and "Nothing was changed" in page_html(response)

@@ -87,7 +87,7 @@ def test_selected_rows_lead_to_the_bulk_change_form(browse):
     box = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
     boxes = re.findall(box, text)
     assert (ORDERS, "") in boxes and ("dataset:sales.legacy", " disabled") in boxes
-    assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many" name="selection" value="yes">', text)
+    assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many"\s+name="selection" value="yes">', text)
     form = client.get(MANY, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
     sent = fields(form)
     assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 selected" in text_of(form)
@@ -158,7 +158,7 @@ def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_
 
 
 @pytest.mark.parametrize(("namespace", "words"), [
-    ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` holds a character"),
+    ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` contains a character"),
     (ORDERS, "is not a namespace"),
 ])
 def test_a_cleanup_without_ghost_grants_says_so(namespace, words, browse):

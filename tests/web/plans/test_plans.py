@@ -131,7 +131,7 @@ def test_a_discarded_plan_cannot_be_changed(browse, plan):
     client = browse("ada")
     client.post(f"/plans/{plan.pk}/discard")
     decided = "was discarded already"
-    for verb, words in (("apply", decided), ("discard", decided), ("undo", "only what was applied")):
+    for verb, words in (("apply", decided), ("discard", decided), ("undo", "only an applied plan can be undone")):
         answer = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
         assert answer.status_code == 400 and words in page_html(answer)
 
