@@ -3,10 +3,10 @@
 import os
 import signal
 
-from authzconsole.ops.processes import dies_with_parent
+from authzconsole.ops.processes import die_with_parent
 from authzconsole.wsgi import application
 
 __all__ = ["application"]
 
 # without this, the workers of a killed server live on and answer requests next to those of its successor
-dies_with_parent(signal.SIGTERM, os.getppid())()
+die_with_parent(signal.SIGTERM, os.getppid())()

@@ -1,4 +1,4 @@
-"""Sets a machine up and starts the console on it. Standard library only: most of it runs before `.venv` exists."""
+"""Set up a machine and start the console. Uses the standard library only, because most of it runs before `.venv` exists."""
 
 import sys
 from pathlib import Path
@@ -13,4 +13,4 @@ VENV_PYTHON = VENV / "bin" / "python"
 
 
 class Refusal(Exception):
-    """What stands in the way and what to do about it, in the user's words."""
+    """A step that cannot continue. The message is for the user: it describes the problem and its solution."""

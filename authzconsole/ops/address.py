@@ -1,4 +1,4 @@
-"""Where the console listens, asked of HOST and PORT."""
+"""The address where the console listens, from HOST and PORT."""
 
 import errno
 import http.client
@@ -22,30 +22,30 @@ class Listening:
 
     @property
     def reachable_host(self) -> str:
-        """A server on every address of the machine answers on the loopback one."""
+        """The host for requests from this machine: the loopback address if the server listens on every address."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
 
 def listening(environment: Mapping[str, str] = os.environ) -> Listening:
-    said = environment.get("PORT") or "8000"
-    if not (said.isascii() and said.isdigit() and 1 <= int(said) <= 65535):
-        raise Refusal(f"PORT is {said!r}; it must be a number from 1 to 65535, as in: PORT=8123 make run")
-    url = environment.get("PUBLIC_URL") or f"http://127.0.0.1:{int(said)}"
-    return Listening(environment.get("HOST") or "127.0.0.1", int(said), url.rstrip("/"))
+    port = environment.get("PORT") or "8000"
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise Refusal(f"PORT is {port!r}; it must be a number from 1 to 65535, as in: PORT=8123 make run")
+    url = environment.get("PUBLIC_URL") or f"http://127.0.0.1:{int(port)}"
+    return Listening(environment.get("HOST") or "127.0.0.1", int(port), url.rstrip("/"))
 
 
-def port_check(where: Listening) -> None:
-    """Raises Refusal unless this process could listen there now."""
+def check_port(where: Listening) -> None:
+    """Raise Refusal if this process cannot listen there."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((where.host, where.port))
         except OSError as error:
-            raise Refusal(_sentence(where, error)) from None
+            raise Refusal(_bind_problem(where, error)) from None
 
 
-def _sentence(where: Listening, error: OSError) -> str:
+def _bind_problem(where: Listening, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         other = where.port + 1 if where.port < 65535 else 8000
         return (f"Port {where.port} of {where.host} is in use by another program. "
@@ -62,7 +62,7 @@ def free_port() -> int:
 
 
 def answer_status(where: Listening) -> int | None:
-    """The HTTP status of the console's sign of life; None while nobody answers."""
+    """Return the HTTP status of `/healthz`; None if there is no answer."""
     connection = http.client.HTTPConnection(where.reachable_host, where.port, timeout=10)
     try:
         connection.request("GET", "/healthz")

@@ -1,15 +1,15 @@
-"""Runs benchmarks/bench_*.py, one after the other."""
+"""Run benchmarks/bench_*.py, one after the other."""
 
 import os
 import sys
 
 from . import ROOT, VENV_PYTHON, Refusal
-from .processes import command_run, signals_interrupt
+from .processes import interrupt_on_signals, run_command
 from .setup import setup, spark_environment
 
 
 def main() -> int:
-    signals_interrupt()
+    interrupt_on_signals()
     benchmarks = sorted((ROOT / "benchmarks").glob("bench_*.py"))
     if not benchmarks:
         print("There is no benchmark: benchmarks/ holds no bench_*.py.")
@@ -26,7 +26,7 @@ def main() -> int:
 
 def _run(module: str) -> int:
     print(f"== {module}", flush=True)
-    return command_run([VENV_PYTHON, "-m", module], cwd=ROOT, env={**os.environ, **spark_environment()})
+    return run_command([VENV_PYTHON, "-m", module], cwd=ROOT, env={**os.environ, **spark_environment()})
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import ROOT, VENV, VENV_PYTHON, Refusal
 from .machine import Tool
-from .packages import packages_install
+from .packages import install_packages
 
 LOCKS = ROOT / "requirements"
 # each stamp is written last, so that an interrupted step has none
@@ -28,7 +28,7 @@ def _digest(lock: str) -> str:
 
 
 def _venv_state() -> str:
-    """Change with the location (scripts of a .venv name it), with the interpreter and with the version of uv."""
+    """Return a text that changes with the location (scripts of a .venv contain it), the interpreter and the version of uv."""
     return f"{VENV} {sys.version_info[:2]} {_digest('uv.txt')}"
 
 
@@ -76,7 +76,7 @@ def _ensure_venv_module() -> None:
     if not _interpreter().startswith("/usr/bin/"):
         raise Refusal(f"{_interpreter()} has no `venv` module (or no `ensurepip`), so .venv cannot be made. "
                       "Name another Python: make PYTHON=python3.12 setup")
-    packages_install([Tool("Python's venv module", lambda: None, (package, "python3-venv"))])
+    install_packages([Tool("Python's venv module", lambda: None, (package, "python3-venv"))])
 
 
 def _run_quietly(command: list[str | Path], problem: str, environment: Mapping[str, str] = os.environ) -> None:
@@ -92,7 +92,7 @@ def _create_venv() -> None:
     """Create an empty .venv that contains uv."""
     _ensure_venv_module()
     _run_quietly([_interpreter(), "-m", "venv", "--clear", VENV], f"{_interpreter()} could not create .venv.")
-    # a user's `user = true` would refuse to install into .venv
+    # pip refuses to install into .venv if the user's pip configuration sets `user = true`
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     _run_quietly([VENV_PYTHON, "-m", "pip", "install", "--require-hashes", "-r", LOCKS / "uv.txt"],
                  "pip could not install uv.", environment)

@@ -1,4 +1,4 @@
-"""Which of the programs that the console needs are on this machine."""
+"""Find the programs that the console needs on this machine."""
 
 import os
 import re
@@ -13,35 +13,35 @@ POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
 OLDEST_JAVA, OLDEST_REDIS, OLDEST_POSTGRESQL = 17, 6, 14
 
 
-def version_of(program: Path, argument: str) -> str:
-    """What the program says about its version; empty if it does not start."""
+def version_output(program: Path, argument: str) -> str:
+    """Return the output of a program that prints its version; empty if it does not start."""
     try:
-        said = subprocess.run([program, argument], capture_output=True, text=True, timeout=60)
+        process = subprocess.run([program, argument], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return said.stdout + said.stderr if said.returncode == 0 else ""
+    return process.stdout + process.stderr if process.returncode == 0 else ""
 
 
-def java_major(said: str) -> int:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`; 0 if it is no such text."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
+def java_major(output: str) -> int:
+    """Return 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`, and 0 for other texts."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else 0
 
 
-def redis_major(said: str) -> int:
-    """7 of `Redis server v=7.0.15 sha=...`; 0 if it is no such text."""
-    found = re.search(r"\bv=(\d+)\.", said)
-    return int(found[1]) if found else 0
+def redis_major(output: str) -> int:
+    """Return 7 for `Redis server v=7.0.15 sha=...`, and 0 for other texts."""
+    match = re.search(r"\bv=(\d+)\.", output)
+    return int(match[1]) if match else 0
 
 
-def postgresql_major(said: str) -> int:
-    """15 of `initdb (PostgreSQL) 15.12`; 0 if it is no such text."""
-    found = re.search(r"\(PostgreSQL\) (\d+)", said)
-    return int(found[1]) if found else 0
+def postgresql_major(output: str) -> int:
+    """Return 15 for `initdb (PostgreSQL) 15.12`, and 0 for other texts."""
+    match = re.search(r"\(PostgreSQL\) (\d+)", output)
+    return int(match[1]) if match else 0
 
 
 def on_path(*names: str) -> Path | None:
-    return next((Path(found) for name in names if (found := shutil.which(name))), None)
+    return next((Path(path) for name in names if (path := shutil.which(name))), None)
 
 
 def _java_homes() -> Iterator[Path]:
@@ -54,15 +54,15 @@ def _java_homes() -> Iterator[Path]:
 
 
 def java_home() -> Path | None:
-    """The first Java home, of JAVA_HOME, PATH and Debian's folder, that is new enough for Spark."""
+    """Return the first Java home that is new enough for Spark. Checks JAVA_HOME, PATH and Debian's folder."""
     homes = (home for home in _java_homes() if (home / "bin" / "java").is_file())
-    return next((home for home in homes if java_major(version_of(home / "bin" / "java", "-version")) >= OLDEST_JAVA),
+    return next((home for home in homes if java_major(version_output(home / "bin" / "java", "-version")) >= OLDEST_JAVA),
                 None)
 
 
 def redis_server() -> Path | None:
     program = on_path("redis-server")
-    return program if program and redis_major(version_of(program, "--version")) >= OLDEST_REDIS else None
+    return program if program and redis_major(version_output(program, "--version")) >= OLDEST_REDIS else None
 
 
 def _postgresql_folders() -> Iterator[Path]:
@@ -73,23 +73,24 @@ def _postgresql_folders() -> Iterator[Path]:
 
 
 def postgresql_folder() -> Path | None:
-    """The folder with `initdb` and `postgres`."""
+    """Return the folder that contains `initdb` and `postgres` in a supported version."""
     complete = (folder for folder in _postgresql_folders() if (folder / "postgres").is_file())
     return next((folder for folder in complete
-                 if postgresql_major(version_of(folder / "initdb", "--version")) >= OLDEST_POSTGRESQL), None)
+                 if postgresql_major(version_output(folder / "initdb", "--version")) >= OLDEST_POSTGRESQL), None)
 
 
 def chromium() -> Path | None:
-    if named := os.environ.get("CHROMIUM"):
-        return Path(named) if os.access(named, os.X_OK) else None
+    if path := os.environ.get("CHROMIUM"):
+        return Path(path) if os.access(path, os.X_OK) else None
     return on_path("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @dataclass(frozen=True)
 class Tool:
-    """Something to be found, or else installed from the first of these Debian packages that exists.
+    """A program that the console needs.
 
-    service: the system service that the package would start; the console starts a server of its own.
+    find: returns its path, or None. packages: if it is missing, the first of these Debian packages that exists is installed.
+    service: the system service that the package starts. It is stopped, because the console starts its own server.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """A throwaway PostgreSQL for one command: `.venv/bin/python -m authzconsole.ops.postgres -- COMMAND`.
 
-It listens on a Unix socket in a temporary folder only, does without every guarantee against a crash, and is removed
-with all its data however the command ends. COMMAND finds it through DATABASE_URL.
+It listens only on a Unix socket in a temporary folder, and its data does not survive a crash. Server and data are removed when
+the command ends, also after an error. COMMAND gets its address in DATABASE_URL.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import Refusal
-from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_of
-from .processes import command_run, dies_with_parent, signals_interrupt
+from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_output
+from .processes import die_with_parent, interrupt_on_signals, run_command
 
 DATABASE = "postgres"
-CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
+UNSAFE_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
 # a longer path does not fit into the address of a Unix socket
 LONGEST_FOLDER_CHARACTERS = 80
 LONGEST_START_SECONDS = 60
 
 
 def server_user() -> str | None:
-    """Whom the server runs as: PostgreSQL refuses to run as root. None: as the caller."""
+    """Return the user that the server runs as, because PostgreSQL refuses to run as root. None means the current user."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -53,34 +53,37 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _collation(programs: Path) -> tuple[str, ...]:
-    """Sorts as people do, and unlike SQLite: an order that matters must not depend on the database."""
-    if postgresql_major(version_of(programs / "initdb", "--version")) < 15:
+    """Return the options for a natural-language sort order.
+
+    It differs from the order of SQLite, so the tests find code whose results depend on the order of the database.
+    """
+    if postgresql_major(version_output(programs / "initdb", "--version")) < 15:
         return ("--locale=C.UTF-8",)
     return ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en")
 
 
-def _cluster_create(programs: Path, folder: Path) -> None:
+def _create_cluster(programs: Path, folder: Path) -> None:
     command = [programs / "initdb", "--pgdata", folder / "data", "--username=console", "--auth=trust", "--encoding=UTF8",
                "--no-sync", *_collation(programs)]
-    made = subprocess.run(command, cwd=folder, capture_output=True, text=True, **_identity())
-    if made.returncode != 0:
-        raise Refusal(f"initdb could not make a PostgreSQL cluster:\n{made.stderr.strip()}")
+    initdb = subprocess.run(command, cwd=folder, capture_output=True, text=True, **_identity())
+    if initdb.returncode != 0:
+        raise Refusal(f"initdb could not create a PostgreSQL cluster:\n{initdb.stderr.strip()}")
 
 
-def _server_start(programs: Path, folder: Path) -> subprocess.Popen:
-    settings = {**CARELESS, "listen_addresses": "", "unix_socket_directories": str(folder)}
+def _start_server(programs: Path, folder: Path) -> subprocess.Popen:
+    settings = {**UNSAFE_SETTINGS, "listen_addresses": "", "unix_socket_directories": str(folder)}
     options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
     with (folder / "log").open("w") as log:
-        # out of reach of Ctrl-C: the tests that it ends still need their database to clean up
+        # in a separate session, which Ctrl-C does not reach: interrupted tests still need the database to clean up
         return subprocess.Popen([programs / "postgres", "-D", folder / "data", *options], cwd=folder, stdout=log,
                                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-                                preexec_fn=dies_with_parent(signal.SIGQUIT), **_identity())
+                                preexec_fn=die_with_parent(signal.SIGQUIT), **_identity())
 
 
 def _wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) -> None:
     deadline = time.monotonic() + LONGEST_START_SECONDS
-    asking = [programs / "pg_isready", "--quiet", "--host", folder]
-    while subprocess.run(asking, capture_output=True).returncode != 0:
+    pg_isready = [programs / "pg_isready", "--quiet", "--host", folder]
+    while subprocess.run(pg_isready, capture_output=True).returncode != 0:
         if server.poll() is not None or time.monotonic() > deadline:
             raise Refusal(f"PostgreSQL did not start:\n{(folder / 'log').read_text().strip()}")
         time.sleep(0.05)
@@ -88,18 +91,18 @@ def _wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) ->
 
 @contextlib.contextmanager
 def postgresql() -> Iterator[str]:
-    """Yields the DATABASE_URL of a fresh server."""
+    """Start a new server, yield its DATABASE_URL, and remove the server and its data afterwards."""
     programs = postgresql_folder()
     if programs is None:
         raise Refusal(f"Missing: {POSTGRESQL.title}. `make test` installs it.")
     with _private_folder() as folder:
-        _cluster_create(programs, folder)
-        server = _server_start(programs, folder)
+        _create_cluster(programs, folder)
+        server = _start_server(programs, folder)
         try:
             _wait_until_ready(programs, folder, server)
             yield f"postgres://console@/{DATABASE}?host={folder}"
         finally:
-            # immediate: nobody wants this data after a clean shutdown either
+            # an immediate shutdown, because the data is deleted anyway
             server.send_signal(signal.SIGQUIT)
             server.wait()
 
@@ -109,10 +112,10 @@ def main() -> int:
     if not command:
         print(__doc__, file=sys.stderr)
         return 2
-    signals_interrupt()
+    interrupt_on_signals()
     try:
         with postgresql() as url:
-            return command_run(command, env={**os.environ, "DATABASE_URL": url})
+            return run_command(command, env={**os.environ, "DATABASE_URL": url})
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Starting and ending processes so that none is left behind."""
+"""Start and end processes so that none is left running."""
 
 import contextlib
 import ctypes
@@ -16,30 +16,31 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def dies_with_parent(signum: int, parent: int | None = None) -> Callable[[], None]:
-    """A `preexec_fn`: when this process (or `parent`) dies, even by SIGKILL, the child receives `signum`. Linux only."""
+def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None]:
+    """Return a `preexec_fn`: the child receives `signum` when this process (or `parent`) ends, even by SIGKILL. Linux only."""
     parent = parent or os.getpid()
 
-    def ask_the_kernel():
+    def request_signal():
         if _libc is None:
             return
-        # a shell has SIGINT and SIGQUIT ignored in what it starts in the background, and a program that begins would miss them
+        # a shell starts background jobs with SIGINT and SIGQUIT ignored, and their children inherit that
         signal.signal(signum, signal.SIG_DFL)
         _libc.prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signum)
 
-    return ask_the_kernel
+    return request_signal
 
 
-def signals_interrupt() -> None:
-    """A termination or a closed terminal unwinds as Ctrl-C does, also where the shell had SIGINT ignored; once.
+def interrupt_on_signals() -> None:
+    """Raise KeyboardInterrupt on the first SIGINT, SIGTERM or SIGHUP, even if the shell ignores SIGINT. Ignore later ones.
 
-    One Ctrl-C may arrive twice (to the group, and from a parent that passes it on), and every clean-up ends by itself.
+    One Ctrl-C can arrive twice: sent to the process group, and passed on by a parent. A second interruption is not needed,
+    because every clean-up ends without help.
     """
     def interrupt(signum, frame):
-        for each in STOPPING:
-            signal.signal(each, signal.SIG_IGN)
+        for ignored in STOPPING:
+            signal.signal(ignored, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     for signum in STOPPING:
@@ -47,19 +48,19 @@ def signals_interrupt() -> None:
 
 
 def session_members(session: int) -> Iterator[int]:
-    """Every living process of a session; a child may leave its group, but hardly ever its session."""
+    """Yield the id of every living process of a session. Children often leave their process group, but rarely their session."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # the name, in parentheses, may hold spaces and parentheses
-            state, _parent, _group, its_session = entry.read_text().rpartition(")")[2].split()[:4]
+            # the name, in parentheses, can contain spaces and parentheses
+            state, _parent, _group, process_session = entry.read_text().rpartition(")")[2].split()[:4]
         except (OSError, ValueError):
             continue
-        if int(its_session) == session and state not in "ZX":
+        if int(process_session) == session and state not in "ZX":
             yield int(entry.parent.name)
 
 
-def _session_signal(session: int, signum: int) -> bool:
-    """True if there was anybody to signal."""
+def _signal_session(session: int, signum: int) -> bool:
+    """Send a signal to every process of a session. Return whether there was at least one."""
     members = list(session_members(session))
     for member in members:
         with contextlib.suppress(ProcessLookupError):
@@ -67,23 +68,23 @@ def _session_signal(session: int, signum: int) -> bool:
     return bool(members)
 
 
-def session_end(session: int, *, patience_seconds: float = 3.0) -> None:
-    """Ends what is left of a session, politely at first."""
-    if not _session_signal(session, signal.SIGTERM):
+def end_session(session: int, *, patience_seconds: float = 3.0) -> None:
+    """End the remaining processes of a session with SIGTERM, and after `patience_seconds` with SIGKILL."""
+    if not _signal_session(session, signal.SIGTERM):
         return
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline and any(session_members(session)):
         time.sleep(0.05)
-    while _session_signal(session, signal.SIGKILL):
+    while _signal_session(session, signal.SIGKILL):
         time.sleep(0.05)
 
 
-def command_run(command: Sequence[str | Path], *, patience_seconds: float = 30.0, **options) -> int:
-    """Runs a command in a session of its own and returns its exit status; nothing that it started outlives it.
+def run_command(command: Sequence[str | Path], *, patience_seconds: float = 30.0, **options) -> int:
+    """Run a command in a separate session and return its exit status. End all processes that it started.
 
-    An interruption is passed on, and raised once the command has cleaned up after itself.
+    On an interruption, send SIGINT to the command, wait until it has cleaned up, at most `patience_seconds`, and raise.
     """
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=dies_with_parent(signal.SIGINT), **options)
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT), **options)
     try:
         code = process.wait()
         return code if code >= 0 else 128 - code
@@ -93,21 +94,21 @@ def command_run(command: Sequence[str | Path], *, patience_seconds: float = 30.0
             process.wait(patience_seconds)
         raise
     finally:
-        session_end(process.pid)
+        end_session(process.pid)
         process.wait()
 
 
-class MakeAbove:
-    """Whether the `make` that started this program was killed, or interrupted alone.
+class ParentMake:
+    """The `make` that started this program, if any.
 
-    GNU make that is sent SIGINT (not the whole foreground group, as Ctrl-C does) waits for its child without telling it.
-    It shows only in that make no longer catches the signal.
+    When only GNU make receives SIGINT (Ctrl-C sends it to the whole foreground group), it waits for its child without a signal
+    to it. The child can detect this only because make no longer catches the signal.
     """
 
     def __init__(self):
         self.parent = os.getppid()
         self.is_make = self._status("Name") in ("make", "gmake")
-        self.caught = self.is_make and self._catches_interrupts()
+        self.caught_interrupts = self.is_make and self._catches_interrupts()
 
     def _status(self, field: str) -> str:
         try:
@@ -119,7 +120,8 @@ class MakeAbove:
     def _catches_interrupts(self) -> bool:
         return bool(int(self._status("SigCgt") or "0", 16) >> (signal.SIGINT - 1) & 1)
 
-    def has_gone(self) -> bool:
+    def has_ended(self) -> bool:
+        """Return whether `make` was killed, or received SIGINT alone."""
         if not self.is_make:
             return False
-        return os.getppid() != self.parent or self.caught and not self._catches_interrupts()
+        return os.getppid() != self.parent or self.caught_interrupts and not self._catches_interrupts()

@@ -1,7 +1,7 @@
-"""Sets up, prepares the database and runs the console in the foreground until Ctrl-C.
+"""Set up the machine, prepare the database, and run the console in the foreground until Ctrl-C.
 
-The programs run under supervisord in a session of their own. Whatever ends this one (Ctrl-C, a termination, a closed
-terminal, SIGKILL, the death of the `make` above it) ends them all.
+The programs run under supervisord in a separate session. They all end when this process ends, whether by Ctrl-C, SIGTERM, a
+closed terminal, SIGKILL, or the end of the parent `make`.
 """
 
 import contextlib
@@ -17,38 +17,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
-from .address import Listening, answer_status, free_port, listening, port_check
-from .processes import MakeAbove, dies_with_parent, session_end, signals_interrupt
+from .address import Listening, answer_status, check_port, free_port, listening
+from .processes import ParentMake, die_with_parent, end_session, interrupt_on_signals
 from .setup import setup, spark_environment
 
 LONGEST_START_SECONDS = 120
-# supervisord's own patience with each program adds up to less
+# longer than the sum of the stop timeouts in supervisord.conf
 LONGEST_STOP_SECONDS = 25
-INDISPENSABLE = ("redis", "web")
+REQUIRED_PROGRAMS = ("redis", "web")
 
 
 def say(text: str) -> None:
-    # the terminal may be gone; stopping goes on without it
+    # the terminal may be closed already; the shutdown continues without it
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def state_folder() -> Path:
-    """As settings.STATE_DIR; a relative one is meant from the checkout."""
+    """Return the folder of settings.STATE_DIR. A relative path starts at the checkout."""
     return ROOT / (os.environ.get("STATE_DIR") or "var")
 
 
 @contextlib.contextmanager
-def only_console(path: Path, where: Listening) -> Iterator[None]:
-    """Two consoles on one database file and one schedule would disturb each other."""
+def console_lock(path: Path, where: Listening) -> Iterator[None]:
+    """Hold the lock of this state folder; raise Refusal if another console holds it.
+
+    Two consoles with the same database file and schedule would interfere with each other.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise Refusal(f"The console of this checkout runs already: {file.read() or 'it is just starting'}. "
-                          "Stop that one with Ctrl-C, or start another from a checkout (or STATE_DIR) of its own.") from None
+            raise Refusal(f"The console of this checkout is already running: {file.read() or 'it is just starting'}. "
+                          "Stop it with Ctrl-C, or use another checkout or STATE_DIR.") from None
         file.truncate(0)
         file.write(f"{where.url}, process {os.getpid()}")
         file.flush()
@@ -56,16 +59,16 @@ def only_console(path: Path, where: Listening) -> Iterator[None]:
         file.truncate(0)
 
 
-def own_redis(run: Path) -> str:
-    """Writes the configuration of a Redis that only this console knows how to reach; returns its URL.
+def configure_redis(run: Path) -> str:
+    """Write the configuration of a Redis server for this console only, and return its URL.
 
-    kombu and redis-py share no way to write a Unix socket in one URL, so it is a loopback port with a password.
+    It uses a loopback port with a password, because kombu and redis-py need different URLs for the same Unix socket.
     """
     port, password = free_port(), secrets.token_urlsafe(24)
     path = run / "redis.conf"
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        # nothing is kept on disk: every run stands in the database, and one that was not sent is sent again
+        # Redis stores nothing on disk: every run is in the database, and messages that are lost are sent again
         file.write(f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\nappendonly no\ndaemonize no\n'
                    f'dir "{run}"\n')
     return f"redis://:{password}@127.0.0.1:{port}/0"
@@ -81,7 +84,7 @@ def environment_of_programs(where: Listening, state: Path) -> dict[str, str]:
         **spark_environment(),
         "PORT": str(where.port),
         "STATE_DIR": str(state),
-        "REDIS_URL": own_redis(run) if is_own else os.environ["REDIS_URL"],
+        "REDIS_URL": configure_redis(run) if is_own else os.environ["REDIS_URL"],
         "PYTHONUNBUFFERED": "1",
         "CONSOLE_OWN_REDIS": "true" if is_own else "false",
         "CONSOLE_REDIS": str(machine.redis_server() or "redis-server"),
@@ -95,7 +98,7 @@ def environment_of_programs(where: Listening, state: Path) -> dict[str, str]:
 
 
 class Programs:
-    """supervisord and all that it started, and what its log tells about them."""
+    """supervisord, the programs that it started, and the events in its log."""
 
     EVENT = re.compile(r"(?P<what>spawned|exited|gave up): '?(?P<name>\w+)'?(?: with pid (?P<pid>\d+)| (?P<how>.*))")
 
@@ -108,7 +111,7 @@ class Programs:
         self.supervisor = subprocess.Popen(
             [VENV_PYTHON, "-m", "supervisor.supervisord", "-c", Path(__file__).with_name("supervisord.conf")],
             env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=dies_with_parent(signal.SIGTERM))
+            preexec_fn=die_with_parent(signal.SIGTERM))
 
     def _new_lines(self) -> list[str]:
         if not self.log.exists():
@@ -121,8 +124,8 @@ class Programs:
         self.read_bytes += len(complete) if complete.strip() else 0
         return complete.decode(errors="replace").splitlines()
 
-    def notice(self) -> None:
-        """Tells the terminal of crashes, in a line each."""
+    def report_events(self) -> None:
+        """Read the new events in the log, and print one line for each crash."""
         for line in self._new_lines():
             if event := self.EVENT.search(line):
                 getattr(self, f"_{event['what'].replace(' ', '_')}")(event)
@@ -131,50 +134,50 @@ class Programs:
         self.groups[event["name"]] = int(event["pid"])
 
     def _exited(self, event: re.Match) -> None:
-        say(f"{event['name']} stopped {event['how'].replace('; not expected', '')} and is started again; "
+        say(f"{event['name']} stopped {event['how'].replace('; not expected', '')} and is restarted; "
             f"see {self.log_of(event['name'])}")
-        # its children (a worker's, with a Java machine) must not go on beside the new ones
+        # its children, such as the Java process of a worker, must not continue next to the new ones
         with contextlib.suppress(ProcessLookupError, KeyError):
             os.killpg(self.groups.pop(event["name"]), signal.SIGKILL)
 
     def _gave_up(self, event: re.Match) -> None:
         say(f"{event['name']} does not start; see {self.log_of(event['name'])}")
-        if event["name"] in INDISPENSABLE:
+        if event["name"] in REQUIRED_PROGRAMS:
             self.lost = event["name"]
 
     def log_of(self, name: str) -> str:
         path = self.logs / f"{name}.log"
         return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
-    def last_words(self, name: str) -> str:
+    def log_end(self, name: str) -> str:
         path = self.logs / f"{name}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-8:]) if path.exists() else ""
 
     def check(self) -> None:
-        """Raises Refusal once the console can do its work no more."""
-        self.notice()
+        """Report new events. Raise Refusal if supervisord failed, or a required program does not start."""
+        self.report_events()
         if self.lost:
-            raise Refusal(f"{self.last_words(self.lost)}\nThe console stops because {self.lost} does not start; "
+            raise Refusal(f"{self.log_end(self.lost)}\nThe console stops because {self.lost} does not start; "
                           f"the lines above are the end of {self.log_of(self.lost)}")
         if (code := self.supervisor.poll()) is not None and code != 0:
             raise Refusal(f"supervisord ended (exit status {code}); see {self.log}")
 
     def stop(self) -> None:
-        """Returns when the last process is gone."""
+        """Stop supervisord and its programs, and wait until all processes have ended."""
         if self.supervisor.poll() is None:
             self.supervisor.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.supervisor.wait(LONGEST_STOP_SECONDS)
-        session_end(self.supervisor.pid)
+        end_session(self.supervisor.pid)
         self.supervisor.wait()
 
 
-def wait_until_it_answers(programs: Programs, where: Listening, make: MakeAbove) -> bool:
-    """False if it was told to stop before."""
+def wait_until_ready(programs: Programs, where: Listening, make: ParentMake) -> bool:
+    """Wait for the first answer of the console. Return False if it was stopped before. Raise Refusal after a timeout."""
     deadline = time.monotonic() + LONGEST_START_SECONDS
     while (status := answer_status(where)) is None:
         programs.check()
-        if make.has_gone() or programs.supervisor.poll() is not None:
+        if make.has_ended() or programs.supervisor.poll() is not None:
             return False
         if time.monotonic() > deadline:
             raise Refusal(f"The console did not answer within {LONGEST_START_SECONDS} s; see {programs.log_of('web')}")
@@ -184,18 +187,18 @@ def wait_until_it_answers(programs: Programs, where: Listening, make: MakeAbove)
     return True
 
 
-def watch(programs: Programs, make: MakeAbove) -> None:
-    """Returns when supervisord was told to stop, or the `make` above this was."""
-    while programs.supervisor.poll() is None and not make.has_gone():
+def watch(programs: Programs, make: ParentMake) -> None:
+    """Wait until supervisord has ended or the parent `make` was stopped. Raise Refusal if a required program fails."""
+    while programs.supervisor.poll() is None and not make.has_ended():
         programs.check()
         time.sleep(0.5)
     programs.check()
 
 
-def serve(where: Listening, environment: dict[str, str], make: MakeAbove) -> None:
+def serve(where: Listening, environment: dict[str, str], make: ParentMake) -> None:
     programs = Programs(environment)
     try:
-        if wait_until_it_answers(programs, where, make):
+        if wait_until_ready(programs, where, make):
             say(f"The console is at {where.url}")
             say(f"Logs are in {Path(programs.log_of('web')).parent}. Ctrl-C stops everything.")
             watch(programs, make)
@@ -204,17 +207,17 @@ def serve(where: Listening, environment: dict[str, str], make: MakeAbove) -> Non
     finally:
         say("\nStopping ...")
         programs.stop()
-        for left in ("redis.conf", "supervisord.pid"):
-            Path(environment["CONSOLE_RUN"], left).unlink(missing_ok=True)
+        for file_name in ("redis.conf", "supervisord.pid"):
+            Path(environment["CONSOLE_RUN"], file_name).unlink(missing_ok=True)
     say("Stopped.")
 
 
 def run() -> None:
-    make, where, state = MakeAbove(), listening(), state_folder()
-    with only_console(state / "run" / "console.lock", where):
-        port_check(where)
+    make, where, state = ParentMake(), listening(), state_folder()
+    with console_lock(state / "run" / "console.lock", where):
+        check_port(where)
         setup("run")
-        # the database, the logs and the results are nobody else's to read
+        # other users of the machine must not read the database, the logs and the results
         os.umask(0o077)
         environment = environment_of_programs(where, state)
         if subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment).returncode != 0:
@@ -223,7 +226,7 @@ def run() -> None:
 
 
 def main() -> int:
-    signals_interrupt()
+    interrupt_on_signals()
     try:
         run()
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""Takes a picture of every page into docs/screens/, from a console with the demo tenant that is thrown away afterwards."""
+"""Store a screenshot of every page in docs/screens/. The screenshots show the demo tenant in a temporary console."""
 
 import os
 import subprocess
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal
 from .address import Listening, free_port
-from .processes import MakeAbove, command_run, signals_interrupt
-from .run import Programs, environment_of_programs, wait_until_it_answers
+from .processes import ParentMake, interrupt_on_signals, run_command
+from .run import Programs, environment_of_programs, wait_until_ready
 from .setup import setup
-from .suite import OF_A_REAL_CONSOLE
+from .suite import CONSOLE_SETTINGS
 
 PICTURES = ROOT / "docs" / "screens"
 
 
 def main() -> int:
-    signals_interrupt()
-    for name in OF_A_REAL_CONSOLE:
+    interrupt_on_signals()
+    for name in CONSOLE_SETTINGS:
         os.environ.pop(name, None)
     try:
         setup("test")
@@ -38,9 +38,9 @@ def take(state: Path) -> int:
     subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     programs = Programs(environment)
     try:
-        if not wait_until_it_answers(programs, where, MakeAbove()):
+        if not wait_until_ready(programs, where, ParentMake()):
             return 1
-        return command_run([VENV_PYTHON, "-m", "authzconsole.demo.screens", where.url, str(PICTURES)], cwd=ROOT, env=environment)
+        return run_command([VENV_PYTHON, "-m", "authzconsole.demo.screens", where.url, str(PICTURES)], cwd=ROOT, env=environment)
     finally:
         programs.stop()
 

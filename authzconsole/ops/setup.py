@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from . import ROOT, Refusal, machine
 from .environment import ensure_environment, one_at_a_time
 from .machine import Tool
-from .packages import packages_install
-from .processes import signals_interrupt
+from .packages import install_packages
+from .processes import interrupt_on_signals
 
 JAVA_HINT = "Without Java the console runs, but no analysis does: WITHOUT_JAVA=1 make run"
 
@@ -23,29 +23,29 @@ def tools_for(purpose: str) -> list[Tool]:
     return java if os.environ.get("REDIS_URL") else [*java, machine.REDIS]
 
 
-def tools_ensure(tools: Sequence[Tool]) -> None:
+def ensure_tools(tools: Sequence[Tool]) -> None:
     missing = [tool for tool in tools if not tool.find()]
     if not missing:
         return
     hint = f"\n{JAVA_HINT}" if missing == [machine.JAVA] else ""
     try:
-        packages_install(missing)
+        install_packages(missing)
     except Refusal as refusal:
         raise Refusal(f"{refusal}{hint}") from None
-    if still := [tool.title for tool in missing if not tool.find()]:
-        raise Refusal(f"The packages are installed, but this is still not found: {', '.join(still)}.{hint}")
+    if not_found := [tool.title for tool in missing if not tool.find()]:
+        raise Refusal(f"The packages are installed, but this is still not found: {', '.join(not_found)}.{hint}")
 
 
 def setup(purpose: str) -> None:
     """Install what `purpose` needs: `run`, `test`, or `quick` (the tests' Python packages only)."""
     with one_at_a_time():
         # before the long download, because this fails fast
-        tools_ensure(tools_for(purpose))
+        ensure_tools(tools_for(purpose))
         ensure_environment("run" if purpose == "run" else "dev")
 
 
 def spark_environment() -> dict[str, str]:
-    """JAVA_HOME where Spark would otherwise start another Java, or none."""
+    """Return JAVA_HOME of the Java that Spark must use; empty if there is none."""
     home = machine.java_home()
     return {"JAVA_HOME": str(home)} if home else {}
 
@@ -53,7 +53,7 @@ def spark_environment() -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--for", dest="purpose", choices=("run", "test", "quick"), default="run")
-    signals_interrupt()
+    interrupt_on_signals()
     try:
         setup(parser.parse_args().purpose)
     except Refusal as refusal:

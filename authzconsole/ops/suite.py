@@ -1,4 +1,4 @@
-"""Runs the tests: side by side on SQLite and on PostgreSQL what a database can change the outcome of, the others on one."""
+"""Run the tests on SQLite and PostgreSQL in parallel. Tests whose result does not depend on the database run on one of them."""
 
 import argparse
 import contextlib
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
 from .postgres import postgresql
-from .processes import command_run, dies_with_parent, signals_interrupt
+from .processes import die_with_parent, interrupt_on_signals, run_command
 from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
-# the tests meet neither its servers and files nor its ways
-OF_A_REAL_CONSOLE = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "KINDS_FILE",
+# settings of a real console, which tests must ignore: they would lead to its servers and files, or change its behaviour
+CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "KINDS_FILE",
                      "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY", "SNAPSHOT_URI", "STATE_DIR")
 
 
@@ -39,9 +39,10 @@ class Pass:
         return REPORTS / f"{self.database}.log"
 
 
-# Spark and the browser see the database through the same code: each runs on one, so that both passes take as long
+# Tests with Spark or a browser use the database through the same code, so each kind runs on one database. The passes then
+# take about the same time.
 FULL = (Pass("sqlite", "spark or not browser"), Pass("postgresql", "not spark"))
-# the rules, the addresses, the changes of grants and one page of each area: a minute on two cores
+# The rules, the addresses, the changes of grants, and one page of each area. Takes a minute on two cores.
 QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow", paths=(
     "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
     "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
@@ -50,8 +51,8 @@ QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow",
 ), processes=2),)
 
 
-def ran_count(report: Path) -> int:
-    """How many tests of a JUnit report really ran: skipped ones did not; nor did any without a report."""
+def executed_test_count(report: Path) -> int:
+    """Return the number of tests in a JUnit report that were not skipped; 0 if there is no report."""
     if not report.is_file():
         return 0
     suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
@@ -61,7 +62,7 @@ def ran_count(report: Path) -> int:
 @contextlib.contextmanager
 def database_url(database: str) -> Iterator[str]:
     if database == "sqlite":
-        # tests/settings.py puts the file into the folder of the run
+        # tests/settings.py creates the file in the folder of the test run
         yield ""
         return
     with postgresql() as url:
@@ -70,7 +71,7 @@ def database_url(database: str) -> Iterator[str]:
 
 def _environment(url: str) -> dict[str, str]:
     environment = {**os.environ, **spark_environment()}
-    for name in OF_A_REAL_CONSOLE:
+    for name in CONSOLE_SETTINGS:
         environment.pop(name, None)
     if url:
         environment["DATABASE_URL"] = url
@@ -91,28 +92,28 @@ def execute(part: Pass, options: list[str]) -> bool:
         command += ["--numprocesses", str(part.processes), "--dist", "loadfile"]
     command += part.paths
     with database_url(part.database) as url:
-        code = command_run(command, cwd=ROOT, env=_environment(url))
-    if code == 0 and ran_count(part.report) == 0:
+        code = run_command(command, cwd=ROOT, env=_environment(url))
+    if code == 0 and executed_test_count(part.report) == 0:
         print(f"No test ran on {part.database}.", file=sys.stderr)
-    return code == 0 and ran_count(part.report) > 0
+    return code == 0 and executed_test_count(part.report) > 0
 
 
 @contextlib.contextmanager
-def beside(part: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
-    """Runs a pass in a process of its own. Yields a function that waits for it, shows its output and says whether it passed."""
+def background_pass(part: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
+    """Run a pass in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
     part.log.parent.mkdir(parents=True, exist_ok=True)
     with part.log.open("w+") as log:
         command = [sys.executable, "-m", "ops.suite", "--only", part.database, *options]
         process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=dies_with_parent(signal.SIGINT))
+                                   stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
 
-        def passed() -> bool:
+        def wait_for_result() -> bool:
             code = process.wait()
             print(part.log.read_text(), end="", flush=True)
             return code == 0
 
         try:
-            yield passed
+            yield wait_for_result
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
@@ -120,10 +121,13 @@ def beside(part: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
 
 
 def execute_all(parts: Sequence[Pass], options: Sequence[str]) -> bool:
-    """The first here, the others beside it; all of them, also when one fails: one run tells everything."""
+    """Run the first pass in this process and the others in parallel. Return whether all passed.
+
+    All passes run to their end, even if one fails, so that the output is complete.
+    """
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(beside(part, options)) for part in parts[1:]]
-        return all([execute(parts[0], list(options)), *(passed() for passed in others)])
+        others = [stack.enter_context(background_pass(part, options)) for part in parts[1:]]
+        return all([execute(parts[0], list(options)), *(wait() for wait in others)])
 
 
 def main() -> int:
@@ -132,7 +136,7 @@ def main() -> int:
     parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
     parser.add_argument("--only", choices=[part.database for part in FULL], help="on this database alone")
     arguments, options = parser.parse_known_args()
-    signals_interrupt()
+    interrupt_on_signals()
     try:
         is_quick = arguments.quick or arguments.coverage
         setup("quick" if is_quick else "test")

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from authzconsole.ops.processes import command_run, session_end, session_members
+from authzconsole.ops.processes import end_session, run_command, session_members
 
-RUN = "from authzconsole.ops.processes import *\nimport sys\nsignals_interrupt()\ncommand_run(sys.argv[1:])"
+RUN = "from authzconsole.ops.processes import *\nimport sys\ninterrupt_on_signals()\nrun_command(sys.argv[1:])"
 
 
 def gone(pid, *, within_seconds=10):
@@ -23,15 +23,15 @@ def test_remaining_processes_of_a_session_are_killed_even_if_they_ignore_signals
     with subprocess.Popen(["sh", "-c", stubborn], start_new_session=True, stdout=subprocess.PIPE) as first:
         first.stdout.readline()
         assert len(list(session_members(first.pid))) >= 2
-        session_end(first.pid, patience_seconds=0.3)
+        end_session(first.pid, patience_seconds=0.3)
         assert gone(first.pid)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGTERM])
 def test_a_child_dies_with_its_parent_although_a_shell_had_the_signal_ignored(signum):
-    parent = ("import subprocess, time\nfrom authzconsole.ops.processes import dies_with_parent\n"
+    parent = ("import subprocess, time\nfrom authzconsole.ops.processes import die_with_parent\n"
               "child = subprocess.Popen(['sleep', '60'], start_new_session=True, "
-              f"preexec_fn=dies_with_parent({int(signum)}))\nprint(child.pid, flush=True); time.sleep(60)")
+              f"preexec_fn=die_with_parent({int(signum)}))\nprint(child.pid, flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True,
                           preexec_fn=lambda: signal.signal(signum, signal.SIG_IGN)) as running:
         child = int(running.stdout.readline())
@@ -39,11 +39,11 @@ def test_a_child_dies_with_its_parent_although_a_shell_had_the_signal_ignored(si
     try:
         assert gone(child)
     finally:
-        session_end(child)
+        end_session(child)
 
 
 def test_a_command_leaves_no_process_behind(tmp_path):
-    assert command_run(["sh", "-c", f"sleep 60 & echo $$ > {tmp_path}/session; exit 4"]) == 4
+    assert run_command(["sh", "-c", f"sleep 60 & echo $$ > {tmp_path}/session; exit 4"]) == 4
     assert gone(int((tmp_path / "session").read_text()))
 
 

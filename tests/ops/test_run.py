@@ -15,9 +15,9 @@ import urllib.request
 import pytest
 
 from authzconsole.ops import ROOT, Refusal
-from authzconsole.ops.address import Listening, answer_status, free_port, listening, port_check
+from authzconsole.ops.address import Listening, answer_status, check_port, free_port, listening
 from authzconsole.ops.processes import session_members
-from authzconsole.ops.run import only_console
+from authzconsole.ops.run import console_lock
 
 
 def test_port_moves_the_console_and_its_address():
@@ -40,22 +40,22 @@ def test_a_port_in_use_is_reported_with_another_one():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"):
-            port_check(listening({"PORT": str(port)}))
-    port_check(listening({"PORT": str(port)}))
+            check_port(listening({"PORT": str(port)}))
+    check_port(listening({"PORT": str(port)}))
 
 
 def test_a_host_of_another_machine_is_refused():
     with pytest.raises(Refusal, match=r"Cannot listen on 192\.0\.2\.1:8000.*HOST must be an address of this machine"):
-        port_check(listening({"HOST": "192.0.2.1"}))
+        check_port(listening({"HOST": "192.0.2.1"}))
 
 
 def test_a_second_console_of_one_checkout_is_refused_with_the_address_of_the_first(tmp_path):
     lock, where = tmp_path / "run" / "console.lock", listening({"PORT": "8123"})
-    with only_console(lock, where):
-        with pytest.raises(Refusal, match=rf"runs already: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
-            with only_console(lock, listening({})):
+    with console_lock(lock, where):
+        with pytest.raises(Refusal, match=rf"is already running: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
+            with console_lock(lock, listening({})):
                 pass
-    with only_console(lock, where), lock.open() as file, pytest.raises(OSError) as taken:
+    with console_lock(lock, where), lock.open() as file, pytest.raises(OSError) as taken:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert taken.value.errno == errno.EWOULDBLOCK
 
@@ -113,7 +113,7 @@ def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running
     while list(session_members(session)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(session_members(session)) == []
-    port_check(listening({"PORT": str(console.port)}))
+    check_port(listening({"PORT": str(console.port)}))
     assert not (tmp_path / "state" / "run" / "supervisord.pid").exists()
 
 
@@ -123,7 +123,7 @@ def test_a_crashed_program_is_restarted_and_reported(console):
     web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
                          capture_output=True, text=True).stdout
     os.kill(int(web), signal.SIGKILL)
-    console.wait_until_it_says("web stopped (terminated by SIGKILL) and is started again")
+    console.wait_until_it_says("web stopped (terminated by SIGKILL) and is restarted")
     where, deadline = listening({"PORT": str(console.port)}), time.monotonic() + 30
     while answer_status(where) is None:
         assert time.monotonic() < deadline

@@ -53,7 +53,7 @@ def bare_machine(monkeypatch, tmp_path):
 @pytest.fixture
 def debian(bare_machine, monkeypatch):
     program(bare_machine / "bin", "apt-get", "it must not be called")
-    monkeypatch.setattr(packages, "is_known", lambda package: True)
+    monkeypatch.setattr(packages, "is_available", lambda package: True)
     return bare_machine
 
 
@@ -75,7 +75,7 @@ def test_a_redis_that_is_too_old_counts_as_missing(bare_machine):
 
 def test_a_user_without_install_rights_gets_the_exact_command(debian):
     with pytest.raises(Refusal) as refusal:
-        setup.tools_ensure(setup.tools_for("test"))
+        setup.ensure_tools(setup.tools_for("test"))
     assert "Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium" in str(refusal.value)
     assert ("sudo apt-get update && sudo apt-get install -y --no-install-recommends "
             "openjdk-17-jre-headless redis-server postgresql chromium") in str(refusal.value)
@@ -85,23 +85,23 @@ def test_a_user_without_install_rights_gets_the_exact_command(debian):
 def test_if_only_java_is_missing_the_message_names_the_option_without_it(debian):
     program(debian / "bin", "redis-server", "Redis server v=7.0.0 sha=0")
     with pytest.raises(Refusal, match="WITHOUT_JAVA=1 make run"):
-        setup.tools_ensure(setup.tools_for("run"))
+        setup.ensure_tools(setup.tools_for("run"))
 
 
 def test_a_machine_without_apt_get_gets_the_list_of_programs_to_install(bare_machine):
     with pytest.raises(Refusal, match=r"Missing: Java 17 or newer, redis-server 6 or newer\. This machine has no apt-get"):
-        setup.tools_ensure(setup.tools_for("run"))
+        setup.ensure_tools(setup.tools_for("run"))
 
 
 def test_another_java_package_is_taken_where_17_is_not_offered(monkeypatch):
-    monkeypatch.setattr(packages, "is_known", lambda package: package == "default-jre-headless")
+    monkeypatch.setattr(packages, "is_available", lambda package: package == "default-jre-headless")
     assert packages.packages_for([machine.JAVA, machine.REDIS]) == ["default-jre-headless", "redis-server"]
 
 
 def test_a_package_that_does_not_bring_its_program_is_reported(debian, monkeypatch):
-    monkeypatch.setattr(setup, "packages_install", lambda tools: None)
+    monkeypatch.setattr(setup, "install_packages", lambda tools: None)
     with pytest.raises(Refusal, match="still not found: Java 17 or newer, redis-server 6 or newer"):
-        setup.tools_ensure(setup.tools_for("run"))
+        setup.ensure_tools(setup.tools_for("run"))
 
 
 def test_a_shared_redis_and_no_java_ask_for_no_program_at_all(monkeypatch):

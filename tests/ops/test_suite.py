@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 from _pytest.mark.expression import Expression
 
-from authzconsole.ops.suite import FULL, QUICK, ROOT, ran_count
+from authzconsole.ops.suite import FULL, QUICK, ROOT, executed_test_count
 
 MARKS = ("spark", "browser", "worker", "slow")
 
@@ -14,11 +14,11 @@ REPORT = '<testsuites><testsuite name="pytest" tests="{tests}" skipped="{skipped
 def test_only_tests_that_ran_count(tmp_path, tests, skipped, ran):
     report = tmp_path / "report.xml"
     report.write_text(REPORT.format(tests=tests, skipped=skipped))
-    assert ran_count(report) == ran
+    assert executed_test_count(report) == ran
 
 
 def test_no_report_means_that_none_ran(tmp_path):
-    assert ran_count(tmp_path / "missing.xml") == 0
+    assert executed_test_count(tmp_path / "missing.xml") == 0
 
 
 @pytest.mark.parametrize("marked", list(product([False, True], repeat=len(MARKS))))
