@@ -99,12 +99,12 @@ def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
 def _user_names(user: str, group: str) -> set[str] | None:
     """Return the names of the users that the plan is for; None for all users."""
     if user and not User.objects.filter(username=user).exists():
-        raise PlanError(f"user:{user} is not known here: add it first, or correct the name")
+        raise PlanError(f"user:{user} does not exist: add it first, or correct the name")
     if not group:
         return {user} if user else None
     row = Group.objects.filter(name=group).first()
     if row is None:
-        raise PlanError(f"group:{group} is not known here: add it first, or correct the name")
+        raise PlanError(f"group:{group} does not exist: add it first, or correct the name")
     members = set(row.user_set.values_list("username", flat=True))
     return members & {user} if user else members
 

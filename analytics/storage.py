@@ -20,11 +20,11 @@ REMEDIES = {
     errno.ENOSPC: "it is full: free some space",
     errno.EDQUOT: "the quota is used up: free some space",
     errno.EROFS: "it is read-only",
-    errno.EACCES: "it may not be written",
-    errno.EPERM: "it may not be written",
-    errno.ENOTDIR: "a file stands where a folder should be: remove it",
-    errno.EEXIST: "a file stands where a folder should be: remove it",
-    errno.ENOENT: "there is no such place: create it",
+    errno.EACCES: "it is not writable",
+    errno.EPERM: "it is not writable",
+    errno.ENOTDIR: "there is a file where a folder is expected: remove it",
+    errno.EEXIST: "there is a file where a folder is expected: remove it",
+    errno.ENOENT: "it does not exist: create it",
     errno.EFBIG: "its files may not become that large: raise the limit",
 }
 

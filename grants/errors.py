@@ -48,4 +48,4 @@ class StalePlan(StaleBase):
     def __init__(self, plan: str, base_revision: int, revision: int, line: str):
         super().__init__(base_revision, revision)
         self.args = (f"{plan} was made for revision {base_revision:,}, and what it depends on was changed since: {line}; "
-                     f"make the plan anew, look at it, and apply that one",)
+                     f"renew the plan, look at it, and apply that one",)

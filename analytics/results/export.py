@@ -108,7 +108,7 @@ def check_export_path(path: Path) -> None:
     if not path.parent.is_dir():
         raise AnalysisError(f"{path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise AnalysisError(f"{path}: the folder {path.parent} may not be written")
+        raise AnalysisError(f"{path}: the folder {path.parent} is not writable")
 
 
 def export_table(table: Table, folder: str, path: Path) -> int:

@@ -92,7 +92,7 @@ def validated_items(
             if (first_verb, first_index) != (verb, index):
                 errors.append((index, verb, f"{item} repeats {first_verb}[{first_index}]: keep one of the two"))
     principals = principals_by_name({item.principal for item in positions})
-    errors += [(index, verb, f"{item.principal} is not known here: add it first, or correct the name")
+    errors += [(index, verb, f"{item.principal} does not exist: add it first, or correct the name")
                for item, (verb, index) in positions.items() if item.principal not in principals]
     if errors:
         # all grants before all revocations, each in the order of the request

@@ -41,7 +41,7 @@ def active_user_by_name(name: str) -> User:
     """Return the active user of this name. Raises PlanError if there is none."""
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:
-        raise PlanError(f"user:{name} is not known here: add it first, or correct the name")
+        raise PlanError(f"user:{name} does not exist: add it first, or correct the name")
     if not user.is_active:
         raise PlanError(f"{user} is inactive and is denied everything: activate the user first")
     return user

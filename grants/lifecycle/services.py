@@ -126,7 +126,7 @@ def _creator(creator: str | User | None) -> str:
     if parse_principal(principal)[0] != "user":
         raise LifecycleError(f"{principal} cannot create an entity: name a user")
     if principal not in principals_by_name([principal]):
-        raise LifecycleError(f"{principal} is not known here: add it first, or correct the name")
+        raise LifecycleError(f"{principal} does not exist: add it first, or correct the name")
     return principal
 
 

@@ -108,7 +108,7 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
 def _check_principals(principals: set[str]) -> None:
     """Raise PlanError with the first principal that does not exist."""
     if unknown := sorted(principals - principals_by_name(principals).keys()):
-        raise PlanError(f"{unknown[0]} is not known here: add it first, or correct the name")
+        raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
 
 
 def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[tuple]:

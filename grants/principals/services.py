@@ -161,14 +161,14 @@ def _check_another_administrator(user: User) -> None:
 def _user(name: str) -> User:
     user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
-        raise PrincipalError(f"user:{clip(name)} is not known here: add it first, or correct the name", field="user")
+        raise PrincipalError(f"user:{clip(name)} does not exist: add it first, or correct the name", field="user")
     return user
 
 
 def _group(name: str) -> Group:
     group = None if storage_fault(name) else Group.objects.filter(name=name).first()
     if group is None:
-        raise PrincipalError(f"group:{clip(name)} is not known here: add it first, or correct the name", field="group")
+        raise PrincipalError(f"group:{clip(name)} does not exist: add it first, or correct the name", field="group")
     return group
 
 

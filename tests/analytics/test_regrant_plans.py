@@ -114,7 +114,9 @@ def test_a_regrant_plan_can_be_limited_to_a_user_group_or_namespace(report, scop
         assert [principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))] == who
 
 
-@pytest.mark.parametrize(("scope", "words"), [({"user": "x"}, "user:x is not known"), ({"group": "x"}, "group:x is not known")])
+@pytest.mark.parametrize(("scope", "words"), [
+    ({"user": "x"}, "user:x does not exist"), ({"group": "x"}, "group:x does not exist"),
+])
 def test_an_unknown_user_or_group_is_refused(report, scope, words):
     with pytest.raises(PlanError, match=words):
         create_regrant_plan(author=COMMAND, run=report, **scope)

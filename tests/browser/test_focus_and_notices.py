@@ -50,10 +50,10 @@ def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_v
     reason = page.locator("#grant-form-reason")
     reason.evaluate("field => { field.scrollIntoView({ block: 'end' }); scrollBy(0, 8); }")
     pressed(page, reason)
-    expect(page.locator("#grant-form").get_by_role("alert")).to_contain_text("user:stranger is not known here")
+    expect(page.locator("#grant-form").get_by_role("alert")).to_contain_text("user:stranger does not exist")
     principal = page.locator("#grant-form-principal")
     expect(principal).to_have_attribute("aria-invalid", "true")
-    expect(principal).to_have_accessible_description(re.compile("user:stranger is not known here"))
+    expect(principal).to_have_accessible_description(re.compile("user:stranger does not exist"))
     expect(reason).to_be_focused()
     expect(reason).to_be_in_viewport(ratio=0.9)
 

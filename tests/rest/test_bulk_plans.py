@@ -57,7 +57,7 @@ def test_a_bulk_plan_covers_selected_entities(ada):
     (BULK | {"kinds": ["widget"]}, 400, "is not a kind"), (BULK | {"itself": "yes"}, 400, "itself"),
     (BULK | {"within": "namespace:nowhere"}, 409, "is not registered"), (BULK | {"within": ORDERS}, 409, "is not a container"),
     (BULK | {"kinds": ["namespace"]}, 409, "contains no entities of kind namespace"),
-    (BULK | {"principals": ["user:x"]}, 409, "user:x is not known"),
+    (BULK | {"principals": ["user:x"]}, 409, "user:x does not exist"),
     (BULK | {"principals": ["user:ned"], "privileges": ["ADMIN"]}, 409, "nothing to grant"),
     (PICKED | {"entities": ["dataset:sales.legacy"]}, 409, "only live entities"),
     (PICKED | {"entities": ["dataset:x"]}, 400, "lacks a part"), (PICKED | {"entities": [""]}, 400, "entities"),

@@ -78,7 +78,7 @@ def test_the_creator_receives_the_grants_of_the_active_generation(ada):
     ("/entities", {"address": "dataset:nowhere.x"}, "namespace:nowhere, which contains it, is not registered"),
     ("/entities", {"address": "dataset:sales.legacy"}, "recreate it instead"),
     ("/entities/recreate", {"address": "dataset:sales.never"}, "was never deleted"),
-    ("/entities", {"address": "dataset:sales.new", "creator": "nobody"}, "user:nobody is not known here"),
+    ("/entities", {"address": "dataset:sales.new", "creator": "nobody"}, "user:nobody does not exist"),
 ])
 def test_invalid_changes_are_refused_with_and_without_dry_run(ada, path, body, message):
     before = database_state()

@@ -93,7 +93,7 @@ def test_a_dry_run_is_refused_if_the_change_would_be_refused(ada):
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    (item("user:nobody"), "user:nobody is not known here"),
+    (item("user:nobody"), "user:nobody does not exist"),
     (item("dee"), "is not a principal"),
     (item("user:"), "the name is empty"),
     (item("user:dee", "dataset:sales"), "lacks a part"),

@@ -87,7 +87,7 @@ def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     before = database_state()
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
-    assert "make the plan anew" in refused["detail"] and database_state() == before
+    assert "renew the plan" in refused["detail"] and database_state() == before
     assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"

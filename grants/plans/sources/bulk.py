@@ -142,8 +142,7 @@ def _empty_message(change: BulkChange, where: str) -> str:
 def _check_principals(change: BulkChange) -> None:
     # checked first: an unknown principal holds nothing, so that every grant would seem new and every revocation empty
     if unknown := sorted(set(change.principals) - principals_by_name(change.principals).keys()):
-        raise PlanError(f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not known here: add first, or correct the "
-                        f"name")
+        raise PlanError(f"{', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist: add first, or correct the name")
 
 
 def _validated_kinds(within: Address, kinds: Collection[str] | None, itself: bool) -> list[str]:

@@ -207,5 +207,5 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
 def _unknown_principals(file: ChangeFile) -> list[Fault]:
     """Return a fault for the first line of each change whose principal does not exist."""
     known = principals_by_name({item.principal for item in file.changes}).keys()
-    return [Fault(line, "principal", f"{clip(item.principal)} is not known here: add it first, or correct the name")
+    return [Fault(line, "principal", f"{clip(item.principal)} does not exist: add it first, or correct the name")
             for item, (_, line) in file.changes.items() if item.principal not in known]

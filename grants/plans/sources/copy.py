@@ -24,7 +24,7 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
     revision, known = current_revision(), principals_by_name([source, target])
     for name in (source, target):
         if name not in known:
-            raise PlanError(f"{name} is not known here: add it first, or correct the name")
+            raise PlanError(f"{name} does not exist: add it first, or correct the name")
     if source == target:
         raise PlanError(f"{source} is both source and target: name two different principals")
     where = f" in {within}" if within else ""

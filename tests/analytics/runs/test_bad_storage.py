@@ -51,8 +51,9 @@ def test_a_full_or_read_only_file_system_fails_the_run_with_a_message(tmp_path, 
 
 
 @pytest.mark.parametrize(("place", "message"), [
-    ("a-file", "a file stands where a folder should be: remove it"), ("a-file/below", "a file stands where a folder should be"),
-    ("/proc/sys/nowhere", "there is no such place"),
+    ("a-file", "there is a file where a folder is expected: remove it"),
+    ("a-file/below", "there is a file where a folder is expected"),
+    ("/proc/sys/nowhere", "it does not exist"),
 ])
 def test_a_path_that_cannot_be_a_folder_fails_the_run_with_a_message(settings, tmp_path, place, message):
     (tmp_path / "a-file").write_text("")
@@ -64,7 +65,7 @@ def test_a_path_that_cannot_be_a_folder_fails_the_run_with_a_message(settings, t
 
 
 @pytest.mark.parametrize(("java_message", "message"), [
-    ("java.io.FileNotFoundException: {place}/results/x (Permission denied)", "it may not be written"),
+    ("java.io.FileNotFoundException: {place}/results/x (Permission denied)", "it is not writable"),
     ("java.nio.file.FileSystemException: {place}/results/x: Read-only file system", "it is read-only"),
     ("java.io.IOException: No space left on device", "it is full"),
 ])

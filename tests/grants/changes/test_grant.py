@@ -111,9 +111,9 @@ def test_an_account_becomes_a_principal_with_its_first_grant(orders):
 
 
 @pytest.mark.parametrize("principal, privilege, address, message", [
-    ("user:nobody", READ, ORDERS, "user:nobody is not known here: add it first, or correct the name"),
-    ("group:alice", READ, ORDERS, "group:alice is not known here"),
-    ("user:Alice", READ, ORDERS, "user:Alice is not known here"),
+    ("user:nobody", READ, ORDERS, "user:nobody does not exist: add it first, or correct the name"),
+    ("group:alice", READ, ORDERS, "group:alice does not exist"),
+    ("user:Alice", READ, ORDERS, "user:Alice does not exist"),
     ("alice", READ, ORDERS, "`alice` is not a principal: write user:NAME or group:NAME"),
     ("role:alice", READ, ORDERS, "`role:alice` is not a principal"),
     ("user:", READ, ORDERS, "the name is empty"),

@@ -84,7 +84,7 @@ def test_every_bad_item_is_named_with_its_place_and_none_is_written():
     assert [(index, part) for index, part, _ in refused.value.errors] == [
         (1, "grant"), (2, "grant"), (3, "grant"), (4, "grant"), (0, "revoke"), (1, "revoke"), (2, "revoke")]
     messages = str(refused.value).splitlines()
-    assert messages[0] == "grant[1]: user:nobody is not known here: add it first, or correct the name"
+    assert messages[0] == "grant[1]: user:nobody does not exist: add it first, or correct the name"
     assert messages[3] == ("grant[4]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
                            "the two")
     assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "

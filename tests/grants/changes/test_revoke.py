@@ -53,7 +53,7 @@ def test_the_address_remains_registered_without_grants():
 
 def test_revoking_from_an_unknown_principal_is_an_error():
     before = database_state()
-    with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody is not known here"):
+    with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody does not exist"):
         change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
     assert database_state() == before
 

@@ -69,7 +69,7 @@ def test_the_creator_keeps_existing_grants(sales):
 
 
 @pytest.mark.parametrize("creator, message", [
-    ("user:nobody", "user:nobody is not known here"),
+    ("user:nobody", "user:nobody does not exist"),
     ("group:g", "group:g cannot create an entity: name a user"),
     ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
 ])

@@ -90,7 +90,7 @@ def test_all_bad_lines_are_reported_and_no_plan_is_created():
         ("line 5", "verb"), ("line 6", "principal"), ("line 7", "entity"), ("line 8", "privilege"), ("line 9", "principal"),
         ("line 10", "entity"), ("line 11", ""), ("line 12", "verb"), ("line 12", "principal")]
     for words in ("`give` is not one of grant, revoke", "write user:NAME", "`dataset:x` lacks a part", "not one of READ, WRITE",
-                  "user:nobody is not known here: add it first", "3 values where the header has 4"):
+                  "user:nobody does not exist: add it first", "3 values where the header has 4"):
         assert sum(words in fault for fault in found) >= 1, words
     assert database_state() == before
 
@@ -178,7 +178,7 @@ def test_more_changes_than_a_plan_holds_are_refused(monkeypatch):
 def test_the_samples_can_be_read(form):
     User.objects.create(username="sofia.lindqvist")
     found = faults(SAMPLES[form])
-    assert len(found) == 1 and "group:contractors is not known here" in found[0]
+    assert len(found) == 1 and "group:contractors does not exist" in found[0]
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])

@@ -63,7 +63,7 @@ def cast(db):
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"user": "ina"}, "is inactive"), ({"user": "nobody"}, "user:nobody is not known"), ({"user": "a\0b"}, "is not known"),
+    ({"user": "ina"}, "is inactive"), ({"user": "nobody"}, "user:nobody does not exist"), ({"user": "a\0b"}, "does not exist"),
     ({"namespace": "namespace:nowhere"}, "is not registered"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
     ({"principal": "group:operators"}, "user:dee is not in group:operators"),
     ({"principal": "user:ned"}, "give user:dee nothing"),

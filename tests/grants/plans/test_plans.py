@@ -130,7 +130,7 @@ def test_a_stale_plan_is_refused(what):
     plan = a_plan()
     CONCERNING[what]()
     before = database_state()
-    with pytest.raises(StaleBase, match=r"what it depends on was changed since: line \d+ .*make the plan anew") as stale:
+    with pytest.raises(StaleBase, match=r"what it depends on was changed since: line \d+ .*renew the plan") as stale:
         apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
     assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
@@ -262,8 +262,8 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
 
 @pytest.mark.parametrize(("given", "words"), [
     ({"source": "user:ned", "target": "user:ned"}, "is both"),
-    ({"source": "user:x", "target": "user:ned"}, "user:x is not known"),
-    ({"source": "user:ned", "target": "group:x"}, "group:x is not known"),
+    ({"source": "user:x", "target": "user:ned"}, "user:x does not exist"),
+    ({"source": "user:ned", "target": "group:x"}, "group:x does not exist"),
     ({"source": "ned", "target": "user:dee"}, "not a principal"),
     ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
     ({"source": "user:ned", "target": "user:dee", "within": parse_address(ORDERS)}, "neither a namespace nor an application"),

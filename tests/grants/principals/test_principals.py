@@ -158,7 +158,7 @@ def test_an_account_becomes_a_principal_by_joining_a_group(alice):
     (set_user_role, {"name": "nobody", "role": "auditor"}, "user:nobody"),
 ])
 def test_an_unknown_principal_is_named(alice, change, given, unknown):
-    with pytest.raises(GrantError, match=f"^{unknown}.* is not known here"):
+    with pytest.raises(GrantError, match=f"^{unknown}.* does not exist"):
         change(author=COMMAND, **given)
 
 

@@ -66,8 +66,8 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
 
 
 @pytest.mark.parametrize(("sent", "fault"), [
-    ({"principal": "user:nobody", "privilege": "READ"}, "user:nobody is not known here: add it first, or correct the name"),
-    ({"principal": "user:nobody", "privilege": ["READ", "ADMIN"]}, "user:nobody is not known here: add it first"),
+    ({"principal": "user:nobody", "privilege": "READ"}, "user:nobody does not exist: add it first, or correct the name"),
+    ({"principal": "user:nobody", "privilege": ["READ", "ADMIN"]}, "user:nobody does not exist: add it first"),
     ({"principal": "user:dee"}, "no privilege is selected: select at least one of READ, WRITE, EXECUTE, ADMIN"),
     ({"principal": "user:dee", "privilege": ""}, "`` is not a privilege; the privileges are READ, WRITE, EXECUTE, ADMIN"),
     ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),

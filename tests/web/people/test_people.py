@@ -197,7 +197,7 @@ def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
     before = database_state()
     response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})
     text = page_html(response)
-    assert response.status_code == 400 and "group:opers is not known here" in text
+    assert response.status_code == 400 and "group:opers does not exist" in text
     assert 'value="dee"' in text and 'value="opers"' in text and database_state() == before
 
 

@@ -108,7 +108,7 @@ def test_an_empty_selection_links_back_to_the_list(came_from, back, browse):
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody is not known here"),
+    ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody does not exist"),
     ({"privilege": []}, "no privilege is selected"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
     ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is selected"),
     ({"kind": ["namespace"]}, "namespace:sales contains no entities of kind namespace"), ({"more": "out"}, "is not a principal"),

@@ -227,7 +227,7 @@ def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, b
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
     assert "It keeps 1 permission that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
     answer = browse("ada").post(url, {"user": "nobody"}, follow=True)
-    assert "No plan was created: user:nobody is not known here" in page_html(answer)
+    assert "No plan was created: user:nobody does not exist" in page_html(answer)
 
 
 def queries(client, url) -> int:
