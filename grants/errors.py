@@ -2,7 +2,7 @@
 
 
 class GrantError(ValueError):
-    """The change was refused; the message says what is wrong, where, and what to do."""
+    """The change was refused. The message describes the error, its position and the solution."""
 
 
 class NotAdministrator(GrantError):
@@ -27,7 +27,7 @@ class ChangeRefused(GrantError):
 
 
 class PrincipalError(GrantError):
-    """A user or group that cannot be made or changed so. field: `user` or `group`, where that one is not known."""
+    """A user or group that cannot be created or changed. field: `user` or `group` if that one does not exist."""
 
     def __init__(self, message: str, *, field: str = ""):
         self.field = field
@@ -39,13 +39,13 @@ class LifecycleError(GrantError):
 
 
 class PlanError(GrantError):
-    """A plan that cannot be made, or not be applied, discarded or undone as it is."""
+    """A plan that cannot be created, or cannot be applied, discarded or undone in its current state."""
 
 
 class StalePlan(StaleBase):
-    """Something that the plan depends on was changed after the plan was made. line: the first such line, in words."""
+    """The data of the plan changed after the plan was created. line: a summary of the first journal line with such a change."""
 
     def __init__(self, plan: str, base_revision: int, revision: int, line: str):
         super().__init__(base_revision, revision)
         self.args = (f"{plan} was made for revision {base_revision:,}, and what it depends on was changed since: {line}; "
-                     f"renew the plan, look at it, and apply that one",)
+                     f"renew the plan, review the new one, and apply that",)

@@ -21,12 +21,12 @@ def effective_grant_condition(principal_type: str) -> Q:
 
 
 def active_principal_sql(alias: str) -> str:
-    """Return the same condition for the user table with this alias in a written statement."""
+    """Return the same condition as SQL text, for the user table with this alias."""
     return f"{alias}.is_active AND {alias}.is_principal"
 
 
 class UserQuerySet(QuerySet):
-    """Users by whether they are known subjects."""
+    """Users, with filters for active principals."""
 
     def principals(self):
         """Return the users that are principals, active or not."""

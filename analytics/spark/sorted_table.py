@@ -48,7 +48,7 @@ class SortedTable:
 
     @property
     def frame(self) -> DataFrame:
-        """The rows as a frame of Spark."""
+        """Return the rows as a Spark DataFrame."""
         columns = ", ".join(f"{column.name} {column.type.value}" for column in self.table.columns)
         return self.source.mapInArrow(_without_dictionaries(self.rows), columns)
 

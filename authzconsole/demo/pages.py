@@ -125,7 +125,7 @@ def addresses(examples: Mapping[str, str], pages: Mapping[str, str] = PAGES) -> 
 
 
 def url_name(address: str) -> str:
-    """Return the URL name of an address of PAGES; every example is replaced by a number."""
+    """Return the URL name for a URL of PAGES. The example values in the URL are replaced by a number first."""
     return resolve(EXAMPLE.sub("1", address.partition("?")[0])).url_name
 
 

@@ -131,7 +131,7 @@ def _has_grant_on_all_live(search: _Search, privilege: Privilege, kind: str | No
     live = Entity.objects.filter(state=State.LIVE, **search.inside).exclude(pk=search.container.pk)
     if kind is not None:
         live = live.filter(kind=kind)
-    # whoever holds it on all entities holds it on one of them, which leaves few principals to check on the rest
+    # a principal that holds it on all entities holds it on this one, which leaves few principals to check on the rest
     holds_on_one = _has_grant(search, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))})
     lacking = live
     for grants in _own_grants(search, OuterRef(OuterRef("pk"))):

@@ -1,10 +1,10 @@
-"""The engine: evaluates a rule set for every active user and every live entity, without making the pairs of them.
+"""The engine: evaluates a rule set for every active user and every live entity, without building all pairs of them.
 
-`evaluate_rules(tables, rule_set, output)` is the one entry. The steps, in the order of the work:
+`evaluate_rules(tables, rule_set, output)` is the only entry point. The steps, in order:
 
     rules       compile the requirements of the catalogue into a rule set over numbered facts
     encode      describe the tenant as typed rows (`rows`) in partitions; small_tenant does it without Spark's joins
-    precompute  facts about all that lives in a container
+    precompute  facts about all live entities in a container
     members     the directory of users, groups, memberships and namespaces that every Python worker has
     layout      targets as positions in words of bits, in units of work
     facts       who holds a fact at which position
@@ -13,8 +13,8 @@
     pack        combine partial counts, and send them to the part of the result that needs them
     merge       add them up, as rows of a table in the order of its key; `pairs` does the same for pairs
 
-docs/engine.md explains the idea, the data layout and the cost with an example. What an analysis asks of the engine, and what
-its tables mean, belongs to `analytics.spark.analyses`.
+docs/engine.md explains the idea, the data layout and the cost with an example. The requests of the analyses to the engine, and
+the meaning of their tables, are in `analytics.spark.analyses`.
 """
 
 from analytics.spark.engine.compiled import LiveNamespaces

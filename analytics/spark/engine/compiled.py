@@ -53,7 +53,7 @@ class CompiledRules:
 
     @property
     def privileges(self) -> int:
-        """A mask of the privileges that any fact looks at."""
+        """The mask of the privileges that at least one fact uses."""
         mask = 0
         for fact in self.facts:
             mask |= fact.privileges
@@ -65,13 +65,13 @@ class CompiledRules:
 
 @dataclass(frozen=True, slots=True)
 class LiveNamespaces:
-    """Evaluate live namespaces only. name: one of them, or empty for all."""
+    """Evaluate live namespaces only. name: of one namespace; empty for all namespaces."""
 
     name: str = ""
 
 
 def fact_numbers(requirement: Requirement) -> set[int]:
-    """The numbers of the facts in a requirement. Raises ValueError for an unknown requirement."""
+    """Return the numbers of the facts in a requirement. Raise ValueError for an unknown requirement."""
     match requirement:
         case "held", numbers:
             return set(numbers)

@@ -37,7 +37,7 @@ COUNTS = "is_everyone boolean, user_id bigint, family bigint, rule int, gained b
 
 
 class Holder(IntEnum):
-    """What counts belong to: a user, each member of a group, or every user."""
+    """The type of holder of a count: a user, each member of a group, or every user."""
 
     USER = 0
     GROUP = 1
@@ -61,7 +61,7 @@ class Counts:
 
 
 def count_changes(rules: CompiledRules, shared: Shared) -> BatchFunction:
-    """A function from tenant rows to COUNTS by user: those of groups are expanded to their members."""
+    """Return a function from tenant rows to COUNTS by user. The counts of groups are expanded to their members."""
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(shared)
         for counts in count_units(batches, rules, directory, by_family=True):
@@ -78,7 +78,7 @@ def count_changes(rules: CompiledRules, shared: Shared) -> BatchFunction:
 
 
 def expand_holders(counts: Counts, directory: Directory) -> tuple[Array, Array]:
-    """(user indexes, rows of the counts): the counts of a group once for each of its members."""
+    """Return (user indexes, rows of the counts): the counts of a group once for each of its members."""
     if counts.holder != Holder.GROUP:
         return counts.holders, np.arange(len(counts.holders))
     members, bounds = directory.members_by_group
@@ -88,7 +88,7 @@ def expand_holders(counts: Counts, directory: Directory) -> tuple[Array, Array]:
 
 def count_units(batches: Iterator[pa.RecordBatch], rules: CompiledRules, directory: Directory, *,
                 by_family: bool) -> Iterator[Counts]:
-    """The counts of every unit of a partition. by_family: by run; otherwise over all families of a unit."""
+    """Yield the counts of every unit of a partition. by_family: by run; otherwise over all families of a unit."""
     for unit, rows in read_units(batches, directory):
         holdings = Holdings(unit, find_entries(unit, rows, rules, directory), directory)
         groups = list(group_rules(unit, rules))
@@ -98,12 +98,13 @@ def count_units(batches: Iterator[pa.RecordBatch], rules: CompiledRules, directo
 
 
 class Holdings:
-    """Who holds which facts at which positions of a unit.
+    """The principals that hold each fact at each position of a unit.
 
-    has_overlap: by position, whether users may hold something there through two groups, or in a whole family: such positions are
-    evaluated by user. everyone: by fact and position, what all users hold. principal, position: the pairs at the other positions,
-    by principal. held: by fact and pair, the facts of the pair, together with those in `basis`. basis: what the users of the pair
-    hold there anyway: as everyone, and for a user's own grant through a group.
+    has_overlap: by position, whether users may hold facts there through two groups, or for a whole family. Such positions are
+    evaluated by user. everyone: by fact and position, whether all users hold the fact. principal, position: the pairs of
+    principal and position without overlap, sorted by principal. held: by fact and pair, the facts of the pair, including `basis`.
+    basis: by fact and pair, the facts that the users of the pair hold without it: those of everyone, and for a user's own grant
+    those through a group.
     """
 
     def __init__(self, unit: Unit, entries: list[FactEntries], directory: Directory):
@@ -153,7 +154,7 @@ class Holdings:
 
 
 class _Counter:
-    """Counts one group of rules by holder and cell; a cell is a run, or where counts are not by family all runs of a kind."""
+    """Counts for one group of rules by holder and cell. A cell is a run; if counts are not by family, all runs of a kind."""
 
     def __init__(self, unit: Unit, holdings: Holdings, group: RuleGroup, by_family: bool):
         self._unit, self._holdings, self._group = unit, holdings, group
@@ -165,7 +166,7 @@ class _Counter:
         self.cells = len(self._runs)
 
     def count_principals(self) -> Iterator[Counts]:
-        """The counts of everyone, and those of the principals at positions without overlap."""
+        """Yield the counts of everyone, and those of the principals at positions without overlap."""
         holdings, unit = self._holdings, self._unit
         which, cell = self._select(unit.run)
         gained, lost = evaluate_targets(self._group, holdings.everyone[:, unit.position[which]])
@@ -190,13 +191,13 @@ class _Counter:
                                          gained_count, lost_count)
 
     def _select(self, run: Array) -> tuple[Array, Array]:
-        """(which of these runs are in the group, the cells of those)."""
+        """Return (a mask of the runs that are in the group, the cells of those runs)."""
         first, last = int(self._group.runs[0]), int(self._group.runs[-1])
         which = np.nonzero((run >= first) & (run <= last))[0]
         return which, self._cell[run[which] - first]
 
     def _by_rule(self, holder: Holder, holders: Array, cell: Array, gained: Array, lost: Array | None) -> Iterator[Counts]:
-        """Counts that are not zero, once for each rule of the group."""
+        """Yield the counts that are not zero, once for each rule of the group."""
         for rules in self._rules:
             rule = rules[cell]
             is_counted = (rule != NONE) & (gained != 0 if lost is None else (gained != 0) | (lost != 0))
@@ -205,7 +206,7 @@ class _Counter:
                              gained[is_counted], None if lost is None else lost[is_counted])
 
     def open_overlaps(self, layout: WordLayout, facts: list[FactBits]) -> None:
-        """Prepare to count the positions with overlap, which `layout` holds."""
+        """Prepare to count the positions with overlap. layout: contains only these positions."""
         self._layout, self._facts = layout, facts
         words = np.append(layout.run_begin[self._runs], layout.run_end[self._group.runs[-1]])
         words -= layout.run_begin[self._group.runs[0]]
@@ -216,7 +217,7 @@ class _Counter:
         self._everyone_lost = None if lost is None else self._count_bits(lost)
 
     def count_overlaps(self, users: Array, held: list[Array]) -> Iterator[Counts]:
-        """The counts of these users at positions with overlap. held: by fact, their bits."""
+        """Yield the counts of these users at positions with overlap. held: by fact, their bits."""
         gained_bits, lost_bits = changed_bits(self._layout, self._facts, held, len(users), self._group)
         gained = (self._count_bits(gained_bits) - self._everyone_gained).reshape(-1)
         lost = None if lost_bits is None else (self._count_bits(lost_bits) - self._everyone_lost).reshape(-1)
@@ -226,7 +227,7 @@ class _Counter:
             yield from self._by_rule(Holder.USER, users[user], cell, gained[where], None if lost is None else lost[where])
 
     def _count_bits(self, bits: Array) -> Array:
-        """The number of bits by row and cell."""
+        """Return the number of bits by row and cell."""
         counts = np.zeros((len(bits), self.cells), np.int32)
         # Differences of a running sum take as long for many short runs as for a few long ones.
         so_far = np.cumsum(np.bitwise_count(bits), axis=1, dtype=np.int32)
@@ -236,7 +237,7 @@ class _Counter:
 
 def _count_overlaps(unit: Unit, holdings: Holdings, groups: list[RuleGroup], directory: Directory,
                     by_family: bool) -> Iterator[Counts]:
-    """The counts of users at the positions where they may hold something through two groups."""
+    """Yield the counts of users at the positions where they may hold facts through two groups."""
     if not holdings.has_overlap.any():
         return
     layout, moved = unit.subset(holdings.has_overlap)
@@ -260,6 +261,6 @@ def _concatenate(columns: list[Array]) -> Array:
 
 
 def divide(numbers: Array, by: int) -> tuple[Array, Array]:
-    """(quotients, remainders); np.divmod divides twice, and is several times slower."""
+    """Return (quotients, remainders). np.divmod divides twice, and is several times slower."""
     quotients = numbers // by
     return quotients, numbers - quotients * by

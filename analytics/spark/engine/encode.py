@@ -69,7 +69,7 @@ class Evaluation:
 
 
 def encode(evaluation: Evaluation, precomputed: DataFrame | None = None, *, with_names: bool = False) -> DataFrame:
-    """Rows with COLUMNS, partitioned by family and block. with_names: and `name`, the address of each target.
+    """Return rows with COLUMNS, partitioned by family and block. with_names: add `name`, the address of each target.
 
     precomputed: principal_type, principal, entity and fact number of each precomputed fact.
     """
@@ -92,7 +92,7 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def _rows(frame: DataFrame, row_type: type[RowArrays], **columns: Column | str) -> DataFrame:
-    """Rows of one type in the wide schema. columns: those that the frame does not have under their own name."""
+    """Return rows of one type in the wide schema. columns: those that the frame does not have under their own name."""
     own = {name: F.col(name) for name in row_type.__match_args__} | {
         name: F.col(column) if isinstance(column, str) else column for name, column in columns.items()}
     checked(row_type, own)
@@ -103,7 +103,7 @@ def _rows(frame: DataFrame, row_type: type[RowArrays], **columns: Column | str) 
 
 
 def _locate_entities(evaluation: Evaluation) -> DataFrame:
-    """id, kind, key, state, family, application, block, blocks, application_block of every entity.
+    """Return id, kind, key, state, family, application, block, blocks, application_block of every entity.
 
     A family that is too large for a unit is split into blocks. The entity of the family itself is in block 0. An application is
     in one block, unless it is too large for a unit too: then `application_block` holds the application itself, and its programs
@@ -136,9 +136,10 @@ def _locate_entities(evaluation: Evaluation) -> DataFrame:
 
 
 def _large(entities: DataFrame, column: str) -> DataFrame:
-    """`column`, and as `count` the units that it fills, of those with more entities than a unit holds.
+    """Return the values of `column` with more entities than a unit holds, and as `count` the number of units that they fill.
 
-    Counts a sample: an exact count would exchange a row for every application. At most one row for each UNIT_ENTITIES entities.
+    Counts a sample, because an exact count would exchange a row for every application. Returns at most one row for each
+    UNIT_ENTITIES entities.
     """
     one_in = max(1, layout.UNIT_ENTITIES // _SAMPLED)
     sample = entities.where(F.pmod(F.xxhash64("id"), F.lit(one_in)) == 0) if one_in > 1 else entities
@@ -160,7 +161,7 @@ def _kind_number(evaluation: Evaluation) -> Column:
 
 
 def _granted(evaluation: Evaluation) -> DataFrame:
-    """principal_type, principal, privilege, entity of the grants that a fact looks at."""
+    """Return principal_type, principal, privilege and entity of the grants that at least one fact uses."""
     used = [name for number, name in enumerate(PRIVILEGES) if evaluation.rules.privileges >> number & 1]
     return evaluation.tables.grants.where(F.col("privilege").isin(*used)).select(
         principal_type_number().alias("principal_type"), F.col("principal_id").alias("principal"),
@@ -181,9 +182,9 @@ def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
 
 
 def _grants(evaluation: Evaluation, located: DataFrame, known_from_grants: tuple[str, ...]) -> DataFrame:
-    """Grants as rows of their own block, and of the other blocks where they count.
+    """Return the grants as rows of their own block, and of the other blocks where they count.
 
-    One pass over the joined grants makes the rows of all types: to join them once for each type would take several times as long.
+    One pass over the joined grants makes the rows of all types. A join for each type would take several times as long.
     """
     is_target = (F.col("state") == "live") & F.col("kind").isin(*known_from_grants)
     kind = F.when(is_target, _kind_number(evaluation)) if known_from_grants else F.lit(NONE)
@@ -214,7 +215,7 @@ def _copy(row_type: type[RowArrays], block: Column, container: Column | None = N
 
 
 def _copies_to_other_blocks(evaluation: Evaluation) -> list[Column]:
-    """Arrays of copies, one for each form of fact that looks beyond the block of a grant."""
+    """Return arrays of copies, one for each form of fact for which a grant counts in other blocks."""
     rules, copies = evaluation.rules, []
     is_split = F.col("application_block").isNotNull()
     if rules.has_form("below"):
@@ -238,7 +239,7 @@ def _array_where(condition: Column, array: Column) -> Column:
 
 
 def _grants_anywhere(evaluation: Evaluation, located: DataFrame) -> DataFrame:
-    """A row in every block of a split family for each privilege that a principal holds anywhere in it."""
+    """Return a row in every block of a split family for each privilege that a principal holds anywhere in the family."""
     inside = _located_grants(evaluation, located).where(F.col("blocks").isNotNull())
     held = inside.select("family", "blocks", "principal_type", "principal", "privilege").distinct()
     every = held.withColumn("block", F.explode(F.sequence(F.lit(0), F.col("blocks") - 1)))
@@ -246,12 +247,12 @@ def _grants_anywhere(evaluation: Evaluation, located: DataFrame) -> DataFrame:
 
 
 def _namespaces(evaluation: Evaluation) -> DataFrame:
-    """id, name and required of the namespaces that are evaluated."""
+    """Return id, name and required of the namespaces that are evaluated."""
     return namespaces_required(evaluation.tables, evaluation.namespaces, evaluation.required_kinds)
 
 
 def namespaces_required(tables: Tables, namespaces: LiveNamespaces | None, kinds: tuple[str, ...]) -> DataFrame:
-    """id, name, and `required`: how many live entities of these kinds each namespace has."""
+    """Return id, name and `required`, the number of live entities of these kinds in each namespace."""
     chosen = tables.entities.where(F.col("kind") == "namespace")
     if namespaces is not None:
         chosen = chosen.where(F.col("state") == "live")

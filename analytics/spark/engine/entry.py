@@ -1,4 +1,4 @@
-"""The entry of the engine: evaluate a rule set over a tenant, and return what is wanted of the changes.
+"""The entry point of the engine: evaluate a rule set over a tenant, and return the changes in the requested form.
 
 Outputs: `ChangeCounts` (how many entities, by user), `HolderCounts` (how many of the required entities of a namespace a user
 holds), `ChangedPairs` (each user with each entity) and `PairTable` (the same as a sorted table).
@@ -37,7 +37,7 @@ PARTS_PER_PARTITION = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How many live entities change their answer, where any does, by user, kind, operation and namespace.
+    """The number of live entities whose answer changes, if it is not zero, by user, kind, operation and namespace.
 
     table: its columns show some of user, kind, operation, namespace, gained and lost. A namespace is shown by its name: that of
     the namespace itself for a namespace, empty for entities in none. gained: the name of that column in the table.
@@ -54,7 +54,7 @@ class HolderCounts:
     """tables.READINESS: for each namespace and holder, how many of the required entities the user gains.
 
     required_kinds: live entities of these kinds are required. marking_operation: a rule of this operation makes a user a holder,
-    and counts for nothing.
+    but adds nothing to the counts.
     """
 
     required_kinds: tuple[str, ...]
@@ -71,7 +71,7 @@ class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 
     table: its columns show some of namespace, user, entity, operation, before and after; the first is namespace or user.
-    counts: `name` and `pairs`: how many rows a user (or namespace) has. Several counts of one name are added up.
+    counts: `name` and `pairs`, the number of rows of a user (or namespace). Several counts of the same name are added up.
     """
 
     table: Table
@@ -90,7 +90,7 @@ def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | Hol
 
 def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | ChangedPairs | PairTable, *,
                    namespaces: LiveNamespaces | None = None) -> DataFrame | SortedTable:
-    """Compare the answers before and after, of every rule, for every active user and live entity.
+    """Compare the answers of every rule before and after, for every active user and live entity.
 
     namespaces: evaluate these only; None for the whole tenant. Collects the directory at once, and everything else when the
     result is read.
@@ -121,7 +121,7 @@ def _count_changes(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
 
 
 def part_count(partitions: int, users: int) -> int:
-    """Into how many parts the users of a result are cut."""
+    """Return the number of parts into which the users of a result are divided."""
     return max(1, min(partitions * PARTS_PER_PARTITION, users // PART_USERS))
 
 
@@ -162,7 +162,7 @@ def _write_pairs(evaluation: Evaluation, output: PairTable) -> SortedTable:
 
 
 def _order_pairs(counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool) -> PairOrder:
-    """Collects one number for each user, or for each namespace: less than the directory."""
+    """Return the order of the pairs. Collects one number for each user or namespace, which is less than the directory."""
     names = directory["namespace_names" if has_namespace else "user_names"]
     sums = counts.groupBy("name").agg(F.sum("pairs").alias("pairs")).toArrow()
     pairs = np.zeros(len(names), np.int64)
@@ -177,7 +177,7 @@ def _encode(evaluation: Evaluation, *, with_names: bool = False) -> DataFrame:
 
 
 def _small(evaluation: Evaluation, stages: Stages, *, with_names: bool = False) -> tuple[DataFrame, BatchFunction]:
-    """(the tables of the tenant in one partition, the function that evaluates them)."""
+    """Return (the tables of the tenant in one partition, the function that evaluates them)."""
     sent = [getattr(evaluation.tables, name).select(F.lit(name).alias("table"), *columns)
             for name, columns in SENT_COLUMNS.items()]
     tables = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), sent).coalesce(1)
@@ -185,7 +185,7 @@ def _small(evaluation: Evaluation, stages: Stages, *, with_names: bool = False) 
 
 
 def _order(rule_set: RuleSet) -> tuple[int, ...]:
-    """The position of each rule in the order of kinds and operations."""
+    """Return the position of each rule in the order of kinds and operations."""
     rules = rule_set.rules
     in_order = sorted(range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation))
     return tuple(in_order.index(number) for number in range(len(rules)))

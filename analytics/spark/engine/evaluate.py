@@ -1,4 +1,4 @@
-"""Evaluate rules on rows of bits, for many users at once: no loop goes over users, and none over pairs of users and entities."""
+"""Evaluate rules on rows of bits, for many users at once, without a loop over users or over pairs of users and entities."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ class RuleGroup:
 
 
 def group_rules(unit: Unit, rules: CompiledRules) -> Iterator[RuleGroup]:
-    """The rules that have targets in the unit, by equal requirements and neighbouring kinds."""
+    """Group the rules that have targets in the unit, by equal requirements and neighbouring kinds."""
     alike: dict[tuple[Requirement, Requirement], dict[int, list[int]]] = {}
     for number, rule in enumerate(rules.rules):
         if rule.kind != NONE:
@@ -55,12 +55,12 @@ def group_rules(unit: Unit, rules: CompiledRules) -> Iterator[RuleGroup]:
 
 def changed_bits(layout: WordLayout, facts: list[FactBits], held: list[Array], users: int,
                  group: RuleGroup) -> tuple[Array, Array | None]:
-    """(gained, lost): for each user the words of the group's runs; lost is None where nothing can be lost.
+    """Return (gained, lost): for each user the words of the group's runs. lost is None if no user can lose a permission.
 
     held: by fact, the bits of the users.
     """
     begin, end = int(layout.run_begin[group.runs[0]]), int(layout.run_end[group.runs[-1]])
-    # A fact that no rule of these kinds uses has other words; the slice is then not looked at.
+    # A fact that no rule of these kinds uses has other words; the slice is then not read.
     held = [bits[:, begin - fact.begin : end - fact.begin] for fact, bits in zip(facts, held, strict=True)]
     mask = layout.mask[begin:end]
     after = np.broadcast_to(evaluate_requirement(group.after, held), (users, end - begin))
@@ -72,7 +72,7 @@ def changed_bits(layout: WordLayout, facts: list[FactBits], held: list[Array], u
 
 
 def evaluate_requirement(requirement: Requirement, held: Sequence[Array] | Array) -> Array | np.uint64:
-    """The bits where the requirement is met. held: by fact, bits. Raises ValueError for an unknown requirement."""
+    """Return the bits where the requirement is met. held: by fact, bits. Raise ValueError for an unknown requirement."""
     word, parts = requirement
     match word:
         case "all":
@@ -85,7 +85,7 @@ def evaluate_requirement(requirement: Requirement, held: Sequence[Array] | Array
 
 
 def evaluate_targets(group: RuleGroup, held: Array) -> tuple[Array, Array | None]:
-    """(gained, lost) as masks, for the holdings in each column of `held` (facts by targets); lost as in changed_bits."""
+    """Return (gained, lost) as masks, for the facts in each column of `held` (facts by targets); lost as in changed_bits."""
     after = _is_met(group.after, held)
     if group.before == UNMET:
         return after, None
@@ -98,12 +98,12 @@ def _is_met(requirement: Requirement, held: Array) -> Array:
 
 
 def chunk_users(users: Array, width: int) -> Iterator[Array]:
-    """The users in chunks that fit into CHUNK_BYTES. width: the words that are kept for each user."""
+    """Yield the users in chunks that fit into CHUNK_BYTES. width: the number of words for each user."""
     count = max(1, CHUNK_BYTES // (8 * max(1, width)))
     return (users[first : first + count] for first in range(0, len(users), count))
 
 
 def read_units(batches: Iterator[pa.RecordBatch], directory: Directory) -> Iterator[tuple[Unit, TenantRows]]:
-    """Each unit of a partition, with its rows; nothing where the partition is empty."""
+    """Yield each unit of a partition with its rows; nothing if the partition is empty."""
     if received := list(batches):
         yield from split_into_units(decode(received), directory)

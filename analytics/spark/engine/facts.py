@@ -45,13 +45,13 @@ class FactEntries:
     kinds: frozenset[int]
 
     def subset(self, is_kept: Array, moved: Array) -> "FactEntries":
-        """The entries at the kept positions, in the layout of Unit.subset."""
+        """Return the entries at the kept positions, in the layout of Unit.subset."""
         kept = is_kept[self.position]
         return FactEntries(self.principal[kept], moved[self.position[kept]], self.family_wide, self.kinds)
 
 
 def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: Directory) -> list[FactEntries]:
-    """The entries of every fact, by fact number. rows: those of the unit."""
+    """Return the entries of every fact, by fact number. rows: those of the unit."""
     finder = _EntryFinder(unit, rows, directory)
     entries = []
     for number, fact in enumerate(rules.facts):
@@ -73,7 +73,7 @@ class _EntryFinder:
         self._precomputed = _with_principals(rows.precomputed_facts, directory)
 
     def find(self, number: int, fact: CompiledFact) -> tuple[Array, Array, FamilyWide]:
-        """(principals, positions, family_wide) of one fact."""
+        """Return (principals, positions, family_wide) of one fact."""
         grants, holder = _with_privileges(self._grants, fact.privileges)
         match fact.form:
             case "self":
@@ -111,7 +111,7 @@ class _EntryFinder:
         return take(rows, which), holder[which]
 
     def _in_applications(self, grants: GrantRows, holder: Array, fact: CompiledFact) -> tuple[Array, Array]:
-        """Grants on applications count for every target in them."""
+        """Return the entries of a fact for which a grant on an application counts for every target in it."""
         elsewhere, holder_elsewhere = self._on_containers(fact, IN_APPLICATION)
         is_on_it = (grants.entity == grants.application) & (grants.application != NONE)
         application = np.concatenate([grants.application[is_on_it], elsewhere.container])
@@ -119,7 +119,7 @@ class _EntryFinder:
         return np.repeat(np.concatenate([holder[is_on_it], holder_elsewhere]), counts), position
 
     def _below(self, grants: GrantRows, holder: Array, fact: CompiledFact) -> tuple[Array, Array]:
-        """Grants count for the family and the application around the granted entity."""
+        """Return the entries of a fact for which a grant counts for the family and the application of the granted entity."""
         elsewhere, holder_elsewhere = _with_privileges(self._descendant_grants, fact.privileges)
         position, is_here = self._unit.positions_of(
             np.concatenate([grants.family, grants.application, elsewhere.container]))
@@ -127,13 +127,13 @@ class _EntryFinder:
 
 
 def _with_principals(rows: HeldRows, directory: Directory) -> tuple[HeldRows, Array]:
-    """(the rows whose principal reaches an active user, the principal number of each)."""
+    """Return (the rows whose principal reaches an active user, the principal number of each)."""
     principal, is_reached = directory.principals(rows.principal_type, rows.principal)
     return take(rows, is_reached), principal
 
 
 def _with_privileges(rows_and_holders: tuple[GrantedRows, Array], privileges: int) -> tuple[GrantedRows, Array]:
-    """Those rows, and their holders, whose privilege is in the mask."""
+    """Return the rows whose privilege is in the mask, and their holders."""
     rows, holder = rows_and_holders
     which = (privileges >> rows.privilege) & 1 == 1
     return take(rows, which), holder[which]
@@ -191,7 +191,7 @@ class FactBits:
             is_holder[users] = True
 
     def of(self, users: Array) -> Array:
-        """The bits of these users (ascending indexes), who must include every holder between the first and the last of them."""
+        """Return the bits of these users. users: ascending indexes, with every holder between the first and the last of them."""
         row_of = row_numbers(users)
         rows = self._groups.combine(self._group_bits, np.bitwise_or, users)
         if self.everyone.any():

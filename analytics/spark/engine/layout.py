@@ -41,12 +41,12 @@ class WordLayout:
         self.mask[self.run_end[has_words] - 1] >>= unused
 
     def word_span(self, kinds: frozenset[int]) -> tuple[int, int]:
-        """The first word of these kinds, and the word after their last; equal where the unit has none of them."""
+        """Return the first word of these kinds and the word after their last; equal if the unit has none of these kinds."""
         runs = np.nonzero(np.isin(self.run_kind, list(kinds)))[0]
         return (int(self.run_begin[runs[0]]), int(self.run_end[runs[-1]])) if len(runs) else (0, 0)
 
     def positions(self, counts: Array) -> Array:
-        """The first `counts` positions of each run, one run after the other."""
+        """Return the first `counts` positions of each run, one run after the other."""
         return ranges(self.run_begin * WORD_BITS, counts)
 
 
@@ -75,11 +75,11 @@ class Unit(WordLayout):
         self._by_application = np.argsort(self.application, kind="stable")
 
     def runs_at(self, position: Array) -> Array:
-        """The run of each position."""
+        """Return the run of each position."""
         return np.repeat(np.arange(len(self.run_kind)), self.run_end - self.run_begin)[position // WORD_BITS]
 
     def subset(self, is_kept: Array) -> tuple[WordLayout, Array]:
-        """(a layout of only the targets at the kept positions, by old position the new one or NONE). is_kept: by position."""
+        """Return a layout with only the kept positions, and by old position the new position or NONE. is_kept: by position."""
         kept = is_kept[self.position]
         counts = np.bincount(self.run[kept], minlength=len(self.run_kind))
         layout, moved = WordLayout(self.run_kind, self.run_family, counts), np.full(self.words * WORD_BITS, NONE)
@@ -87,12 +87,12 @@ class Unit(WordLayout):
         return layout, moved
 
     def positions_of(self, entities: Array) -> tuple[Array, Array]:
-        """(positions, mask): the mask says which entities are targets of the unit."""
+        """Return (positions, mask). The mask is true for entities that are targets of the unit."""
         at, is_here = lookup(self.entity[self._by_entity], entities)
         return self.position[self._by_entity[at]], is_here
 
     def positions_inside(self, applications: Array) -> tuple[Array, Array]:
-        """(counts, positions) of the targets in each application, including the application itself."""
+        """Return (counts, positions) of the targets in each application, including the application itself."""
         known = self.application[self._by_application]
         begins = np.searchsorted(known, applications)
         counts = np.searchsorted(known, applications, side="right") - begins
@@ -100,7 +100,7 @@ class Unit(WordLayout):
 
 
 def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[Unit, TenantRows]]:
-    """Each unit of the partition, with the rows that are about it (without its targets)."""
+    """Yield each unit of the partition with its rows other than targets."""
     targets = _with_targets_of_grants(rows)
     evaluated = np.arange(len(targets.entity))
     if directory.is_selection:
@@ -127,7 +127,7 @@ def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[U
 
 
 def _with_targets_of_grants(rows: TenantRows) -> TargetRows:
-    """The target rows, and the targets that only grants list."""
+    """Return the target rows, and rows for the targets that only grants list."""
     grants = rows.grants
     which = np.nonzero(grants.kind != NONE)[0]
     which = which[np.unique(grants.entity[which], return_index=True)[1]]
@@ -136,7 +136,7 @@ def _with_targets_of_grants(rows: TenantRows) -> TargetRows:
 
 
 def _units_of_blocks(counts: Array) -> Array:
-    """The number of the unit that each block goes to, ascending; a unit takes blocks until it has UNIT_ENTITIES targets."""
+    """Return the unit number of each block, ascending. A unit takes blocks until it has UNIT_ENTITIES targets."""
     numbers, number, size = np.empty(len(counts), np.int64), 0, 0
     for block, count in enumerate(counts.tolist()):
         if size and size + count > UNIT_ENTITIES:
@@ -146,7 +146,7 @@ def _units_of_blocks(counts: Array) -> Array:
 
 
 def _group_rows(numbers: Array, count: int) -> list[Array]:
-    """The rows of each number below `count`; rows with NONE are left out."""
+    """Return the rows of each number below `count`. Rows with NONE are skipped."""
     # numpy sorts small integer types by radix, which is several times faster.
     numbers = np.where(numbers == NONE, count, numbers).astype(np.min_scalar_type(count))
     order = np.argsort(numbers, kind="stable")
@@ -155,5 +155,5 @@ def _group_rows(numbers: Array, count: int) -> list[Array]:
 
 
 def ranges(begins: Array, counts: Array) -> Array:
-    """The numbers begin, begin + 1, ... of each range, one range after the other."""
+    """Return the numbers begin, begin + 1, ... of each range, one range after the other."""
     return np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

@@ -97,7 +97,7 @@ class Directory:
             np.append(0, namespaces["required"].to_numpy()), is_selection)
 
     def with_instance_grants(self, principal_type: Array, principal: Array, privilege: Array) -> "Directory":
-        """The directory with the grants on the instance. Grants that reach no active user are left out."""
+        """Return the directory with the grants on the instance. Grants that reach no active user are skipped."""
         numbers, is_reached = self.principals(principal_type, principal)
         return replace(self, instance_principals=numbers, instance_privileges=privilege[is_reached])
 
@@ -106,7 +106,7 @@ class Directory:
         return Directory(**shared.value)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
-        """As plain arrays, which a worker can read without this package."""
+        """Return the directory as plain arrays, which a worker can read without this package."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -123,11 +123,11 @@ class Directory:
         return self.user_ids[order], order
 
     def group_rows(self, groups: list[Array]) -> "GroupRows":
-        """A table of these groups, for users by index."""
+        """Return a table of these groups, for users by index."""
         return GroupRows(self.group_count, self.member_users, self.member_groups, groups)
 
     def principals(self, principal_type: Array, principal: Array) -> tuple[Array, Array]:
-        """(principal numbers, mask): the mask leaves out groups without active members and users who are not active."""
+        """Return (principal numbers, mask). The mask is false for groups without active members and for inactive users."""
         number = np.full(len(principal), _UNKNOWN)
         number[principal_type == EVERYONE_TYPE] = EVERYONE
         ids, index = self._index_by_id
@@ -141,7 +141,7 @@ class Directory:
         return number[is_reached], is_reached
 
     def ranks(self, families: Array) -> Array:
-        """The rank of each namespace, by id; NONE where the directory does not list it."""
+        """Return the rank of each namespace, by id; NONE if the directory does not list it."""
         order = np.argsort(self.namespace_ids)
         found, is_known = lookup(self.namespace_ids[order], families)
         ranks = np.full(len(families), NONE)
@@ -149,7 +149,7 @@ class Directory:
         return ranks
 
     def are_members(self, users: Array, groups: Array) -> Array:
-        """Whether each user is a member of the group beside it; by index."""
+        """Return whether each user is a member of the group at the same position. Both arrays contain indexes."""
         # The hash table answers most questions in a fraction of the time of a search.
         is_member = self._hash_table[self._hash(users, groups)]
         rows = np.nonzero(is_member)[0]
@@ -177,18 +177,18 @@ class Directory:
 
     @LazyValue
     def members_by_group(self) -> tuple[Array, Array]:
-        """(users, bounds): user indexes by group; those of group g are users[bounds[g]:bounds[g + 1]]."""
+        """Return (users, bounds): user indexes by group. The members of group g are users[bounds[g]:bounds[g + 1]]."""
         order = np.argsort(self.member_groups, kind="stable")
         return self.member_users[order], np.searchsorted(self.member_groups[order], np.arange(self.group_count + 1))
 
 
 def group_principals(groups: Array) -> Array:
-    """The principal numbers of group indexes."""
+    """Return the principal numbers of group indexes."""
     return EVERYONE - 1 - groups
 
 
 def groups_of(principals: Array) -> Array:
-    """The group indexes of the groups among these principals."""
+    """Return the group indexes of the groups among these principals."""
     return EVERYONE - 1 - principals[principals < EVERYONE]
 
 
@@ -212,7 +212,7 @@ class GroupRows:
         self.users, self._member_row = users[is_included], row[is_included]
 
     def combine(self, table: Array, operation: np.ufunc, users: Array) -> Array:
-        """For each of these users (ascending) the rows of the user's groups, combined by the operation.
+        """Return for each of these users (ascending) the rows of the user's groups, combined by the operation.
 
         The users must include every member between the first and the last of them.
         """
@@ -236,14 +236,14 @@ class GroupRows:
 
 
 def row_numbers(users: Array) -> Array:
-    """The position of each user among these ascending user indexes, in a table that starts with the first of them."""
+    """Return the row of each user in a table that starts with the first user. users: ascending indexes."""
     numbers = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
     numbers[users - users[0]] = np.arange(len(users))
     return numbers
 
 
 def lookup(sorted_numbers: Array, numbers: Array) -> tuple[Array, Array]:
-    """(positions, mask): the mask says which numbers are among the sorted ones, the positions say where those are."""
+    """Return (positions, mask). The mask is true for numbers that are in the sorted array; positions: their positions there."""
     if not len(sorted_numbers):
         return np.empty(0, np.int64), np.zeros(len(numbers), bool)
     first, last = int(sorted_numbers[0]), int(sorted_numbers[-1])

@@ -35,19 +35,19 @@ Columns = tuple[tuple[str, str | tuple[str, ...]], ...]
 
 def count_stages(rules: CompiledRules, order: tuple[int, ...], columns: Columns, by_namespace: bool, parts: int,
                  shared: Shared) -> tuple[BatchFunction, BatchFunction]:
-    """From tenant rows to PARTIAL_COUNTS, and from those to `columns`. The arguments are those of the two functions."""
+    """Return two functions: from tenant rows to PARTIAL_COUNTS, and from those to `columns`. Takes the arguments of both."""
     return (pack_counts(rules, order, parts, shared, by_namespace=by_namespace),
             merge_counts(order, parts, columns, shared, by_namespace=by_namespace))
 
 
 def holder_stages(rules: CompiledRules, marking_rules: frozenset[int], parts: int,
                   shared: Shared) -> tuple[BatchFunction, BatchFunction]:
-    """From tenant rows to PARTIAL_HOLDERS, and from those to tables.READINESS."""
+    """Return two functions: from tenant rows to PARTIAL_HOLDERS, and from those to tables.READINESS."""
     return pack_holders(rules, marking_rules, parts, shared), merge_holders(shared)
 
 
 def merge_counts(order: tuple[int, ...], parts: int, columns: Columns, shared: Shared, *, by_namespace: bool) -> BatchFunction:
-    """A function from PARTIAL_COUNTS of whole parts to `columns`: the sums that are not zero, by user, rule and namespace."""
+    """Return a function from PARTIAL_COUNTS of whole parts to `columns`: the nonzero sums by user, rule and namespace."""
     rules = np.argsort(np.asarray(order, np.int64))
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ class PartMerger:
         self._group_count = directory.group_count
 
     def merge(self, rows: list[dict[str, Any]]) -> Iterator[Sums]:
-        """The sums that are not zero, by place and cell; in slices of users."""
+        """Yield the nonzero sums by place and cell, in slices of users."""
         own, groups, everyone = (_unpack(some) for some in (
             [row for row in rows if row["users"]], [row for row in rows if row["groups"]],
             [row for row in rows if not row["users"] and not row["groups"]]))
@@ -100,7 +100,7 @@ class PartMerger:
             yield from self._merge_dense(own, groups, everyone, used)
 
     def _merge_dense(self, own: Sums, groups: Sums, everyone: Sums, used: Array) -> Iterator[Sums]:
-        """Adds up tables with a row for each group or user, and a column for each used cell."""
+        """Add up tables with a row for each group or user, and a column for each used cell."""
         column_of = np.zeros(self._cells, np.int64)
         column_of[used] = np.arange(len(used))
         own, groups, everyone = ((one[0], column_of[one[1]], *one[2:]) for one in (own, groups, everyone))
@@ -127,7 +127,7 @@ class PartMerger:
     @staticmethod
     def _add_tables(members: GroupRows, group_table: Array | None, users: Array, columns: int, place: Array, column: Array,
                     counts: Array, everyone_column: Array, everyone: Array) -> Array | None:
-        """The counts of these users by column; None where all are zero."""
+        """Return the counts of these users by column; None if all are zero."""
         if group_table is None and not counts.any() and not everyone.any():
             return None
         if group_table is None:
@@ -142,7 +142,7 @@ class PartMerger:
 
     def _merge_sparse(self, own: Sums, groups: Sums, everyone: Sums, bounds: Array, sizes: Array,
                       expanded: int) -> Iterator[Sums]:
-        """Sorts the counts of all users, those of groups once for each member: for results with few of very many cells."""
+        """Sort the counts of all users; those of groups once for each member. For results that use few of very many cells."""
         step = -(-self._users // max(1, -(-expanded // MERGED_COUNTS)))
         for first in range(0, self._users, step):
             last = min(first + step, self._users)
@@ -152,7 +152,7 @@ class PartMerger:
             yield self._sum(place, cell, gained, lost)
 
     def _expand_groups(self, groups: Sums, bounds: Array, sizes: Array, first: int, last: int) -> list[Array]:
-        """The counts of the groups, for each member among the users from `first` to `last`."""
+        """Return the counts of the groups, for each member among the users from `first` to `last`."""
         begin, end = np.searchsorted(self._member_place, [first, last])
         which = ranges(bounds[self._member_group[begin:end]], sizes[begin:end])
         return [np.repeat(self._member_place[begin:end], sizes[begin:end]), *(column[which] for column in groups[1:])]
@@ -167,7 +167,7 @@ class PartMerger:
 
 
 def _add_to_table(rows: int, columns: int, row: Array, column: Array, counts: Array) -> Array | None:
-    """A table of these counts; None where all are zero."""
+    """Return a table with these counts added; None if all are zero."""
     if not counts.any():
         return None
     table = np.zeros((rows, columns), np.int32)
@@ -176,7 +176,7 @@ def _add_to_table(rows: int, columns: int, row: Array, column: Array, counts: Ar
 
 
 def _unpack(rows: list[dict[str, Any]]) -> Sums:
-    """(holders, cells, gained, lost) of rows of one type of holder; zeros as the holders of everyone's counts."""
+    """Return (holders, cells, gained, lost) of rows of one type of holder. The holders of everyone's counts are zeros."""
     empty = np.empty(0, np.int64)
     cells, gained, lost = (np.concatenate([empty, *(from_bytes(row[name]) for row in rows)])
                            for name in ("cells", "gained", "lost"))
@@ -217,7 +217,7 @@ def _table_rows(sums: tuple[Array, ...], directory: Directory, columns: Columns,
 
 
 def dictionary_array(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
-    """The text of each number. The dictionary holds the texts that occur and no others."""
+    """Return the text of each number. The dictionary contains only the texts that occur."""
     least = int(numbers.min())
     occurs = np.zeros(int(numbers.max()) - least + 1, bool)
     occurs[numbers - least] = True
@@ -226,7 +226,7 @@ def dictionary_array(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
 
 
 def merge_holders(shared: Shared) -> BatchFunction:
-    """A function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
+    """Return a function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         by_rank: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
@@ -250,7 +250,7 @@ def merge_holders(shared: Shared) -> BatchFunction:
 
 
 def _holders_of(rows: list[dict[str, Any]], directory: Directory) -> tuple[Array, Array]:
-    """(places, held) of the holders in one namespace, by place; the counts of groups expanded to their members."""
+    """Return (places, held) of the holders in one namespace, by place. The counts of groups are expanded to their members."""
     members, bounds = directory.members_by_group
     places, held = [], []
     for row in rows:

@@ -26,7 +26,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 PARTIAL_COUNTS = "part int, users binary, groups binary, cells binary, gained binary, lost binary"
 # rank: of a namespace. users: places. held: how many of its entities each of them holds.
 PARTIAL_HOLDERS = "rank bigint, part int, users binary, groups binary, held binary"
-# Counts that a partition keeps before it sends what it has.
+# Counts that a partition keeps before it sends them.
 KEPT_COUNTS = 2_000_000
 
 
@@ -87,7 +87,7 @@ class Sums:
             self.keys, self.gained, self.lost, self.size = [key], [gained], [lost], len(key)
 
     def take(self) -> tuple[Array, Array, Array, Array]:
-        """(holders, cells, gained, lost), sorted, each holder and cell once; empties the sums."""
+        """Return (holders, cells, gained, lost), sorted, each holder and cell once. Clear the sums."""
         self.combine()
         if not self.size:
             return (np.empty(0, np.int64),) * 4
@@ -98,7 +98,7 @@ class Sums:
 
 
 def pack_counts(rules: CompiledRules, order: tuple[int, ...], parts: int, shared: Shared, *, by_namespace: bool) -> BatchFunction:
-    """A function from tenant rows to PARTIAL_COUNTS. order: the position of each rule in the result."""
+    """Return a function from tenant rows to PARTIAL_COUNTS. order: the position of each rule in the result."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(shared)
         cells = CellNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
@@ -122,7 +122,7 @@ class CountPacker:
         self._has_member[directory.member_groups, part_of_member] = True
 
     def add(self, counts: Counts) -> Iterator[pa.RecordBatch]:
-        """Add counts. Yields what was added so far where it becomes too much to keep."""
+        """Add counts. Yield the sums if they become too large to keep."""
         holders = self._directory.user_places[counts.holders] if counts.holder == Holder.USER else counts.holders
         cells = self._cells.number(counts.rules, counts.unit.run_rank[counts.runs])
         self._sums[counts.holder].add(holders, cells, counts.gained, counts.lost)
@@ -137,7 +137,7 @@ class CountPacker:
         return sum(sums.size for sums in self._sums.values())
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Pack the sums, and empty them."""
+        """Pack the sums and clear them."""
         bounds = self._parts.bounds
         _, *counts = self._sums[Holder.EVERYONE].take()
         if len(counts[0]):
@@ -163,9 +163,9 @@ def _partial_counts(part: int, users: Array | None, groups: Array | None, counts
 
 
 def pack_holders(rules: CompiledRules, marking_rules: frozenset[int], parts: int, shared: Shared) -> BatchFunction:
-    """A function from tenant rows to PARTIAL_HOLDERS.
+    """Return a function from tenant rows to PARTIAL_HOLDERS.
 
-    marking_rules: rules that only make a user a holder; what they gain is not counted.
+    marking_rules: rules that make a user a holder, but add nothing to the counts.
     """
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(shared)
@@ -196,7 +196,7 @@ def _by_rank(holder: Holder, rank: Array, holders: Array, held: Array, parts: in
 
 
 def add_by_key(key: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array]:
-    """(keys, gained, lost): each key once, ascending, with the sums of its counts."""
+    """Return (keys, gained, lost): each key once, ascending, with the sums of its counts."""
     columns = [column for column in (gained, lost) if column.any()]
     bits = int(columns[0].max()).bit_length() if len(columns) == 1 and columns[0].min() >= 0 else 64
     if len(key) and int(key.max()).bit_length() + bits < 64:
@@ -215,7 +215,7 @@ def add_by_key(key: Array, gained: Array, lost: Array) -> tuple[Array, Array, Ar
 
 
 def to_bytes(numbers: Array) -> bytes:
-    """The letter of the smallest sufficient type, and the numbers in it."""
+    """Return the letter of the smallest sufficient type, and the numbers in that type."""
     small = numbers.astype(np.result_type(*map(np.min_scalar_type, (numbers.min(), numbers.max()))))
     return small.dtype.char.encode() + small.tobytes()
 

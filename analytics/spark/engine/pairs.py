@@ -51,7 +51,7 @@ def pair_stages(rules: CompiledRules, operations: tuple[str, ...], each_user: bo
 
 
 def find_pairs(rules: CompiledRules, operations: tuple[str, ...], shared: Shared, *, each_user: bool) -> BatchFunction:
-    """A function from tenant rows with names to PAIRS. operations: by rule. each_user: as in each_pair."""
+    """Return a function from tenant rows with names to PAIRS. operations: by rule. each_user: as in each_pair."""
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = list(batches)
         if not received:
@@ -71,9 +71,9 @@ def find_pairs(rules: CompiledRules, operations: tuple[str, ...], shared: Shared
 
 def each_pair(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
               each_user: bool) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
-    """(unit, user indexes, targets of the unit, rule numbers, the answer after), for some pairs at a time.
+    """Yield (unit, user indexes, targets of the unit, rule numbers, the answer after), for a batch of pairs at a time.
 
-    each_user: evaluates all users, also those who hold nothing; needed where is_met_without_grants.
+    each_user: evaluate all users, also those without grants; needed if is_met_without_grants.
     """
     for unit, mine in split_into_units(rows, directory):
         facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, mine, rules, directory)]
@@ -91,7 +91,7 @@ def each_pair(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
 
 def _pairs(unit: Unit, users: Array, group: RuleGroup,
            changed: tuple[Array, Array | None]) -> Iterator[tuple[Array, Array, Array, bool]]:
-    """(user indexes, targets of the unit, rule numbers, the answer after)."""
+    """Yield (user indexes, targets of the unit, rule numbers, the answer after)."""
     begin = int(unit.run_begin[group.runs[0]])
     for after, bits in zip((True, False), changed, strict=True):
         if bits is None:
@@ -111,7 +111,7 @@ def _pairs(unit: Unit, users: Array, group: RuleGroup,
 
 @dataclass(frozen=True, eq=False)
 class PairOrder:
-    """How the positions of pairs are cut into the parts of a table.
+    """The division of the positions of pairs into the parts of a table.
 
     The position of a pair is the place of its user in the order of names. If the key of the table begins with the namespace, it
     is the rank of the namespace, times the number of users, plus that place.
@@ -141,13 +141,13 @@ class PairOrder:
 
 
 def part_count(pairs: Array, partitions: int) -> int:
-    """In how many parts to sort so many pairs: at least one for each partition, unless the parts would be small."""
+    """Return the number of parts for sorting this many pairs: at least one for each partition, if these are not too small."""
     total = int(pairs.sum())
     return max(1, -(-total // PAIRS_PER_PART), min(partitions, total // MIN_PAIRS_PER_PART))
 
 
 def cut_evenly(weights: Array, width: int, parts: int) -> Array:
-    """The first positions of at most `parts` ranges of about the same weight.
+    """Return the first positions of at most `parts` ranges of about the same weight.
 
     weights: of each `width` neighbouring positions, which count as equally heavy.
     """
@@ -159,12 +159,15 @@ def cut_evenly(weights: Array, width: int, parts: int) -> Array:
 
 def pair_table_stages(rules: CompiledRules, operations: tuple[str, ...], each_user: bool, columns: tuple[str, ...],
                       order: PairOrder, shared: Shared) -> tuple[BatchFunction, BatchFunction]:
-    """From tenant rows with names to PACKED_PAIRS, and from those to `columns`. The arguments are those of the two functions."""
+    """Return two functions: from tenant rows with names to PACKED_PAIRS, and from those to `columns`.
+
+    The arguments are those of the two functions.
+    """
     return (pack_pairs(rules, order, shared, each_user=each_user), merge_pairs(order, columns, operations, shared))
 
 
 def pack_pairs(rules: CompiledRules, order: PairOrder, shared: Shared, *, each_user: bool) -> BatchFunction:
-    """A function from tenant rows with names to PACKED_PAIRS. each_user: as in each_pair."""
+    """Return a function from tenant rows with names to PACKED_PAIRS. each_user: as in each_pair."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = list(batches)
         if not received:
@@ -200,7 +203,7 @@ class PairPacker:
         return self._count >= WAITING_PAIRS
 
     def pack(self, names: pa.StringArray) -> Iterator[pa.RecordBatch]:
-        """Yield the waiting pairs as PACKED_PAIRS, one row for each part and answer, and forget them."""
+        """Yield the waiting pairs as PACKED_PAIRS, one row for each part and answer, and clear them."""
         for after, waiting in self._waiting.items():
             if waiting:
                 yield from self._pack_waiting(after, waiting, names)
@@ -224,7 +227,10 @@ class PairPacker:
 
 
 def _renumber(indexes: Array, count: int) -> tuple[Array, Array]:
-    """(numbers, known): the indexes as numbers into `known`, which has each index once, ascending. count: of possible indexes."""
+    """Return (numbers, known): the indexes as positions in `known`, which has each index once, ascending.
+
+    count: the number of possible indexes.
+    """
     is_there = np.zeros(count, bool)
     is_there[indexes] = True
     numbers = np.cumsum(is_there, dtype=np.int32) - np.int32(1)
@@ -232,7 +238,7 @@ def _renumber(indexes: Array, count: int) -> tuple[Array, Array]:
 
 
 def _pack_numbers(numbers: Array) -> pa.Array:
-    """One binary value: the letter of the smallest type for these numbers, which are not negative, and the numbers."""
+    """Return a binary value: the letter of the smallest type for these nonnegative numbers, then the numbers."""
     small = numbers.astype(np.min_scalar_type(int(numbers.max())))
     return pa.array([small.dtype.char.encode() + small.tobytes()], pa.binary())
 
@@ -255,7 +261,7 @@ def _unpack_names(packed: bytes) -> pa.ChunkedArray:
 
 
 def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[str], shared: Shared) -> BatchFunction:
-    """A function from PACKED_PAIRS of whole parts to `columns`, in the order of the key of the table.
+    """Return a function from PACKED_PAIRS of whole parts to `columns`, in the order of the key of the table.
 
     columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """
@@ -326,6 +332,6 @@ class SortedPairs:
 
 
 def _as_dictionary(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
-    """The text of each number. The dictionary holds the texts that occur, and no others."""
+    """Return the text of each number. The dictionary contains only the texts that occur."""
     indexes, known = _renumber(numbers, len(texts))
     return pa.DictionaryArray.from_arrays(indexes, texts.take(pa.array(known)))

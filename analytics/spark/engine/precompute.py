@@ -1,7 +1,7 @@
-"""Precompute the facts about all that lives in a container: who holds a privilege on every live entity inside.
+"""Precompute the facts about all live entities in a container: which users hold a privilege on every one of them.
 
-What a user is missing is counted by the engine itself, with rules that everyone loses (rules.missing_privilege_rules). The counts
-of a user are differences from everyone's: a user who loses that many fewer is missing nothing.
+The engine itself counts the missing privileges of a user, with rules that everyone loses (rules.missing_privilege_rules). The
+counts of a user are differences from those of everyone. If a user loses as many fewer as everyone loses, none is missing.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _FAMILY_CONTAINERS = CONTAINER_KINDS[1:]
 
 
 def precompute_facts(evaluation: Evaluation, share: Callable[[Evaluation], Shared]) -> DataFrame | None:
-    """principal_type, principal, entity, fact of the facts about all live entities; None where the rule set has no such facts.
+    """Return principal_type, principal, entity and fact of the facts about all live entities; None if there are no such facts.
 
     share: broadcasts the directory of an evaluation.
     """
@@ -39,7 +39,7 @@ def precompute_facts(evaluation: Evaluation, share: Callable[[Evaluation], Share
 
 
 def small_tenant_rules(evaluation: Evaluation) -> SmallTenantRules:
-    """The evaluation as the worker of a small tenant gets it."""
+    """Return the evaluation in the form for the worker of a small tenant."""
     facts = _all_live_facts(evaluation.rule_set)
     return SmallTenantRules(
         evaluation.rules, evaluation.kind_numbers, PRIVILEGES, evaluation.container, evaluation.namespaces,
@@ -60,7 +60,7 @@ def _all_live_facts(rule_set: RuleSet) -> dict[int, HasOnAllLive]:
 
 
 def _missing(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> tuple[Evaluation, list[list[int]]] | None:
-    """(the evaluation that counts what users are missing, by rule the facts it counts for); None where no kind is inside."""
+    """Return the evaluation that counts missing privileges, and by rule its facts. None if no kind can be inside."""
     inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
     needed = [(kind, fact.privilege, number) for number, fact in facts.items()
               for kind in inside if fact.kind in (None, kind)]
@@ -74,7 +74,7 @@ def _missing(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> 
 
 def _holders_of_all(tables: Tables, facts: dict[int, HasOnAllLive], container: str,
                     share: Callable[[Evaluation], Shared]) -> DataFrame:
-    """Each container of that kind, with everyone if nothing lives inside, else with each user who holds all."""
+    """Return each container of that kind with everyone if it contains no live entity, else with each user who holds all."""
     missing = _missing(tables, facts, container)
     containing = tables.entities.where(F.col("kind") == container).select(
         F.col("id").alias("entity"), F.explode(F.array(*map(F.lit, facts))).alias("fact"))
@@ -93,7 +93,7 @@ def _holders_of_all(tables: Tables, facts: dict[int, HasOnAllLive], container: s
 
 
 def _count_missing(evaluation: Evaluation, facts_of_rule: list[list[int]], share: Callable[[Evaluation], Shared]) -> DataFrame:
-    """entity, fact, is_everyone, user_id, missing: by container; for a user the difference from everyone."""
+    """Return entity, fact, is_everyone, user_id and missing, by container; for a user the difference from everyone."""
     numbers = F.array(*[F.array(*map(F.lit, found)) for found in facts_of_rule])
     return (
         encode(evaluation).mapInArrow(count_changes(evaluation.rules, share(evaluation)), COUNTS)

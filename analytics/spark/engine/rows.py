@@ -120,7 +120,7 @@ class TenantRows:
 
 
 def row_number(row_type: type[RowArrays]) -> int:
-    """The value of the column `row_type`."""
+    """Return the value of the column `row_type`."""
     return ROW_TYPES.index(row_type)
 
 
@@ -135,12 +135,12 @@ def checked(row_type: type[RowArrays], columns: Mapping[str, object]) -> None:
 
 
 def take(rows: Rows, which: Array) -> Rows:
-    """Some of the rows, by index or by mask."""
+    """Return the rows that an index array or a mask selects."""
     return type(rows)(*(getattr(rows, name)[which] for name in column_names(type(rows))))
 
 
 def concatenate(row_type: type[Rows], parts: Sequence[Mapping[str, Array]]) -> Rows:
-    """Rows from column mappings, one after the other."""
+    """Return the rows of these column mappings, one after the other."""
     for part in parts:
         checked(row_type, part)
 
@@ -151,7 +151,7 @@ def concatenate(row_type: type[Rows], parts: Sequence[Mapping[str, Array]]) -> R
 
 
 def decode(batches: list[pa.RecordBatch]) -> TenantRows:
-    """The rows in these batches of the wide schema; with `name`, the addresses of the targets."""
+    """Return the rows in these batches of the wide schema. If there is a column `name`, include the addresses of the targets."""
     table = pa.Table.from_batches(batches).combine_chunks()
     row_type = table.column("row_type").to_numpy()
     columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "row_type"}
@@ -163,7 +163,7 @@ def decode(batches: list[pa.RecordBatch]) -> TenantRows:
 
 
 def to_batch(rows: TenantRows) -> pa.RecordBatch:
-    """The rows in the wide schema: the inverse of `decode`."""
+    """Return the rows in the wide schema; the inverse of `decode`."""
     parts: list[RowArrays] = [rows.targets, rows.grants, rows.container_grants, rows.descendant_grants, rows.precomputed_facts]
     counts = [len(part.family) for part in parts]
     columns: dict[str, object] = {"row_type": np.repeat(np.arange(len(parts), dtype=np.int8), counts)}

@@ -73,19 +73,19 @@ class RuleSet:
 
 
 def visibility_rules(generation: str) -> RuleSet:
-    """From nothing to what `list` shows."""
+    """Return rules that gain what `list` shows, compared with no permissions."""
     return generation_rules(generation, lambda operation: operation == "list")
 
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
-    """From nothing to what the generation permits."""
+    """Return rules that gain what the generation permits, compared with no permissions."""
     after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
     return _rule_set((kind, operation, None, _policy_requirement(after, kind, operation)) for kind, operation in included)
 
 
 def impact_rules(generation: str, to_generation: str) -> RuleSet:
-    """From one generation to another, over the operations that have a rule in both."""
+    """Return rules that compare two generations, for the operations that have a rule in both."""
     before, after = generation_by_name(generation), generation_by_name(to_generation)
     rules = ((kind, operation, _policy_requirement(before, kind, operation), _policy_requirement(after, kind, operation))
              for kind, operation in _operations())
@@ -93,18 +93,18 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
 
 
 def missing_privilege_rules(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> RuleSet:
-    """For each kind and privilege a rule that a user loses where the user does not hold the privilege on the entity itself."""
+    """Return for each kind and privilege a rule that a user loses on each entity without that privilege on the entity itself."""
     return _rule_set((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
 
 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
-    """ADMIN held on entities of these kinds, and CANDIDATE gained on a namespace by holding ADMIN anywhere inside it."""
+    """Return rules that gain ADMIN on entities of these kinds, and CANDIDATE on a namespace with ADMIN anywhere inside it."""
     held: list[RuleSource] = [(kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds]
     return _rule_set((*held, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
 
 
 def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
-    """ADMIN missing on entities of these kinds, for users who hold it elsewhere in the namespace: they lose the rule."""
+    """Return rules that users lose on entities of these kinds without ADMIN, if they hold ADMIN elsewhere in the namespace."""
     anywhere, here = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
     return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, here))) for kind in kinds)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ def _operations() -> Iterable[tuple[str, str]]:
 
 
 def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
-    """Rules whose requirements are the same before and after are left out."""
+    """Return a rule set. Rules with the same requirement before and after are skipped."""
     numbers: dict[Fact, int] = {}
     rules = [Rule(kind, operation, _requirement(before, kind, numbers), _requirement(after, kind, numbers))
              for kind, operation, before, after in sources]
@@ -127,7 +127,7 @@ def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
 
 
 def _requirement(expression: Expression | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
-    """The requirement of the expression on an entity of this kind. New facts get the next number in `numbers`."""
+    """Return the requirement of the expression on an entity of this kind. New facts get the next number in `numbers`."""
     match expression:
         case None:
             return UNMET
@@ -154,7 +154,7 @@ def _fact(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
 
 
 def _scope(scope: Scope, kind: str) -> Scope | None:
-    """The scope named after the container that it means for this kind; None where the kind has no such container."""
+    """Return the scope of the container that `scope` refers to for this kind; None if the kind has no such container."""
     match scope:
         case Scope.SELF:
             return scope
@@ -170,7 +170,7 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
 
 
 def is_met_without_grants(rule_set: RuleSet) -> bool:
-    """Whether a user without any grant may get a different answer before and after."""
+    """Return whether a user without any grant may get a different answer before and after."""
     # A container with no live entities inside satisfies HasOnAllLive for every user.
     held = {number: isinstance(fact, HasOnAllLive) for number, fact in enumerate(rule_set.facts)}
     return any(_may_be_met(requirement, held) for rule in rule_set.rules for requirement in (rule.before, rule.after))
@@ -189,7 +189,7 @@ def _may_be_met(requirement: Requirement, held: dict[int, bool]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AdminNeeded:
-    """Where the deletion of a namespace needs ADMIN.
+    """The entities on which the deletion of a namespace needs ADMIN.
 
     on_namespace: on the namespace itself. kinds_inside: on the live entities of these kinds inside it; None means every kind.
     """
@@ -205,7 +205,7 @@ class AdminNeeded:
 
 
 def admin_needed(expression: Expression | None) -> AdminNeeded:
-    """Where the expression needs ADMIN. Raises UnknownExpression for every node that is not a count of ADMIN."""
+    """Return where the expression needs ADMIN. Raise UnknownExpression for every node that is not a requirement of ADMIN."""
     match expression:
         case Has((Privilege.ADMIN,), Scope.SELF):
             return AdminNeeded(True, frozenset())
@@ -226,7 +226,7 @@ def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
 
 
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
-    """The number of each kind in the rule set.
+    """Return the number of each kind in the rule set.
 
     Containers get the lowest numbers, so that the facts about containers cover a short stretch of a unit; kinds with the same
     rules get neighbouring numbers. merge_kinds: kinds with the same rules share a number and are counted together.
@@ -239,7 +239,7 @@ def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, i
 
 
 def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRules:
-    """The rule set as Python workers get it: kinds, privileges and facts are numbers."""
+    """Return the rule set in the form for Python workers: kinds, privileges and facts are numbers."""
     rules, compiled = [], set()
     for rule in rule_set.rules:
         key = kind_numbers[rule.kind], rule.operation, rule.before, rule.after
@@ -272,7 +272,7 @@ def _privilege_mask(privileges: Iterable[Privilege]) -> int:
 
 
 def kinds_known_from_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
-    """The kinds whose rules are only met by a grant on the entity itself: the grants then list all entities that matter."""
+    """Return the kinds whose rules only a grant on the entity itself meets. The grants then list all entities with an answer."""
     return tuple(kind for kind in rule_set.kinds if all(
         rule.before == UNMET and _needs_own_grant(rule.after, rules.facts) for rule in rule_set.rules if rule.kind == kind))
 

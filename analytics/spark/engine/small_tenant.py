@@ -46,7 +46,7 @@ SENT_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class SmallTenantRules:
-    """An encode.Evaluation as a Python worker gets it. privileges: by number. all_live: see AllLiveFacts."""
+    """An encode.Evaluation in the form for a Python worker. privileges: by number. all_live: see AllLiveFacts."""
 
     rules: CompiledRules
     kind_numbers: dict[str, int]
@@ -59,10 +59,10 @@ class SmallTenantRules:
 
 @dataclass(frozen=True, slots=True)
 class AllLiveFacts:
-    """Facts about the containers of one kind that are true of users who hold a privilege on all that lives inside.
+    """Facts about the containers of one kind that are true of users with a privilege on every live entity inside.
 
-    facts: their numbers. missing: the rules by which a user loses what the user is missing; None where a container of this kind
-    has no such entities. rules: by fact, the numbers of those rules that count for it.
+    facts: their numbers. missing: the rules that a user loses on each entity without the privilege; None if containers of this
+    kind have no such entities. rules: by fact, the numbers of those rules that count for it.
     """
 
     container: str
@@ -73,7 +73,7 @@ class AllLiveFacts:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Stands for a broadcast where the value is at hand."""
+    """A replacement for a broadcast when the value is already in this process."""
 
     value: dict[str, object]
 
@@ -82,7 +82,7 @@ Stages = Callable[[Shared], tuple[BatchFunction, ...]]
 
 
 def evaluate_small_tenant(small: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> BatchFunction:
-    """A function from the tables of a tenant to what the last stage makes of its rows.
+    """Return a function from the tables of a tenant to the output of the last stage.
 
     stages: given the directory, functions that follow one another; the first takes the tenant rows.
     """
@@ -107,14 +107,14 @@ class Tenant:
         self.application = np.where(self.is_of("application"), self.entity_ids, to_numbers(self.entities["application_id"]))
 
     def family(self, container: str) -> Array:
-        """Of each entity; NONE where it is in no such container."""
+        """The family of each entity; NONE if it is in no such container."""
         return self.application if container == "application" else to_numbers(self.entities["namespace_id"])
 
     def is_of(self, *kinds: str) -> Array:
         return is_among(self.entities["kind"], kinds)
 
     def directory(self, small: SmallTenantRules) -> Directory:
-        """The directory, with the grants on the instance."""
+        """Return the directory with the grants on the instance."""
         is_chosen = self.is_of("namespace")
         if small.namespaces is not None:
             is_chosen &= self.is_live
@@ -132,7 +132,7 @@ class Tenant:
             grants.principal_type, grants.principal, grants.privilege)))
 
     def used_grants(self, small: SmallTenantRules) -> "UsedGrants":
-        """The grants that a fact looks at."""
+        """Return the grants that at least one fact uses."""
         privilege = index_of(self.grants["privilege"], pa.array(small.privileges))
         entity_row = index_of(self.grants["entity_id"], self.entities["id"])
         is_used = (entity_row != NONE) & (privilege != NONE) & (small.rules.privileges >> np.maximum(privilege, 0) & 1 == 1)
@@ -152,7 +152,7 @@ class UsedGrants:
 
 
 def run_stages(tenant: Tenant, small: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> Iterator[pa.RecordBatch]:
-    """What the last stage makes of the tenant's rows."""
+    """Yield the output of the last stage for the tenant's rows."""
     batches: Iterator[pa.RecordBatch] = iter([to_batch(encode_tables(tenant, small, with_names=with_names))])
     for stage in stages(Local(tenant.directory(small).to_dict())):
         batches = stage(batches)
@@ -160,9 +160,9 @@ def run_stages(tenant: Tenant, small: SmallTenantRules, stages: Stages, *, with_
 
 
 def encode_tables(tenant: Tenant, small: SmallTenantRules, *, with_names: bool = False) -> TenantRows:
-    """The tenant as typed rows, each family in one block; no grant counts beyond its block then.
+    """Return the tenant as typed rows. Each family is in one block, so no grant counts in another block.
 
-    with_names: and the addresses of the targets.
+    with_names: include the addresses of the targets.
     """
     family = tenant.family(small.container)
     is_target = tenant.is_live & tenant.is_of(*small.kind_numbers)
@@ -188,8 +188,10 @@ def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
 
 
 def _precompute(tenant: Tenant, all_live: AllLiveFacts, family: Array) -> dict[str, Array]:
-    """The columns of PrecomputedFactRows: each container with everyone if nothing lives inside, else with each user who holds
-    all."""
+    """Return the columns of PrecomputedFactRows.
+
+    Each container has a row for everyone if it contains no live entity, else one for each user who holds all.
+    """
     is_container = tenant.is_of(all_live.container)
     ids, family = tenant.entity_ids[is_container], family[is_container]
     counts = _missing_counts(tenant, all_live.missing)
@@ -203,7 +205,7 @@ def _precompute(tenant: Tenant, all_live: AllLiveFacts, family: Array) -> dict[s
 
 
 def _missing_counts(tenant: Tenant, missing: SmallTenantRules | None) -> dict[str, Array]:
-    """is_everyone, user_id, family, rule, lost: as count.COUNTS."""
+    """Return is_everyone, user_id, family, rule and lost, as in count.COUNTS."""
     batches: list[pa.RecordBatch] = []
     if missing is not None:
         batches = list(run_stages(tenant, missing, lambda shared: (count_changes(missing.rules, shared),)))
@@ -213,7 +215,7 @@ def _missing_counts(tenant: Tenant, missing: SmallTenantRules | None) -> dict[st
 
 
 def _holders_of_all(containers: Array, counts: dict[str, Array], rules: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """(indexes of containers, principal types, principals) that are missing nothing by these rules."""
+    """Return (indexes of containers, principal types, principals) for principals that lack nothing according to these rules."""
     at, lost = index_of(counts["family"], pa.array(containers)), counts["lost"]
     counted = np.isin(counts["rule"], rules) & (at != NONE)
     of_everyone = np.zeros(len(containers), np.int64)
@@ -221,7 +223,7 @@ def _holders_of_all(containers: Array, counts: dict[str, Array], rules: tuple[in
     np.add.at(of_everyone, at[is_total], lost[is_total])
     of_users = counted & ~counts["is_everyone"]
     pairs, pair = np.unique(np.stack([at, counts["user_id"]])[:, of_users], axis=1, return_inverse=True)
-    # how many less a user is missing than everyone
+    # the number of entities without the privilege: of a user, minus that of everyone
     difference = np.zeros(pairs.shape[1], np.int64)
     np.add.at(difference, pair.reshape(-1), lost[of_users])
     holders = pairs[:, of_everyone[pairs[0]] + difference == 0]
@@ -231,7 +233,7 @@ def _holders_of_all(containers: Array, counts: dict[str, Array], rules: tuple[in
 
 
 def to_numbers(column: pa.ChunkedArray) -> Array:
-    """With NONE for null."""
+    """Return the column as numbers, with NONE for null."""
     return column.fill_null(NONE).to_numpy()
 
 
@@ -240,7 +242,7 @@ def is_among(column: pa.ChunkedArray, values: tuple[str, ...]) -> Array:
 
 
 def index_of(values: pa.ChunkedArray | Array, of: pa.ChunkedArray | pa.Array) -> Array:
-    """The index of each value among those of `of`; NONE where it is not among them."""
+    """Return the index of each value in `of`; NONE if it is not there."""
     values = pa.array(values) if isinstance(values, np.ndarray) else values
     of = of.combine_chunks() if isinstance(of, pa.ChunkedArray) else of
     return pc.index_in(values, value_set=of).fill_null(NONE).to_numpy().astype(np.int64)

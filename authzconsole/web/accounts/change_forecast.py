@@ -1,4 +1,4 @@
-"""Forecasts what a change to an account would do, in numbers, for the page that asks for confirmation."""
+"""Forecast the effects of a change to an account, in numbers, for the confirmation page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Counts the sessions of an account.
+"""Count the sessions of an account.
 
 The account is stored inside the encoded session data, so sessions are decoded one by one.
 """

@@ -1,4 +1,4 @@
-"""The forecast of a namespace deletion by one user: which entities are deleted, which remain, and which grants are missing."""
+"""Forecast a namespace deletion by a user: which entities are deleted, which remain, and which grants are missing."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Validates the email field of forms.
+"""Validate the email field of forms.
 
 Only forms are checked: REST clients and tenant documents may send any text that `grants.principals.services` accepts.
 """

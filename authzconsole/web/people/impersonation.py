@@ -1,4 +1,4 @@
-"""Lets administrators and auditors see the console as another user, read-only."""
+"""Impersonation: administrators and auditors see the console as another user, read-only."""
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied

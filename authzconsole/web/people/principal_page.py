@@ -132,7 +132,7 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
 
 
 def _removal_url(profile: Profile, *, user: str, group: str) -> str:
-    """Return the URL of the form that removes the user from the group and then leads back to this page."""
+    """Return the URL of the form that removes the user from the group and then redirects back to this page."""
     query = {"verb": "remove", "user": user, "group": group, "page": profile.address}
     return f"{reverse('membership')}?{urlencode(query, safe=':')}"
 

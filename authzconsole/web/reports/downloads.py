@@ -1,4 +1,4 @@
-"""Streams a table of a report as a file, with the filters of its page."""
+"""Stream a table of a report as a file, with the filters of its page."""
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse

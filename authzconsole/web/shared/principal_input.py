@@ -65,7 +65,7 @@ def _exists(type_: str, name: str) -> bool:
 
 
 def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
-    """Return the principal in the text if it does not exist. Runs at most three queries.
+    """Return the name of the principal in the text if that principal does not exist. Runs at most three queries.
 
     Return None if the principal exists, or if the account cannot see names. Raise PrincipalError if the text cannot be the name
     of a principal.

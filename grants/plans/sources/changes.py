@@ -1,4 +1,4 @@
-"""Plans of a given set of grants and revocations."""
+"""Create plans from a given set of grants and revocations."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
 
 
 def renew(author: Author, plan: Plan) -> Plan:
-    """Create a plan of the same items against the current data. Also renews inverse plans and plans from files."""
+    """Create a plan with the same items against the current data. Also renews inverse plans and plans from files."""
     items = plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ)
     changes = ((PlanVerb(item.verb).value, item.principal, item.address, item.privilege) for item in items)
     return create_plan(author=author, draft=PlanDraft(

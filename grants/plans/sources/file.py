@@ -1,4 +1,4 @@
-"""Plans of the changes in a file."""
+"""Create plans from a file of changes."""
 
 from grants.errors import PlanError
 from grants.journal import Author, current_revision

@@ -1,4 +1,4 @@
-"""Lays out a treemap: rectangles with proportional areas, as square as possible (squarified treemap)."""
+"""Lay out a treemap: rectangles with proportional areas, as square as possible (squarified treemap)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
