@@ -91,7 +91,7 @@ def is_file(filesystem: FileSystem, path: str) -> bool:
 
 
 def storage_path(relative_path: str) -> str:
-    """Return the path of something below SNAPSHOT_URI. Raise StorageError."""
+    """Return the path of a file or folder below SNAPSHOT_URI. Raise StorageError."""
     return f"{storage_root()[1]}/{relative_path}"
 
 

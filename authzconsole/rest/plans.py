@@ -125,7 +125,7 @@ class MakePlanSerializer(Shape):
 
 
 class MakePlanEnvelope(MakePlanSerializer):
-    """The same with unvalidated items. Each item is validated separately, so that every error is reported."""
+    """A `MakePlanSerializer` with unvalidated items. Each item is validated separately, so that every error is reported."""
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)

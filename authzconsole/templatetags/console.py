@@ -81,13 +81,13 @@ def pluralized(value: int, words: str) -> str:
 
 @register.filter
 def capped_count(value: int, most: int) -> str:
-    """A number that was counted only up to `most`."""
+    """Return a count that stops at `most` as text, such as `over 1,000`."""
     return f"over {most:,}" if value > most else f"{value:,}"
 
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """The time since then, with the exact time on hover."""
+    """Return the time since `at` as text, with the exact time on hover."""
     if at is None:
         return ""
     exactly = f"{at:%d %B %Y, %H:%M:%S} UTC"
@@ -107,7 +107,7 @@ def _ago(at: datetime) -> str:
 
 @register.filter
 def duration(seconds: float | None) -> str:
-    """`42 s` or `3 min 5 s`."""
+    """Return a duration as text, such as `42 s` or `3 min 5 s`."""
     if seconds is None:
         return ""
     minutes, rest = divmod(int(seconds), 60)

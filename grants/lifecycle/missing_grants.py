@@ -73,7 +73,7 @@ def missing_grants_to_delete(namespace: Address, user: User, generation: Generat
 
 
 def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
-    """entity: the target of the question. tables: the grants that count."""
+    """Return the missing grants. entity: the target of the question. tables: the effective grants of its subject."""
     requirement = question.policy.requirement
     if _has_one_smallest_set(requirement):
         return _streamed_missing_grants(requirement, question, entity, tables)

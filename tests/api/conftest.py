@@ -20,7 +20,7 @@ PASSWORD = "correct horse battery"
 
 @dataclass
 class Api:
-    """Sends POST requests with the headers of a caller: JSON, or bytes unchanged."""
+    """A client that sends POST requests with the headers of a caller: JSON, or bytes unchanged."""
 
     client: object
     headers: dict

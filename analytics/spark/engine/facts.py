@@ -62,7 +62,7 @@ def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: 
 
 
 class _EntryFinder:
-    """Finds the entries of facts among the rows of a unit. Principals without active users are left out first."""
+    """The search for the entries of facts among the rows of a unit. Principals without active users are removed first."""
 
     def __init__(self, unit: Unit, rows: TenantRows, directory: Directory):
         self._unit, self._directory = unit, directory

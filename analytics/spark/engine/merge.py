@@ -68,7 +68,7 @@ def merge_counts(order: tuple[int, ...], parts: int, columns: Columns, shared: S
 
 
 class PartMerger:
-    """Merges the partial counts of one part of the users."""
+    """The merge of the partial counts of one part of the users."""
 
     def __init__(self, directory: Directory, parts: UserParts, cells: CellNumbers, part: int):
         self._cells = cells.count

@@ -111,7 +111,7 @@ def pack_counts(rules: CompiledRules, order: tuple[int, ...], parts: int, shared
 
 
 class CountPacker:
-    """Adds up the counts of a partition, and packs them by part of the result."""
+    """A buffer that adds up the counts of a partition, and packs them by part of the result."""
 
     def __init__(self, directory: Directory, parts: UserParts, cells: CellNumbers):
         self._directory, self._parts, self._cells = directory, parts, cells

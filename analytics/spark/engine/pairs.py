@@ -187,7 +187,7 @@ def pack_pairs(rules: CompiledRules, order: PairOrder, shared: Shared, *, each_u
 
 @dataclass(eq=False)
 class PairPacker:
-    """Collects pairs and packs them by part."""
+    """A buffer that collects pairs and packs them by part."""
 
     order: PairOrder
     _waiting: dict[bool, list[tuple[Array, Array, Array]]] = field(default_factory=lambda: {True: [], False: []})

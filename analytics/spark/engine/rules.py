@@ -37,7 +37,7 @@ PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 @dataclass(frozen=True, slots=True)
 class HeldAnywhere:
-    """Holds one of these privileges on any address in the namespace of the target, in any state. Not a node of the grammar."""
+    """Met by one of these privileges on any address in the namespace of the target, in any state. Not a node of the grammar."""
 
     privileges: tuple[Privilege, ...]
 

@@ -49,7 +49,7 @@ class Part:
 
 
 def page_of(parts: Sequence[Part], as_json: Callable[[object], dict], *, query: dict, identity: object) -> dict:
-    """Return one page over all parts, one part after the other. `identity` is everything that must stay the same."""
+    """Return one page over all parts, one part after the other. `identity` contains what must not change between pages."""
     first_part, values = position_in_list(query["cursor"], identity) if query["cursor"] else (0, None)
     limit, rows = query["limit"], []
     for number, part in enumerate(parts):

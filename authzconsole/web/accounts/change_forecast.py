@@ -26,7 +26,7 @@ ROLE_DESCRIPTIONS = {
 class AccountForecast:
     """The content of the confirmation page.
 
-    title, button: its texts. lines: one sentence for each effect. hidden_fields: what its form sends besides the reason.
+    title, button: texts of the page. lines: a sentence for each effect. hidden_fields: fields of the form besides the reason.
     stranding: None if the change does not remove an administrator of an entity.
     """
 

@@ -54,12 +54,12 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
 
 
 def _requires_all_live(question: Question) -> bool:
-    """Whether the requirement tests all live entities inside the target."""
+    """Return whether the requirement tests all live entities inside the target."""
     policy = question.policy
     return policy is not None and policy.requirement is not None and any(
         isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
 
 
 def is_operation(kind: str, operation: str) -> bool:
-    """Whether this is an operation, which generations may answer differently. A plain privilege has the same answer in each."""
+    """Return whether this is an operation, for which generations can differ. A plain privilege has the same answer in each."""
     return operation in KINDS[kind].operations

@@ -69,11 +69,11 @@ class TreeFilter:
     state: str = ""
 
     def can_contain_matches(self, kind: str) -> bool:
-        """Whether entities of that kind can contain matches. Such containers are displayed in any state."""
+        """Return whether entities of that kind can contain matches. Such containers are displayed in any state."""
         return bool(child_kinds(kind)) and kind != self.kind
 
     def includes(self, kind: str) -> bool:
-        """Whether entities of that kind can match or contain matches."""
+        """Return whether entities of that kind can match or contain matches."""
         return self.kind in ("", kind) or any(self.includes(child.name) for child in child_kinds(kind))
 
     @property

@@ -52,7 +52,7 @@ class JournalQuery:
 
     @property
     def more_are_set(self) -> bool:
-        """Whether one of the filters is set that a narrow screen folds away: all but the first."""
+        """Return whether a filter other than the first one is set. A narrow screen collapses these filters."""
         return any(text for name, text in self.given.items() if name != TEXT_FIELDS[0])
 
 

@@ -68,7 +68,7 @@ def _visible_children(container: Entity | None, principal: User | Group, generat
 
 
 def _container(request: HttpRequest, principal: User | Group, generation: Generation) -> Entity | None:
-    """Return None if the principal does not see the entity, whether it exists or not."""
+    """Return the entity in the URL. Return None if the principal cannot see it, whether it exists or not."""
     try:
         address = parse_address(text_parameter(request, "in") or str(instance_address()))
     except AddressError:

@@ -57,7 +57,7 @@ class SearchQuery:
 
     @property
     def is_short(self) -> bool:
-        """Whether the name is too short for a substring search, so that only the starts of names match."""
+        """Return whether the name is too short for a substring search, so that only the starts of names match."""
         return not self.kind and not _THREE_LETTERS.search(self.name)
 
     @property
@@ -133,7 +133,7 @@ def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, 
 def _candidates(query: SearchQuery, held_entity_ids: list[QuerySet]) -> tuple[set[Candidate], bool]:
     """Return matches, and whether these are all matches.
 
-    If there are too many matches, return the first ones, likely ones, and some on which the user holds grants.
+    If there are too many matches, return the first matches, the most likely ones, and some on which the user holds grants.
     """
     candidates = _read(query.matches[: MAX_CANDIDATES + 1])
     if len(candidates) <= MAX_CANDIDATES:

@@ -18,7 +18,7 @@ MAX_PAGE_NUMBER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list. words: its position as text. previous_url, next_url: empty at the start and end of the list."""
+    """One page of a list. words: its position as text. previous_url, next_url: empty at an end of the list."""
 
     rows: list
     words: str

@@ -17,7 +17,7 @@ class RowEstimate:
 
     @property
     def is_large(self) -> bool:
-        """Whether a page should avoid reading all rows."""
+        """Return whether a page should avoid reading all rows."""
         return self.figure > MAX_COUNTED
 
     def __add__(self, other: "RowEstimate") -> "RowEstimate":

@@ -1,4 +1,4 @@
-"""Plans that turn a denied question into a permitted one."""
+"""Create plans with the missing grants that permit a denied question."""
 
 from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of

@@ -1,4 +1,4 @@
-"""Plans that let a user delete a namespace."""
+"""Create plans with the missing grants that a user needs to delete a namespace."""
 
 from entities.address import Address, parse_address
 from grants.errors import PlanError
