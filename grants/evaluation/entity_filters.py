@@ -68,7 +68,7 @@ class FilterContext:
         return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
     @property
-    def around(self) -> dict:
+    def in_namespace(self) -> dict:
         """The condition that a grant is in the namespace of `inside`."""
         if self.row_by_row or self.inside is None or self.inside.namespace_id is None:
             return {}
@@ -144,7 +144,7 @@ def requirement_condition(expression: Expression, context: FilterContext) -> Q:
     match expression:
         case Has(privileges, scope) if scope in SCOPE_COLUMNS:
             return _has_grant(context, content_object_id=OuterRef(SCOPE_COLUMNS[scope]), **with_privileges(privileges),
-                              **context.around)
+                              **context.in_namespace)
         case Has(privileges, scope):
             address = fixed_address(scope, context.question)
             return NONE if address is None else _has_grant(context, **on_address(address), **with_privileges(privileges))
@@ -190,10 +190,11 @@ def _has_grant(context: FilterContext, **where) -> Q:
 def _has_grant_at_or_below(context: FilterContext) -> Q:
     containers = [kind for kind in context.kinds if kind in CONTAINER_KINDS]
     others = [kind for kind in context.kinds if kind not in CONTAINER_KINDS]
-    reached = Q(kind__in=others) & _has_grant(context, content_object_id=OuterRef("pk"), **context.around) if others else NONE
+    on_entity = {"content_object_id": OuterRef("pk"), **context.in_namespace}
+    reached = Q(kind__in=others) & _has_grant(context, **on_entity) if others else NONE
     for kind in containers:
         # the instance contains everything, so any grant is at or below it
-        inside = {} if kind == "instance" else {**context.around, f"{kind}_id": OuterRef("pk")}
+        inside = {} if kind == "instance" else {**context.in_namespace, f"{kind}_id": OuterRef("pk")}
         # the partial index on applications needs this condition
         not_null = {"application__isnull": False} if kind == "application" else {}
         reached |= Q(kind=kind) & _has_grant(context, **inside, **not_null)

@@ -105,16 +105,16 @@ def visibility_of(principal: User | Group, generation: Generation, *, inside: En
     if tables is None:
         return Visibility(NONE, NONE, inside)
     first = condition_for_tables(tables, rules, row_by_row=True)
-    around = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
-    if all(_is_reached_by_grants(part) for requirements in rules for part in requirements) and _hold_few(tables, around):
-        few = Q(pk__in=_ids_of_granted(tables, around)) & first
+    in_namespace = {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
+    if all(_is_reached_by_grants(part) for requirements in rules for part in requirements) and _hold_few(tables, in_namespace):
+        few = Q(pk__in=_ids_of_granted(tables, in_namespace)) & first
         return Visibility(few, few, inside)
     name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
-    if not around:
+    if not in_namespace:
         return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False, name=name)
     # often all grants inside are held through groups; the table of direct grants is then left out
-    holding = tuple(table for table in tables if _holds_any(table, around))
-    disjoint_conditions = _disjoint_conditions(holding, rules, inside, around)
+    holding = tuple(table for table in tables if _holds_any(table, in_namespace))
+    disjoint_conditions = _disjoint_conditions(holding, rules, inside, in_namespace)
     return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False,
                       disjoint_conditions=disjoint_conditions, name=name)
 
@@ -141,15 +141,15 @@ def _is_reached_by_grants(expression: Expression) -> bool:
             raise UnknownExpression(expression)
 
 
-def _hold_few(tables: tuple[GrantTable, ...], around: dict) -> bool:
-    few = FEW_GRANTS_INSIDE if around else FEW_GRANTS
-    grants = _union([_in_index(table.rows(**around)) for table in tables])
+def _hold_few(tables: tuple[GrantTable, ...], in_namespace: dict) -> bool:
+    few = FEW_GRANTS_INSIDE if in_namespace else FEW_GRANTS
+    grants = _union([_in_index(table.rows(**in_namespace)) for table in tables])
     return grants[: few + 1].count() <= few
 
 
-def _holds_any(table: GrantTable, around: dict) -> bool:
+def _holds_any(table: GrantTable, in_namespace: dict) -> bool:
     # with LIMIT 1, PostgreSQL would scan the table if it expects many rows, and they may all be at its end
-    return _in_index(table.rows(**around))[:WORTH_AN_INDEX].count() > 0
+    return _in_index(table.rows(**in_namespace))[:WORTH_AN_INDEX].count() > 0
 
 
 def _in_index(grants: QuerySet) -> QuerySet:
@@ -158,7 +158,7 @@ def _in_index(grants: QuerySet) -> QuerySet:
 
 
 def _disjoint_conditions(tables: tuple[GrantTable, ...], rules: KindsByRequirements, inside: Entity,
-                         around: dict) -> tuple[Q, ...]:
+                         in_namespace: dict) -> tuple[Q, ...]:
     """Return the disjoint conditions (see Visibility).
 
     Entities that a grant on or inside them shows get one condition for each table of grants, without those of earlier tables:
@@ -173,17 +173,17 @@ def _disjoint_conditions(tables: tuple[GrantTable, ...], rules: KindsByRequireme
     for column, kinds in columns.items():
         before = NONE
         for table in tables if kinds else ():
-            held = Q(pk__in=table.rows(**around, **{f"{column}__isnull": False}).order_by().values(f"{column}_id"))
+            held = Q(pk__in=table.rows(**in_namespace, **{f"{column}__isnull": False}).order_by().values(f"{column}_id"))
             parts.append(Q(kind__in=kinds) & held & ~before)
             before |= held
     return tuple(parts)
 
 
-def _ids_of_granted(tables: tuple[GrantTable, ...], around: dict) -> QuerySet:
+def _ids_of_granted(tables: tuple[GrantTable, ...], in_namespace: dict) -> QuerySet:
     """Return the ids of the entities that have one of the grants, and of their containers."""
-    keys = [table.rows(**around, **{f"{column}__isnull": False}).order_by().values_list(f"{column}_id")
+    keys = [table.rows(**in_namespace, **{f"{column}__isnull": False}).order_by().values_list(f"{column}_id")
             for table in tables for column in ("content_object", "namespace", "application")]
-    if not around:
+    if not in_namespace:
         # any grant reaches the instance
         keys.append(Entity.objects.filter(kind="instance").order_by().values_list("pk"))
     return _union(keys)

@@ -73,12 +73,15 @@ class RuleSet:
 
 
 def visibility_rules(generation: str) -> RuleSet:
-    """Return rules that gain what `list` shows, compared with no permissions."""
+    """Return the rules of `list`: before, nothing is permitted; after, what the generation permits."""
     return generation_rules(generation, lambda operation: operation == "list")
 
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
-    """Return rules that gain what the generation permits, compared with no permissions."""
+    """Return the rules of all included operations: before, nothing is permitted; after, what the generation permits.
+
+    is_included: called with the name of each operation.
+    """
     after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
     return _rule_set((kind, operation, None, _policy_requirement(after, kind, operation)) for kind, operation in included)

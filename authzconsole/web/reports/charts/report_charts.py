@@ -26,9 +26,14 @@ MAX_BARS = 20
 # per process
 MAX_CACHED_CHARTS = 32
 
-_NAMES, _COLUMN, _ROW, _HEAD = 190, 50, 26, 96
-# percent on either side of the middle, which leaves space for the figure at the end of the longest bar
-_BAR_SIDE = 38
+# measures of the heat map, in pixels
+_NAMES_WIDTH = 190
+_COLUMN_WIDTH = 50
+_ROW_HEIGHT = 26
+_HEAD_HEIGHT = 96
+_RIGHT_MARGIN = 60
+# percent of the width on either side of the middle, which leaves space for the figure at the end of the longest bar
+_BAR_SIDE_PERCENT = 38
 
 
 def report_chart(run: AnalysisRun) -> dict | None:
@@ -48,7 +53,7 @@ def _cached_chart(run: AnalysisRun, *version: object) -> dict | None:
     return CHARTS[run.analysis](run)
 
 
-def _readiness(run: AnalysisRun) -> dict | None:
+def _readiness_treemap(run: AnalysisRun) -> dict | None:
     namespaces = largest_namespaces(run)
     items = []
     for row in namespaces.rows:
@@ -60,7 +65,7 @@ def _readiness(run: AnalysisRun) -> dict | None:
     return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
 
 
-def _visibility(run: AnalysisRun) -> dict | None:
+def _visibility_heat_map(run: AnalysisRun) -> dict | None:
     """Return the heat map of users by namespaces.
 
     The largest cells determine the users and namespaces; then all cells of these are read.
@@ -76,10 +81,14 @@ def _visibility(run: AnalysisRun) -> dict | None:
     most = max(seen.values(), default=1)
     people = _grouped_users(users, namespaces, seen)
     return {
-        "template": "reports/_heat.html", "width": _NAMES + _COLUMN * len(namespaces) + 60, "height": _HEAD + _ROW * len(people),
-        "columns": [{"name": name, "label": _clipped(name, 14), "x": _NAMES + _COLUMN * place + _COLUMN // 2, "y": _HEAD - 8,
+        "template": "reports/_heat.html",
+        "width": _NAMES_WIDTH + _COLUMN_WIDTH * len(namespaces) + _RIGHT_MARGIN,
+        "height": _HEAD_HEIGHT + _ROW_HEIGHT * len(people),
+        "columns": [{"name": name, "label": _clipped(name, 14),
+                     "x": _NAMES_WIDTH + _COLUMN_WIDTH * place + _COLUMN_WIDTH // 2, "y": _HEAD_HEIGHT - 8,
                      "url": entity_url(Address("namespace", name))} for place, name in enumerate(namespaces)],
-        "rows": [{"name": user, "label": _clipped(user, 24), "y": _HEAD + _ROW * place, "text_y": _HEAD + _ROW * place + 17,
+        "rows": [{"name": user, "label": _clipped(user, 24), "y": _HEAD_HEIGHT + _ROW_HEIGHT * place,
+                  "text_y": _HEAD_HEIGHT + _ROW_HEIGHT * place + 17,
                   "url": rows_url(run, user=exactly(user)),
                   "cells": [_heat_cell(run, user, name, seen.get((user, name), 0), most, column)
                             for column, name in enumerate(namespaces)]} for place, user in enumerate(people)],
@@ -105,8 +114,8 @@ def _grouped_users(users: list[str], namespaces: list[str], seen: dict[tuple[str
 
 def _heat_cell(run: AnalysisRun, user: str, namespace: str, visible: int, most: int, column: int) -> dict:
     entities = "live entity" if visible == 1 else "live entities"
-    x = _NAMES + _COLUMN * column
-    return {"x": x, "text_x": x + _COLUMN // 2 - 1, "step": color_step(visible, most),
+    x = _NAMES_WIDTH + _COLUMN_WIDTH * column
+    return {"x": x, "text_x": x + _COLUMN_WIDTH // 2 - 1, "step": color_step(visible, most),
             "title": f"{user} sees {visible:,} {entities} in namespace:{namespace}", "label": _short(visible) if visible else "",
             "url": rows_url(run, user=exactly(user), namespace=exactly(namespace)) if visible else ""}
 
@@ -118,7 +127,7 @@ def _short(figure: int) -> str:
     return str(figure)
 
 
-def _impact(run: AnalysisRun) -> dict | None:
+def _impact_bars(run: AnalysisRun) -> dict | None:
     rows = {}
     for column in ("gained", "lost"):
         for row in result_page(run, "operations", sort=column, descending=True, max_rows=MAX_BARS).rows:
@@ -133,7 +142,7 @@ def _impact(run: AnalysisRun) -> dict | None:
 def _bar(run: AnalysisRun, row: dict, most: int) -> dict:
     """Return a bar. Its measures are percentages of the available width."""
     kind = KINDS[row["kind"]].title if row["kind"] in KINDS else row["kind"]
-    gained, lost = (round(row[name] / most * _BAR_SIDE, 2) for name in ("gained", "lost"))
+    gained, lost = (round(row[name] / most * _BAR_SIDE_PERCENT, 2) for name in ("gained", "lost"))
     return {"name": f"{kind} {row['operation']}", "row": row, "gained": gained, "lost": lost, "lost_x": round(50 - lost, 2),
             "gained_text_x": round(51 + gained, 2), "lost_text_x": round(49 - lost, 2),
             "url": rows_url(run, kind=row["kind"], operation=row["operation"]),
@@ -146,5 +155,7 @@ def _clipped(text: str, max_characters: int) -> str:
 
 # by analysis
 CHARTS: dict[str, Callable[[AnalysisRun], dict | None]] = {
-    AnalysisName.DELETE_READINESS: _readiness, AnalysisName.VISIBILITY: _visibility, AnalysisName.POLICY_IMPACT: _impact,
+    AnalysisName.DELETE_READINESS: _readiness_treemap,
+    AnalysisName.VISIBILITY: _visibility_heat_map,
+    AnalysisName.POLICY_IMPACT: _impact_bars,
 }
