@@ -187,7 +187,7 @@ def _try_at_or_below(address: Address, facts: Facts) -> Attempt:
 
 def _try_all_live(privilege: Privilege, kind: str | None, address: Address, facts: Facts) -> Attempt:
     missing = facts.missing_entities(address, privilege, kind)
-    entities = f"live {KINDS[kind].plural}" if kind else "live entities"
+    entities = _live_entities_in_words(kind)
     words = f"{privilege} on all {missing.total:,} {entities} in {address}" if missing.total else (
         f"{privilege} on all {entities} in {address}, of which there are none")
     return Attempt("all live", missing.is_empty, words, (privilege,), address, total=missing.total, kind=kind,
@@ -314,14 +314,19 @@ def _unmet_words(tree: Attempt) -> str:
             (address, privilege), other_count = tree.missing[0], len(tree.missing) - 1 + tree.unlisted_count
             if not other_count:
                 return f"{privilege} on {address}"
-            return (f"{privilege} on {other_count + 1:,} of the {tree.total:,} live entities in {tree.where} "
-                    f"({address} and {other_count:,} more)")
+            return (f"{privilege} on {other_count + 1:,} of the {tree.total:,} {_live_entities_in_words(tree.kind)} "
+                    f"in {tree.where} ({address} and {other_count:,} more)")
         case _:
             return tree.words
 
 
 def _unmet_parts(tree: Attempt) -> list[str]:
     return list(dict.fromkeys(_unmet_words(part) for part in tree.parts if not part.met))
+
+
+def _live_entities_in_words(kind: str | None) -> str:
+    """Write what a rule over all live entities counts: `live streams`; `live entities` for every kind."""
+    return f"live {KINDS[kind].plural}" if kind else "live entities"
 
 
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:

@@ -18,7 +18,8 @@ READ, WRITE, EXECUTE, ADMIN = Privilege
 def platform():
     """ada owns everything in sales, bob is an analyst, ina has left."""
     live = ["instance:cdap", "namespace:sales", "application:sales.orders", "program:sales.orders.workflow.daily",
-            "dataset:sales.orders", "stream:sales.clicks", "artifact:sales.etl", "namespace:empty"]
+            "dataset:sales.orders", "stream:sales.clicks", "artifact:sales.etl", "namespace:empty",
+            "namespace:events", "stream:events.clicks", "stream:events.views", "dataset:events.log"]
     tenant = Tenant({parse_address(text): State.LIVE for text in live})
     tenant.entities[parse_address("dataset:sales.gone")] = State.DELETED
     tenant.users = {"ada": (True, True), "bob": (True, True), "ina": (False, True), "root": (True, False)}
@@ -61,6 +62,11 @@ def ask(subject, operation, address, **context):
      "Allowed: user:ada holds ADMIN on namespace:sales and ADMIN on all 5 live entities in namespace:sales."),
     ("user:bob", "delete", "namespace:sales", {},
      "Denied: user:bob lacks ADMIN on 5 of the 5 live entities in namespace:sales (artifact:sales.etl and 4 more)."),
+    ("user:bob", "delete-all-streams", "namespace:events", {},
+     "Denied: user:bob lacks ADMIN on 2 of the 2 live streams in namespace:events (stream:events.clicks and 1 more)."),
+    ("user:bob", "delete-all-streams", "namespace:events", {"generation": "existing"},
+     "Denied: user:bob holds neither ADMIN on namespace:events nor ADMIN on 2 of the 2 live streams in namespace:events "
+     "(stream:events.clicks and 1 more)."),
     ("user:bob", "list", "namespace:empty", {"generation": "core"},
      "Allowed: `list` requires only an active principal."),
     ("user:bob", "delete-all-streams", "namespace:empty", {},
