@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from authzconsole.logs import logging_configuration
+from entities.vocabulary import Privilege
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -285,7 +286,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
         "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
-        "Privilege": [(name, name) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")],
+        "Privilege": [(privilege.value, privilege.value) for privilege in Privilege],
         "GenerationName": [(name, name) for name in ("core", "existing", "proposed", "final")],
         "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
         "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Privilege(StrEnum):
-    """The four privileges, in the order in which they are always displayed."""
+    """The privileges, in the order in which they are always displayed."""
 
     READ = "READ"
     WRITE = "WRITE"
@@ -23,6 +23,7 @@ class Privilege(StrEnum):
 MIN_ADMINISTRATORS = 2
 
 
+# Rules that accept any privilege use it, so a further privilege meets them too.
 ANY = tuple(Privilege)
 
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")

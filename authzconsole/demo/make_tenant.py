@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from authzconsole.demo.people import GROUPS, INACTIVE, USERS, WITHOUT_EMAIL
 from authzconsole.demo.platform import ENTITIES
 from authzconsole.demo.privileges import SINGLE, TEAMS, Team
+from entities.vocabulary import Privilege
 
 STATES = ("planned", "live", "deleted")
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
-PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def _grants(entities: list[dict]) -> list[dict]:
 
 def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> dict:
     grant = {"type": "grant", "principal": principal, "entity": entity,
-             "privileges": [privilege for privilege in PRIVILEGES if privilege in privileges]}
+             "privileges": [privilege for privilege in Privilege if privilege in privileges]}
     return {**grant, "reason": reason} if reason else grant
 
 

@@ -10,6 +10,7 @@ from authzconsole.models import TokenScope
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.openapi.authzen_document import STATE
 from authzconsole.rest.openapi.operations import described
+from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
 
@@ -22,7 +23,7 @@ class SubjectSerializer(serializers.Serializer):
 
 
 class ActionSerializer(serializers.Serializer):
-    name = serializers.CharField(help_text="An operation of the resource's kind, or READ, WRITE, EXECUTE, ADMIN.")
+    name = serializers.CharField(help_text=f"An operation of the resource's kind, or {', '.join(Privilege)}.")
 
 
 class ResourceSerializer(serializers.Serializer):

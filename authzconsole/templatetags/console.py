@@ -12,6 +12,8 @@ from django.utils.safestring import SafeString, mark_safe
 
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import AddressLink
+from authzconsole.web.shared.privilege_cells import LETTERS
+from entities.vocabulary import Privilege
 
 register = template.Library()
 
@@ -31,6 +33,12 @@ def icon(name: str) -> SafeString:
     drawn = name if name in _DRAWN else "entity"
     return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
                        static("icons.svg"), drawn)
+
+
+@register.simple_tag
+def privilege_letters() -> list[tuple[str, Privilege]]:
+    """Return (letter, privilege) for each privilege, in display order."""
+    return [(LETTERS[privilege], privilege) for privilege in Privilege]
 
 
 @register.filter

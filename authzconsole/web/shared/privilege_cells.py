@@ -1,4 +1,4 @@
-"""The four privilege cells of a principal on an entity, always in the order R W X A."""
+"""The privilege cells of a principal on an entity: one for each privilege, in the order of `Privilege`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
