@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.encoding import escape_uri_path
 
+from authzconsole.common.keyset import reversed_order, rows_after
 from authzconsole.web.shared.parameters import name_parameter
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 
+ADDRESS_ORDER = ("kind", "key")
 MAX_PAGE_NUMBER = 1_000_000
 
 
@@ -52,11 +54,14 @@ def paginate_entities(request: HttpRequest, rows: QuerySet[Entity], *, max_rows:
     after, before = f"{prefix}after", f"{prefix}before"
     start, end = _cursor(request, after), _cursor(request, before)
     if start is None and end is not None:
-        page_rows = list(rows.filter(_keyset_condition(end, "lt")).order_by("-kind", "-key")[: max_rows + 1])
+        backwards = reversed_order(ADDRESS_ORDER)
+        page_rows = list(rows.filter(rows_after(backwards, (end.kind, end.key))).order_by(*backwards)[: max_rows + 1])
         has_previous, has_next = len(page_rows) > max_rows, True
         page_rows = page_rows[:max_rows][::-1]
     else:
-        page_rows = list((rows if start is None else rows.filter(_keyset_condition(start, "gt")))[: max_rows + 1])
+        if start is not None:
+            rows = rows.filter(rows_after(ADDRESS_ORDER, (start.kind, start.key)))
+        page_rows = list(rows[: max_rows + 1])
         has_previous, has_next = start is not None, len(page_rows) > max_rows
         page_rows = page_rows[:max_rows]
     return Page(
@@ -71,14 +76,6 @@ def _cursor(request: HttpRequest, name: str) -> Address | None:
         return parse_address(request.GET[name]) if name in request.GET else None
     except AddressError:
         return None
-
-
-def _keyset_condition(address: Address, comparison: str) -> Q:
-    """Return the condition for rows after ("gt") or before ("lt") the address."""
-    # an index scan can start from the first condition
-    return Q(**{f"kind__{comparison}e": address.kind}) & (
-        Q(**{f"kind__{comparison}": address.kind}) | Q(**{f"key__{comparison}": address.key})
-    )
 
 
 def paginate_names(request: HttpRequest, rows: QuerySet, column: str, *, max_rows: int, prefix: str = "") -> Page:
