@@ -57,7 +57,7 @@ class PasswordFirstMiddleware:
         return self.get_response(request)
 
     def process_view(self, request, view_func, view_args, view_kwargs):
-        account, password_page = getattr(request, "looker", None) or request.user, reverse("password")
+        account, password_page = getattr(request, "impersonator", None) or request.user, reverse("password")
         if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == password_page:
             return None
         if not account.must_change_password:

@@ -113,7 +113,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
         return super().get_form_kwargs() | {"request": self.request}
 
     def get_context_data(self, **kwargs) -> dict:
-        is_forced = self.request.looker is None and self.request.user.must_change_password
+        is_forced = self.request.impersonator is None and self.request.user.must_change_password
         return super().get_context_data(is_forced=is_forced, layout="standalone.html" if is_forced else "base.html",
                                         next=self.get_redirect_url(), **kwargs)
 

@@ -19,7 +19,7 @@ NOT_PAGES = ("/api/", "/access/", "/.well-known/", "/static/")
 
 
 class SeeAsMiddleware:
-    """Replace `request.user` on pages by the user whose view the account sees; `request.looker` is then the account itself.
+    """Replace `request.user` on pages by the user whose view the account sees; `request.impersonator` is then the account itself.
 
     All writes are refused meanwhile, because they would be made in the name of the other user.
     """
@@ -28,7 +28,7 @@ class SeeAsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request):
-        request.looker = None
+        request.impersonator = None
         name = request.session.get(KEY)
         if name is not None and not request.path.startswith(NOT_PAGES):
             _impersonate(request, name)
@@ -36,12 +36,12 @@ class SeeAsMiddleware:
 
 
 def _impersonate(request: HttpRequest, name: str) -> None:
-    """Set request.user and request.looker. Raises PermissionDenied for writes."""
+    """Set request.user and request.impersonator. Raises PermissionDenied for writes."""
     other = User.objects.filter(username=name).first()
     if other is None or not request.user.is_authenticated or not request.user.can_see_all:
         del request.session[KEY]
     elif request.method in SAFE_METHODS:
-        request.looker, request.user = request.user, other
+        request.impersonator, request.user = request.user, other
     elif request.path not in (reverse("see-as"), reverse("sign-out")):
         raise PermissionDenied(f"You are seeing the console as {other} and cannot change anything. Choose Stop first.")
 

@@ -323,7 +323,7 @@ def test_only_administrators_and_auditors_can_see_as_another_user(browse, cast):
     client = browse("ada")
     see_as(client, "dee")
     User.objects.filter(username="ada").update(role="ordinary")
-    assert client.get("/").context["request"].looker is None
+    assert client.get("/").context["request"].impersonator is None
 
 
 def test_signing_out_ends_seeing_as_another_user(browse):
