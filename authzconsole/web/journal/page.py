@@ -133,9 +133,9 @@ def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
         lines = list((rows if before is None else rows.filter(place__lt=before))[: LINES_PER_PAGE + 1])
         has_newer, has_older = before is not None, len(lines) > LINES_PER_PAGE
         lines = lines[:LINES_PER_PAGE]
-    words = f"lines {lines[0].revision:,} to {lines[-1].revision:,}" if lines else ""
+    position = f"lines {lines[0].revision:,} to {lines[-1].revision:,}" if lines else ""
     return Page(
-        lines, words, len(lines),
+        lines, position, len(lines),
         url_with(request, after=lines[0].revision, before=None) if has_newer and lines else "",
         url_with(request, before=lines[-1].revision, after=None) if has_older and lines else "",
     )

@@ -52,7 +52,7 @@ def visibility_section(request: HttpRequest, principal: User | Group, generation
     container = _container(request, principal, generation)
     children = _visible_children(container, principal, generation)
     page = paginate_entities(request, children, max_rows=ROWS_PER_PAGE, total_rows=0, prefix="sight-")
-    page = replace(page, words=f"{len(page.rows):,} on this page")
+    page = replace(page, position=f"{len(page.rows):,} on this page")
     return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
             "trail": _trail(request, container), "root_url": _url_in(request, ""),
             "is_root": container is not None and container.kind == "instance"}

@@ -20,10 +20,10 @@ MAX_PAGE_NUMBER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list. words: its position as text. previous_url, next_url: empty at an end of the list."""
+    """One page of a list. position: such as `51 to 100 of 230`. previous_url, next_url: empty at an end of the list."""
 
     rows: list
-    words: str
+    position: str
     total: int
     previous_url: str = ""
     next_url: str = ""
@@ -124,9 +124,9 @@ def paginate_sequence(request: HttpRequest, rows: Sequence, *, max_rows: int, na
 
 def numbered_page(request: HttpRequest, rows: list, *, number: int, total: int, max_rows: int, name: str) -> Page:
     first = (number - 1) * max_rows
-    words = f"{first + 1:,} to {first + len(rows):,} of {total:,}" if total > max_rows else f"{total:,} of {total:,}"
+    position = f"{first + 1:,} to {first + len(rows):,} of {total:,}" if total > max_rows else f"{total:,} of {total:,}"
     return Page(
-        rows, words, total,
+        rows, position, total,
         url_with(request, **{name: number - 1 if number > 2 else None}) if number > 1 else "",
         url_with(request, **{name: number + 1}) if first + max_rows < total else "",
     )
