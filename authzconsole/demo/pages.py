@@ -81,7 +81,7 @@ NO_PAGE = {
     "see-as": _CHANGES,
     "plan-readiness": _CHANGES,
     "plan-impact": _CHANGES,
-    "plan-missing": _CHANGES,
+    "plan-from-answer": _CHANGES,
     "plan-copy": _CHANGES,
     "plan-ghosts": _CHANGES,
     "plan-import-sample": "a download",

@@ -28,7 +28,7 @@ from grants.principals.services import renew_user_password, set_user_active, set
 
 ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
-URLS = {"change": "account-change", "password": "account-password", "off_board": "person-leaving"}
+URLS = {"change": "account-change", "password": "account-password", "off_board": "person-off-board"}
 
 
 @require_safe

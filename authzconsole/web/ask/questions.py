@@ -156,7 +156,7 @@ def _plan_by_kind_url(answer: Answer, address: Address) -> str:
     if answer.missing_total <= MAX_PLAN_ITEMS:
         return ""
     query = {"within": address, "principal": answer.decision.question.principal, "privilege": answer.missing[-1].privilege}
-    return f"{reverse('plan-many')}?{urlencode(query, safe=':')}"
+    return f"{reverse('plan-bulk-change')}?{urlencode(query, safe=':')}"
 
 
 def _question_url(asked: AskRequest, generation: str = "") -> str:

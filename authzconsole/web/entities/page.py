@@ -105,7 +105,7 @@ def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
     """Return the URL of a bulk change inside the entity; empty if the account cannot change it or the kind has no children."""
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
-    return f"{reverse('plan-many')}?{urlencode({'within': str(entity)}, safe=':')}"
+    return f"{reverse('plan-bulk-change')}?{urlencode({'within': str(entity)}, safe=':')}"
 
 
 def _hint(entity: Entity) -> Hint | None:

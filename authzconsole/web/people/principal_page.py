@@ -96,7 +96,7 @@ def _page(request: HttpRequest, profile: Profile) -> HttpResponse:
     context |= {name: section(request, profile) for name, section in SECTIONS.items()}
     return render_page(request, "people/page.html", context | {
         "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
-        "off_board_url": principal_url("person-leaving", profile.address),
+        "off_board_url": principal_url("person-off-board", profile.address),
         "account_url": principal_url("account", profile.address),
     })
 

@@ -45,7 +45,7 @@ def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> Strand
     principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes one.
     """
     rows = [(address_link_to(row.entity), row.admins) for row in loss.rows[:MAX_ROWS]]
-    more_url = principal_url("person-leaving", principal) if principal else ""
+    more_url = principal_url("person-off-board", principal) if principal else ""
     return StrandingWarning(loss.none, loss.one, rows, more_url, MAX_ADMIN_GRANTS_READ if loss.is_cut else 0)
 
 
