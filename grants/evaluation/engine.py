@@ -23,18 +23,19 @@ def check(question: Question) -> Decision:
     return check_many([question])[0]
 
 
-def check_summary(question: Question, most: int) -> Decision:
-    """Return the same decision; of the entities missing for a rule over all live ones, list the first `most` and count the rest.
+def check_summary(question: Question, max_listed: int) -> Decision:
+    """Decide one question and explain it in bounded memory.
 
-    One query; five for such a rule.
+    For a rule over all live entities, list the first `max_listed` entities without the privilege and count the others. One query;
+    five for such a rule.
     """
-    return explain(question, summary_facts(question, most))
+    return explain(question, summary_facts(question, max_listed))
 
 
-def check_generations_summary(questions: Sequence[Question], most: int) -> list[Decision]:
-    """Return these decisions for questions that differ only in their generation, with the number of queries of one."""
+def check_generations_summary(questions: Sequence[Question], max_listed: int) -> list[Decision]:
+    """Return the same decisions for questions that differ only in their generation, with the queries of a single question."""
     return [explain(question, facts) for question, facts in
-            zip(questions, summary_facts_of_generations(questions, most), strict=True)]
+            zip(questions, summary_facts_of_generations(questions, max_listed), strict=True)]
 
 
 def check_many(questions: Sequence[Question]) -> list[Decision]:

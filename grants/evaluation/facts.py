@@ -18,12 +18,12 @@ from entities.address import Address
 from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
 from grants.evaluation.facts_sql import FEW_ROWS, Relation, statement
 from grants.models import permission_ids, privilege_of
-from grants.policies.decide import HeldGrant, MissingEntities
+from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
 from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
 
 NOTHING_HELD: Mapping[Privilege, str] = MappingProxyType({})
-NOTHING_MISSING = MissingEntities(is_empty=True)
+NOTHING_MISSING = EntitiesWithoutPrivilege(is_empty=True)
 
 
 @dataclass(slots=True)
@@ -96,19 +96,20 @@ class QuestionFacts:
             return HeldGrant(principal, address, privilege)
         return None
 
-    def missing_entities(self, address: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
         number = self._lookups.live[self._subject, address, privilege, kind or ""]
         total, addresses = self._results.totals.get(number, 0), self._results.missing.get(number)
         if addresses is None:
-            return MissingEntities(True, total) if total else NOTHING_MISSING
-        return MissingEntities(False, total, tuple(addresses))
+            return EntitiesWithoutPrivilege(True, total) if total else NOTHING_MISSING
+        return EntitiesWithoutPrivilege(False, total, tuple(addresses))
 
 
 def gather_facts(questions: Sequence[Question], *, explained: bool = False, with_live: bool = True) -> list[QuestionFacts]:
     """Return the facts of each question, in order. One statement for any number of questions.
 
-    explained: gather what only an explanation needs for every question, not only for those with `explain`.
-    with_live: gather what rules over all live entities need; a caller that sets it to False provides `missing_entities`.
+    explained: gather the facts for an explanation of every question, not only of those with `explain`.
+    with_live: gather the facts for rules over all live entities. A caller that sets it to False provides
+        `entities_without_privilege`.
     """
     lookups = _Lookups()
     numbers = [_collect_lookups(lookups, question, explained or question.explain, with_live) for question in questions]

@@ -20,7 +20,7 @@ from grants.evaluation.entity_filters import ALL
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.visibility import Visibility
 from grants.models import permission_ids
-from grants.policies.decide import Facts, HeldGrant, MissingEntities
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
@@ -50,10 +50,10 @@ class SummaryFacts:
     def grant_at_or_below(self, place: Address) -> HeldGrant | None:
         return self.facts.grant_at_or_below(place)
 
-    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
+    def entities_without_privilege(self, place: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
         key = place, privilege, kind
         if key not in self._cache:
-            self._cache[key] = _missing_entities(self.question, place, privilege, kind, self.max_listed)
+            self._cache[key] = _entities_without_privilege(self.question, place, privilege, kind, self.max_listed)
         return self._cache[key]
 
 
@@ -69,29 +69,29 @@ def summary_facts_of_generations(questions: Sequence[Question], max_listed: int)
             for question, facts in zip(questions, facts_of_all, strict=True)]
 
 
-def visible_missing_entities(question: Question, attempt: Attempt, visibility: Visibility,
-                             max_listed: int) -> MissingEntities | None:
+def visible_entities_without_privilege(question: Question, attempt: Attempt, visibility: Visibility,
+                             max_listed: int) -> EntitiesWithoutPrivilege | None:
     """Return the missing entities of an attempt over all live entities that its reader may see; None if that is all of them.
 
     The first `max_listed` are listed. visibility: of the reader, inside the target. At most six queries.
     """
-    (privilege,) = attempt.wanted
-    required = _RequiredPrivilege.of(question, attempt.where, privilege, attempt.kind)
+    (privilege,) = attempt.privileges
+    required = _RequiredPrivilege.of(question, attempt.address, privilege, attempt.kind)
     counts = Counter({kind: total for (kind, state), total in visibility.counts.items()
                       if state == State.LIVE and attempt.kind in (None, kind)})
     if held_kinds := [kind for kind in _count_by_kind(required.held) if kind in counts]:
         missing_counts = _count_by_kind(required.live.filter(visibility.all_rows, *required.lacks_privilege, kind__in=held_kinds))
         counts = +Counter(counts | {kind: missing_counts[kind] for kind in held_kinds})
-    if counts.total() == len(attempt.missing) + attempt.unlisted_count:
+    if counts.total() == len(attempt.missing_grants) + attempt.unlisted_count:
         return None
     return _summary(required.first(counts, max_listed, visibility.first_rows), counts, total=0)
 
 
-def _missing_entities(question: Question, address: Address, privilege: Privilege, kind: str | None,
-                      max_listed: int) -> MissingEntities:
+def _entities_without_privilege(question: Question, address: Address, privilege: Privilege, kind: str | None,
+                      max_listed: int) -> EntitiesWithoutPrivilege:
     required = _RequiredPrivilege.of(question, address, privilege, kind)
     if required is None:
-        return MissingEntities(is_empty=True)
+        return EntitiesWithoutPrivilege(is_empty=True)
     live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live))
     counts = live - _count_by_kind(required.held)
     return _summary(required.first(counts, max_listed), counts, live.total())
@@ -162,5 +162,5 @@ def _count_by_kind(rows: QuerySet[Entity]) -> Counter:
     return Counter(dict(rows.order_by().values_list("kind").annotate(total=Count("*"))))
 
 
-def _summary(addresses: list[Address], counts: Counter, total: int) -> MissingEntities:
-    return MissingEntities(not counts, total, tuple(addresses), counts.total() - len(addresses))
+def _summary(addresses: list[Address], counts: Counter, total: int) -> EntitiesWithoutPrivilege:
+    return EntitiesWithoutPrivilege(not counts, total, tuple(addresses), counts.total() - len(addresses))

@@ -17,7 +17,7 @@ from grants.evaluation.entity_filters import FilterContext, requirement_conditio
 from grants.evaluation.facts import gather_facts
 from grants.lifecycle.namespace_deletion import live_namespace
 from grants.models import User
-from grants.policies.explain import MissingGrant, smallest_missing_grants
+from grants.policies.explain import MissingGrant, smallest_grant_set
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -47,19 +47,19 @@ def active_user_by_name(name: str) -> User:
     return user
 
 
-def missing_grants_of(question: Question, *, most: int) -> Iterator[MissingGrant]:
+def missing_grants_of(question: Question, *, max_grants: int) -> Iterator[MissingGrant]:
     """Yield the smallest set of grants that would turn the denial into a permit, each once, as a stream.
 
-    Yields nothing where no grant would help. At most eight queries before the first.
-    Raises PlanError if more than `most` grants are missing.
+    Yield nothing if no grants would. At most eight queries before the first grant.
+    Raise PlanError if more than `max_grants` grants are missing.
     """
-    summary = check_summary(question, most=1)
-    total = len(summary.missing or ()) + summary.unlisted_count
-    if total > most:
-        raise PlanError(f"{total:,} grants are missing, but a plan can contain at most {most:,}: plan a bulk change of "
+    summary = check_summary(question, max_listed=1)
+    total = len(summary.missing_grants or ()) + summary.unlisted_count
+    if total > max_grants:
+        raise PlanError(f"{total:,} grants are missing, but a plan can contain at most {max_grants:,}: plan a bulk change of "
                         f"{question.target}, a few kinds at a time")
     if not summary.unlisted_count:
-        return iter(summary.missing or ())
+        return iter(summary.missing_grants or ())
     return _missing_grants(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
 
 
@@ -124,4 +124,4 @@ def _streamed_missing_grants(expression: Expression, question: Question, entity:
 def _smallest_alternative(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
     """Return the smallest of the alternative sets, as the explanation of the decision computes it."""
     (facts,) = gather_facts([question], explained=True)
-    return smallest_missing_grants(requirement, question, facts) or ()
+    return smallest_grant_set(requirement, question, facts)[0] or ()

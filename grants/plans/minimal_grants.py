@@ -21,8 +21,8 @@ from grants.errors import PlanError
 from grants.evaluation.effective_grants import grant_tables
 from grants.evaluation.entity_filters import FilterContext, requirement_condition
 from grants.evaluation.facts import gather_facts
-from grants.policies.decide import Facts, HeldGrant, MissingEntities, is_met
-from grants.policies.explain import MissingGrant, minimal_missing_sets
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
+from grants.policies.explain import MissingGrant, minimal_grant_sets
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -104,10 +104,10 @@ class _FactsWithNewGrants:
             return HeldGrant(self.denial.question.principal, place, ANY[0])
         return self.denial.facts.grant_at_or_below(place)
 
-    def missing_entities(self, place: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        missing = self.denial.facts.missing_entities(place, privilege, kind)
+    def entities_without_privilege(self, place: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+        missing = self.denial.facts.entities_without_privilege(place, privilege, kind)
         remaining = tuple(a for a in missing.addresses if privilege not in self.new_grants.privileges.get(a, ()))
-        return MissingEntities(not remaining, missing.total, remaining)
+        return EntitiesWithoutPrivilege(not remaining, missing.checked_count, remaining)
 
 
 def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], generation: Generation, *,
@@ -173,7 +173,7 @@ def _denials(user: str, operations: _Operations, generation: Generation, max_gra
 
 def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iterator[_Denial]:
     for question, facts in zip(questions, facts_of_all, strict=True):
-        alternatives = minimal_missing_sets(question.policy.requirement, question, facts)
+        alternatives = minimal_grant_sets(question.policy.requirement, question, facts)
         is_permitted = alternatives == [frozenset()]
         if facts.subject_is_known and alternatives and not is_permitted:
             yield _Denial(question, facts, alternatives)

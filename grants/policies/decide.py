@@ -1,7 +1,6 @@
-"""Decide a question: is its requirement met, given the facts?
+"""Decide a question: test its requirement against the facts.
 
-Everything is denied by default: an unknown subject, kind or operation, a missing rule and an unmet requirement all lead to
-a denial.
+The default is a denial: an unknown subject, kind or operation, a missing rule and an unmet requirement are all denied.
 """
 
 from collections.abc import Mapping
@@ -37,16 +36,17 @@ class HeldGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingEntities:
-    """Live entities inside a container on which the subject does not hold a privilege.
+class EntitiesWithoutPrivilege:
+    """The live entities inside a container on which the subject does not hold a privilege.
 
-    is_empty: all that a decision reads. The other members are filled for explanations only.
-    total: number of live entities that were checked. addresses: those that lack the privilege, sorted by address.
-    unlisted_count: number of further ones that are counted but not listed.
+    A decision reads only `is_empty`. The other members are set only for explanations:
+    checked_count: number of live entities that were checked.
+    addresses: the entities without the privilege, sorted by address.
+    unlisted_count: number of further entities without the privilege, which are counted but not listed.
     """
 
     is_empty: bool
-    total: int = 0
+    checked_count: int = 0
     addresses: tuple[Address, ...] = ()
     unlisted_count: int = 0
 
@@ -57,23 +57,26 @@ class Facts(Protocol):
     subject_is_known: bool
 
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
-        """Return the privileges held on exactly `address`.
+        """Return the privileges that the subject holds on exactly `address`.
 
-        Each maps to a principal that holds it, or to an empty string if no explanation is wanted.
+        Each privilege maps to a principal that holds it, or to an empty string if the facts are not for an explanation.
         """
 
     def has_grant_at_or_below(self, address: Address) -> bool:
         """Return whether there is a grant on `address` or on an address inside it."""
 
     def grant_at_or_below(self, address: Address) -> HeldGrant | None:
-        """Return one grant on `address` or inside it, to be named in an explanation; None if there is none."""
+        """Return one grant on `address` or inside it, for an explanation; None if there is no such grant."""
 
-    def missing_entities(self, address: Address, privilege: Privilege, kind: str | None) -> MissingEntities:
-        """Return the live entities inside `address`, of one kind or of all, on which `privilege` is not held."""
+    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+        """Return the live entities inside `address` on which the subject does not hold `privilege`.
+
+        kind: check only entities of this kind; None for every kind.
+        """
 
 
 def is_permitted(question: Question, facts: Facts) -> bool:
-    """Return the decision only. `explain.explain` returns the same decision with its reasons."""
+    """Return whether `question` is permitted. `explain.explain` returns the same decision with its reasons."""
     policy = question.policy
     if policy is None or policy.requirement is None or not facts.subject_is_known:
         return False
@@ -81,7 +84,7 @@ def is_permitted(question: Question, facts: Facts) -> bool:
 
 
 def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
-    """Return whether `expression` is met."""
+    """Return whether the facts meet `expression`."""
     match expression:
         case Has(privileges, scope):
             address = question.address_at(scope)
@@ -93,7 +96,7 @@ def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
         case HasAtOrBelow():
             return facts.has_grant_at_or_below(question.known_target)
         case HasOnAllLive(privilege, kind):
-            return facts.missing_entities(question.known_target, privilege, kind).is_empty
+            return facts.entities_without_privilege(question.known_target, privilege, kind).is_empty
         case Given(parameter, then):
             return not question.has_parameter(parameter) or is_met(then, question, facts)
         case Always():

@@ -1,6 +1,6 @@
 """Explain a decision: a sentence, the tree of attempts, the source, and the smallest set of missing grants.
 
-INVARIANT: a decision is allowed exactly when its tree is met. The tree is built from the same facts that `decide` reads.
+INVARIANT: a decision is permitted if and only if its tree is met. The tree is built from the same facts that `decide` reads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,38 +33,42 @@ STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_R
 
 @dataclass(frozen=True, slots=True)
 class UnlistedGrants:
-    """A number of missing grants that a rule over all live entities needs and that are counted but not listed."""
+    """Missing grants for a rule over all live entities that are counted but not listed.
+
+    kind: the kind of the entities; None for every kind.
+    """
 
     privilege: Privilege
     kind: str | None
     count: int
 
 
-# grants that together would meet an expression
-MissingSet = frozenset[MissingGrant | UnlistedGrants]
+# missing grants that together would meet an expression
+GrantSet = frozenset[MissingGrant | UnlistedGrants]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One node of the requirement tree after it was evaluated.
+    """An evaluated node of the requirement tree.
 
     requirement: `has`, `at or below`, `all live`, `always`, `all`, `any` or `given`.
-    words: what the node requires, in one line.
-    wanted: the privileges of which any one is enough. where: the address that was checked.
-    grants: the grants that met the node. missing: the grants that would meet it, one choice among equals.
-    unlisted_count: how many missing grants are counted but not listed.
-    total, kind: only for `all live`: how many live entities were checked, and their kind (None for every kind).
+    words: the requirement in one line.
+    privileges: any one of these is enough. address: where they must be held.
+    grants: the grants that met the node.
+    missing_grants: the grants that would meet it; one set if several sets of the same size would.
+    unlisted_count: number of missing grants that are counted but not listed.
+    checked_count, kind: only for `all live`: the number of live entities that were checked, and their kind (None for every kind).
     """
 
     requirement: str
-    met: bool
+    is_met: bool
     words: str
-    wanted: tuple[Privilege, ...] = ()
-    where: Address | None = None
+    privileges: tuple[Privilege, ...] = ()
+    address: Address | None = None
     grants: tuple[HeldGrant, ...] = ()
-    missing: tuple[MissingGrant, ...] = ()
+    missing_grants: tuple[MissingGrant, ...] = ()
     parts: tuple["Attempt", ...] = ()
-    total: int = 0
+    checked_count: int = 0
     kind: str | None = None
     unlisted_count: int = 0
 
@@ -74,18 +78,19 @@ class Decision:
     """A decision with its reasons.
 
     reason: why no requirement was evaluated (unknown subject, kind or operation, or no rule); empty otherwise.
-    missing: the smallest set of grants that would turn a denial into a permit; None for a permit, and if no set would.
-    unlisted_count: how many further grants of that set are counted but not listed.
-    state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it; else empty.
+    missing_grants: the smallest set of grants that would turn a denial into a permission; None for a permitted question, and if
+    no grants would.
+    unlisted_count: number of further grants of that set that are counted but not listed.
+    state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it; empty otherwise.
     """
 
     question: Question
-    allowed: bool
+    is_permitted: bool
     sentence: str
     reason: str = ""
     attempts: tuple[Attempt, ...] = ()
     source: Source | None = None
-    missing: tuple[MissingGrant, ...] | None = None
+    missing_grants: tuple[MissingGrant, ...] | None = None
     unlisted_count: int = 0
     state: str = ""
 
@@ -95,29 +100,29 @@ class Decision:
 
 
 def explain(question: Question, facts: Facts) -> Decision:
-    """Decide `question` and give every reason."""
+    """Return the decision on `question` with its reasons."""
     reason = early_denial_reason(question, facts)
     policy = question.policy
     if reason:
         return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
     assert policy is not None and policy.requirement is not None
     tree = try_expression(policy.requirement, question, facts)
-    decision = Decision(question, tree.met, _sentence(question, tree), source=policy.source,
+    decision = Decision(question, tree.is_met, _sentence(question, tree), source=policy.source,
                         attempts=tree.parts if tree.requirement == "any" else (tree,))
-    if tree.met:
+    if tree.is_met:
         return decision
-    missing, unlisted_count = smallest_missing_with_count(policy.requirement, question, facts)
-    return replace(decision, missing=missing, unlisted_count=unlisted_count)
+    missing_grants, unlisted_count = smallest_grant_set(policy.requirement, question, facts)
+    return replace(decision, missing_grants=missing_grants, unlisted_count=unlisted_count)
 
 
 def with_state(decision: Decision, state: str) -> Decision:
-    """Return the same decision with a sentence that also says in which state its target is."""
+    """Return the same decision with the state of its target added to the sentence."""
     words = f"{decision.question.target} {STATES_IN_WORDS[state]}"
     return replace(decision, state=state, sentence=f"{decision.sentence.removesuffix('.')}; {words}.")
 
 
 def early_denial_reason(question: Question, facts: Facts) -> str:
-    """Return why `question` is denied without evaluating a requirement; an empty string if there is one to evaluate."""
+    """Return why `question` is denied without evaluating a requirement; an empty string if its requirement decides."""
     if question.unknown_reason:
         return question.unknown_reason
     if not facts.subject_is_known:
@@ -132,7 +137,7 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
 
 
 def try_expression(expression: Expression, question: Question, facts: Facts) -> Attempt:
-    """Evaluate `expression` and return its whole tree."""
+    """Evaluate every node of `expression` and return the tree."""
     match expression:
         case Has(privileges, scope):
             return _try_has(privileges, _known_address_at(question, scope), facts)
@@ -144,10 +149,10 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
             return Attempt("always", True, "only an active principal")
         case AllOf(parts):
             attempts = _try_parts(parts, question, facts)
-            return Attempt("all", all(attempt.met for attempt in attempts), "all of these", parts=attempts)
+            return Attempt("all", all(attempt.is_met for attempt in attempts), "all of these", parts=attempts)
         case AnyOf(parts):
             attempts = _try_parts(parts, question, facts)
-            return Attempt("any", any(attempt.met for attempt in attempts), "one of these", parts=attempts)
+            return Attempt("any", any(attempt.is_met for attempt in attempts), "one of these", parts=attempts)
         case Given(parameter, then):
             if not question.has_parameter(parameter):
                 return Attempt("given", True, f"nothing, as the question names no {parameter}")
@@ -157,7 +162,7 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
 
 
 def _known_address_at(question: Question, scope: Scope) -> Address:
-    """Return the address at `scope`; `Given` guards those that a question may lack."""
+    """Return the address at `scope`. It exists, because `Given` guards the scopes that a question may not name."""
     address = question.address_at(scope)
     assert address is not None, scope
     return address
@@ -186,37 +191,34 @@ def _try_at_or_below(address: Address, facts: Facts) -> Attempt:
 
 
 def _try_all_live(privilege: Privilege, kind: str | None, address: Address, facts: Facts) -> Attempt:
-    missing = facts.missing_entities(address, privilege, kind)
+    missing = facts.entities_without_privilege(address, privilege, kind)
     entities = _live_entities_in_words(kind)
-    words = f"{privilege} on all {missing.total:,} {entities} in {address}" if missing.total else (
+    words = f"{privilege} on all {missing.checked_count:,} {entities} in {address}" if missing.checked_count else (
         f"{privilege} on all {entities} in {address}, of which there are none")
-    return Attempt("all live", missing.is_empty, words, (privilege,), address, total=missing.total, kind=kind,
-                   missing=tuple((entity, privilege) for entity in missing.addresses),
+    return Attempt("all live", missing.is_empty, words, (privilege,), address, checked_count=missing.checked_count, kind=kind,
+                   missing_grants=tuple((entity, privilege) for entity in missing.addresses),
                    unlisted_count=missing.unlisted_count)
 
 
-def smallest_missing_grants(expression: Expression, question: Question, facts: Facts) -> tuple[MissingGrant, ...] | None:
-    """Return the fewest grants that would meet `expression`, one choice among equals; None if no grants would."""
-    return smallest_missing_with_count(expression, question, facts)[0]
+def smallest_grant_set(expression: Expression, question: Question,
+                       facts: Facts) -> tuple[tuple[MissingGrant, ...] | None, int]:
+    """Return the smallest set of grants that would meet `expression`, as (listed grants, number of unlisted grants).
 
-
-def smallest_missing_with_count(expression: Expression, question: Question,
-                                facts: Facts) -> tuple[tuple[MissingGrant, ...] | None, int]:
-    """Return the listed grants of the smallest set that would meet `expression`, and how many of it are unlisted."""
+    Of several smallest sets, return the first in the order of addresses. The listed grants are None if no set would meet it.
+    """
     choices = []
-    for missing_set in minimal_missing_sets(expression, question, facts):
-        unlisted_count = sum(item.count for item in missing_set if isinstance(item, UnlistedGrants))
-        listed = sorted((item for item in missing_set if not isinstance(item, UnlistedGrants)), key=_grant_order)
+    for grant_set in minimal_grant_sets(expression, question, facts):
+        unlisted_count = sum(item.count for item in grant_set if isinstance(item, UnlistedGrants))
+        listed = sorted((item for item in grant_set if not isinstance(item, UnlistedGrants)), key=_grant_order)
         choices.append((tuple(listed), unlisted_count))
     return min(choices, key=_choice_order, default=(None, 0))
 
 
-def minimal_missing_sets(expression: Expression, question: Question,
-                         facts: Facts) -> list[MissingSet]:
-    """Return every minimal set of further grants that would meet `expression`; [the empty set] if it is met already.
+def minimal_grant_sets(expression: Expression, question: Question, facts: Facts) -> list[GrantSet]:
+    """Return every minimal set of missing grants that would meet `expression`; [the empty set] if it is met already.
 
-    Grants that the facts count but do not list appear as one `UnlistedGrants`. None is counted twice, because no rule
-    looks at all live entities twice (tests/grants/policies/test_catalogue.py).
+    Grants that the facts count but do not list appear as one `UnlistedGrants`. No grant is counted twice, because no rule
+    checks all live entities twice (tests/grants/policies/test_catalogue.py).
     """
     match expression:
         case Has(privileges, scope):
@@ -232,29 +234,29 @@ def minimal_missing_sets(expression: Expression, question: Question,
                 return [frozenset()]
             return [frozenset([(question.known_target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
-            missing = facts.missing_entities(question.known_target, privilege, kind)
+            missing = facts.entities_without_privilege(question.known_target, privilege, kind)
             unlisted = [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
             return [frozenset([*((address, privilege) for address in missing.addresses), *unlisted])]
         case AllOf(parts):
-            combinations = product(*(minimal_missing_sets(part, question, facts) for part in parts))
-            return _minimal(MissingSet().union(*combination) for combination in combinations)
+            combinations = product(*(minimal_grant_sets(part, question, facts) for part in parts))
+            return _without_supersets(GrantSet().union(*combination) for combination in combinations)
         case AnyOf(parts):
-            return _minimal(choice for part in parts for choice in minimal_missing_sets(part, question, facts))
+            return _without_supersets(grant_set for part in parts for grant_set in minimal_grant_sets(part, question, facts))
         case Given(parameter, then):
-            return minimal_missing_sets(then, question, facts) if question.has_parameter(parameter) else [frozenset()]
+            return minimal_grant_sets(then, question, facts) if question.has_parameter(parameter) else [frozenset()]
         case Always():
             return [frozenset()]
         case _:
             raise UnknownExpression(expression)
 
 
-def _minimal(missing_sets: Iterable[MissingSet]) -> list[MissingSet]:
-    """Return the sets of which no other set is a subset."""
-    minimal: list[MissingSet] = []
-    for missing_set in sorted(dict.fromkeys(missing_sets), key=len):
-        if not any(smaller <= missing_set for smaller in minimal):
-            minimal.append(missing_set)
-    return minimal
+def _without_supersets(grant_sets: Iterable[GrantSet]) -> list[GrantSet]:
+    """Return the sets without those that contain another set completely."""
+    minimal_sets: list[GrantSet] = []
+    for grant_set in sorted(dict.fromkeys(grant_sets), key=len):
+        if not any(smaller <= grant_set for smaller in minimal_sets):
+            minimal_sets.append(grant_set)
+    return minimal_sets
 
 
 def _choice_order(choice: tuple[tuple[MissingGrant, ...], int]) -> tuple[int, list[tuple[int, str, int]]]:
@@ -268,7 +270,7 @@ def _grant_order(grant: MissingGrant) -> tuple[int, str, int]:
 
 
 def _sentence(question: Question, tree: Attempt) -> str:
-    if tree.met:
+    if tree.is_met:
         return f"Allowed: {_met_words(question, tree)}."
     if tree.requirement == "any":
         unmet = _unmet_parts(tree)
@@ -278,7 +280,7 @@ def _sentence(question: Question, tree: Attempt) -> str:
 
 
 def _met_words(question: Question, tree: Attempt) -> str:
-    """Say what met the tree, along the first alternative that succeeded."""
+    """Return the grants that met the tree as text; of alternatives, the first that is met."""
     if tree.requirement == "always":
         return f"`{question.operation}` requires only an active principal"
     attempts = list(_deciding_attempts(tree))
@@ -289,9 +291,9 @@ def _met_words(question: Question, tree: Attempt) -> str:
 
 
 def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
-    """Yield the leaves of a met tree that decide: all parts of `all`, the first met part of `any`."""
+    """Yield the leaves that decide a met tree: those in all parts of `all`, and in the first met part of `any`."""
     if tree.requirement == "any":
-        yield from _deciding_attempts(next(part for part in tree.parts if part.met))
+        yield from _deciding_attempts(next(part for part in tree.parts if part.is_met))
     elif tree.requirement == "all":
         for part in tree.parts:
             yield from _deciding_attempts(part)
@@ -311,29 +313,29 @@ def _unmet_words(tree: Attempt) -> str:
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            (address, privilege), other_count = tree.missing[0], len(tree.missing) - 1 + tree.unlisted_count
+            (address, privilege), other_count = tree.missing_grants[0], len(tree.missing_grants) - 1 + tree.unlisted_count
             if not other_count:
                 return f"{privilege} on {address}"
-            return (f"{privilege} on {other_count + 1:,} of the {tree.total:,} {_live_entities_in_words(tree.kind)} "
-                    f"in {tree.where} ({address} and {other_count:,} more)")
+            return (f"{privilege} on {other_count + 1:,} of the {tree.checked_count:,} {_live_entities_in_words(tree.kind)} "
+                    f"in {tree.address} ({address} and {other_count:,} more)")
         case _:
             return tree.words
 
 
 def _unmet_parts(tree: Attempt) -> list[str]:
-    return list(dict.fromkeys(_unmet_words(part) for part in tree.parts if not part.met))
+    return list(dict.fromkeys(_unmet_words(part) for part in tree.parts if not part.is_met))
 
 
 def _live_entities_in_words(kind: str | None) -> str:
-    """Write what a rule over all live entities counts: `live streams`; `live entities` for every kind."""
+    """Return the entities that a rule checks, such as `live streams`; `live entities` for every kind."""
     return f"live {KINDS[kind].plural}" if kind else "live entities"
 
 
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
-    """Write the privileges as alternatives: `READ, WRITE or ADMIN`; `any privilege` for all of them."""
+    """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all four."""
     return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
 
 
-def join_words(words: list[str], last: str) -> str:
-    """Join the words with commas, and the last one with `last`: `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+def join_words(words: list[str], conjunction: str) -> str:
+    """Join the words with commas, and the last two with `conjunction`: `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"

@@ -33,7 +33,7 @@ def malformed_as_json(error: QuestionError) -> dict[str, Any]:
 
 def decision_as_json(decision: Decision) -> dict[str, Any]:
     """Return a decision with its whole explanation."""
-    answer: dict[str, Any] = {"decision": decision.allowed, "context": {}}
+    answer: dict[str, Any] = {"decision": decision.is_permitted, "context": {}}
     if decision.reason:
         answer = _denial_as_json(decision.question, decision.reason)
     answer["context"] |= {
@@ -45,23 +45,23 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         answer["context"]["state"] = decision.state
     if decision.source is not None:
         answer["context"]["source"] = decision.source.as_json()
-    if decision.missing is not None:
-        answer["context"]["missing"] = [missing_grant_as_json(grant) for grant in decision.missing]
+    if decision.missing_grants is not None:
+        answer["context"]["missing"] = [missing_grant_as_json(grant) for grant in decision.missing_grants]
     return answer
 
 
 def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
-    members: dict[str, Any] = {"requirement": attempt.requirement, "met": attempt.met, "words": attempt.words}
-    if attempt.wanted:
-        members["wanted"] = [str(privilege) for privilege in attempt.wanted]
-    if attempt.where is not None:
-        members["where"] = str(attempt.where)
+    members: dict[str, Any] = {"requirement": attempt.requirement, "met": attempt.is_met, "words": attempt.words}
+    if attempt.privileges:
+        members["wanted"] = [str(privilege) for privilege in attempt.privileges]
+    if attempt.address is not None:
+        members["where"] = str(attempt.address)
     if attempt.parts:
         members["parts"] = [attempt_as_json(part) for part in attempt.parts]
-    elif attempt.met:
+    elif attempt.is_met:
         members["grants"] = [grant_as_json(grant) for grant in attempt.grants]
     else:
-        members["missing"] = [missing_grant_as_json(grant) for grant in attempt.missing]
+        members["missing"] = [missing_grant_as_json(grant) for grant in attempt.missing_grants]
     return members
 
 

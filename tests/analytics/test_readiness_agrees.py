@@ -79,13 +79,13 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
         assert rows == reference(tenant, generation.name)
         for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
             for name, user in users.items():
-                allowed = check(Question("user", name, "delete", namespace, generation.name)).allowed
+                allowed = check(Question("user", name, "delete", namespace, generation.name)).is_permitted
                 row = rows.get((namespace.key, name))
                 assert allowed == (row is not None and row[2]), (namespace, name)
                 if row is not None:
-                    at_once = namespace_readiness(namespace, user, generation, most=len(tenant.entities))
-                    missing = sorted((str(address) for address, _ in at_once.missing), key=str.encode)
-                    assert (at_once.required, at_once.held, at_once.ready, missing) == row, (namespace, name)
+                    at_once = namespace_readiness(namespace, user, generation, max_listed=len(tenant.entities))
+                    missing = sorted((str(address) for address, _ in at_once.missing_grants), key=str.encode)
+                    assert (at_once.required_count, at_once.held_count, at_once.is_ready, missing) == row, (namespace, name)
 
 
 def test_the_random_tenants_contain_the_cases_that_matter():

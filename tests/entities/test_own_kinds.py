@@ -36,9 +36,9 @@ def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
         {("user:alice", one, Privilege.READ), ("user:alice", one, Privilege.WRITE), ("user:bob", one, Privilege.READ)},
     ))
     asked = [("alice", "read"), ("alice", "write"), ("bob", "read"), ("bob", "write"), ("alice", "delete")]
-    answers = [ask(subject, operation, "record:record-1").allowed for subject, operation in asked]
+    answers = [ask(subject, operation, "record:record-1").is_permitted for subject, operation in asked]
     assert answers == [True, True, True, False, False]
-    assert ask("alice", "list", "record:record-1").allowed and not ask("alice", "list", "record:record-2").allowed
+    assert ask("alice", "list", "record:record-1").is_permitted and not ask("alice", "list", "record:record-2").is_permitted
     assert str(ask("bob", "write", "record:record-1").source) == "002, Summary, write operation"
 
 
@@ -56,8 +56,8 @@ def test_core_decides_by_its_core_policies(own_kinds):
     widget, namespace = parse_address("widget:sales.w"), parse_address("namespace:sales")
     store_tenant(Tenant({parse_address("instance:cdap"): State.LIVE, namespace: State.LIVE, widget: State.LIVE},
                  {"ada": (True, True)}, {}, {("user:ada", namespace, Privilege.WRITE), ("user:ada", widget, Privilege.READ)}))
-    assert ask("ada", "make", "widget:sales.w", generation="core").allowed
-    assert ask("ada", "list", "widget:sales.w", generation="core").allowed
+    assert ask("ada", "make", "widget:sales.w", generation="core").is_permitted
+    assert ask("ada", "list", "widget:sales.w", generation="core").is_permitted
     assert ask("ada", "inspect", "widget:sales.w", generation="core").sentence == (
         "Denied: user:ada lacks READ on namespace:sales.")
 

@@ -114,7 +114,7 @@ def test_missing_grants_are_granted_through_a_plan(ada):
     created = ada.post("/plans/readiness", query | {"principal": "group:operators"}).json()
     assert created["effect"]["grants"] == 6 and created["recipe"] == query | {"principal": "group:operators"}
     ada.post(f"/plans/{created['number']}/apply", {"reason": "the operators take over"})
-    assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).allowed
+    assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).is_permitted
     assert ada.get("/forecasts/deletion", **query).json()["verdict"] == "complete"
     assert "nothing is missing" in problem(ada.post("/plans/readiness", query), 409)["detail"]
     problem(ada.post("/plans/readiness", query | {"user": "nobody"}), 409)

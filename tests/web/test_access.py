@@ -188,7 +188,7 @@ def test_an_ordinary_account_can_ask_only_about_itself(browse):
 def test_a_denial_does_not_name_invisible_entities(browse):
     response = browse("dee").get("/entities/namespace:sales?operation=delete")
     text = response.content.decode()
-    assert response.context["ask"]["answer"].decision.allowed is False
+    assert response.context["ask"]["answer"].decision.is_permitted is False
     assert "customers" not in text and "etl-1.0" not in text
     assert "entities that you may not see" in text
     assert response.context["ask"]["answer"].missing == []
@@ -198,7 +198,7 @@ def test_hidden_entities_do_not_turn_a_permit_into_a_denial(browse):
     ensure_entities(states={parse_address("stream:sales.clicks"): "live"})
     response = browse("ned").get("/entities/namespace:sales?operation=delete-all-streams&generation=existing")
     decision, text = response.context["ask"]["answer"].decision, response.content.decode()
-    assert decision.allowed and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."
+    assert decision.is_permitted and decision.sentence == "Allowed: user:ned holds ADMIN on namespace:sales."
     answer = text.split('id="answer"')[1].split("In every generation")[0]
     assert decision.sentence in answer and "Denied" not in answer and "clicks" not in text
 

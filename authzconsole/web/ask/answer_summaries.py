@@ -22,7 +22,7 @@ class AnswerSummary:
     """One answer. url: the page with its requirement tree and missing grants. policy_url: as in `Answer`."""
 
     name: str
-    allowed: bool
+    is_permitted: bool
     sentence: str
     source: Source | None
     url: str
@@ -42,14 +42,14 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
     for name, question, url in named_questions:
         if _requires_all_live(question):
             facts = next(gathered)
-            allowed = is_permitted(question, facts)
-            sentence = (ALL_LIVE_SENTENCES[allowed] if facts.subject_is_known
+            permitted = is_permitted(question, facts)
+            sentence = (ALL_LIVE_SENTENCES[permitted] if facts.subject_is_known
                         else f"Denied: {early_denial_reason(question, facts)}.")
         else:
             decision = next(decisions)
-            allowed, sentence = decision.allowed, decision.sentence
+            permitted, sentence = decision.is_permitted, decision.sentence
         source = question.policy.source if question.policy else None
-        summaries.append(AnswerSummary(name, allowed, sentence, source, url, row_url(question), name == current))
+        summaries.append(AnswerSummary(name, permitted, sentence, source, url, row_url(question), name == current))
     return summaries
 
 

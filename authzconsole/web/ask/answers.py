@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 from authzconsole.web.policies.page import row_url
 from authzconsole.web.shared.links import AddressLink, address_link_to, address_url, principal_url
 from entities.address import Address
-from grants.evaluation.missing_summary import visible_missing_entities
+from grants.evaluation.missing_summary import visible_entities_without_privilege
 from grants.evaluation.visibility import Visibility
 from grants.models import User
-from grants.policies.decide import HeldGrant, MissingEntities
+from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
 from grants.policies.disclosure import ALL_LIVE, redact
 from grants.policies.explain import Attempt, Decision, MissingGrant
 
@@ -97,22 +97,24 @@ def answers_for_display(decisions: Sequence[Decision], user: User, target_visibi
     are looked up once.
     """
     if not user.can_see_all:
-        missing_by_requirement: dict[tuple, MissingEntities | None] = {}
+        missing_by_requirement: dict[tuple, EntitiesWithoutPrivilege | None] = {}
 
-        def visible_missing(attempt: Attempt) -> MissingEntities | None:
-            key = attempt.where, attempt.wanted, attempt.kind
+        def visible_entities(attempt: Attempt) -> EntitiesWithoutPrivilege | None:
+            key = attempt.address, attempt.privileges, attempt.kind
             if key not in missing_by_requirement:
-                missing_by_requirement[key] = visible_missing_entities(
+                missing_by_requirement[key] = visible_entities_without_privilege(
                     decisions[0].question, attempt, target_visibility(), MAX_MISSING_PER_NODE)
             return missing_by_requirement[key]
 
-        decisions = [redact(decision, visible_missing) for decision in decisions]
+        decisions = [redact(decision, visible_entities) for decision in decisions]
     return [_answer(decision, user) for decision in decisions]
 
 
 def _answer(decision: Decision, user: User) -> Answer:
-    missing, attempts = decision.missing or (), decision.attempts
-    root = Attempt("any", decision.allowed, "one of these", parts=attempts) if len(attempts) > 1 else next(iter(attempts), None)
+    missing, attempts = decision.missing_grants or (), decision.attempts
+    root = next(iter(attempts), None)
+    if len(attempts) > 1:
+        root = Attempt("any", decision.is_permitted, "one of these", parts=attempts)
     return Answer(
         decision, _requirement_node(root, user) if root else None,
         [missing_grant_of(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
@@ -122,11 +124,11 @@ def _answer(decision: Decision, user: User) -> Answer:
 
 def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
     # the words of every other leaf already say what is missing
-    missing = attempt.missing if attempt.requirement == ALL_LIVE else ()
-    before, address, after = attempt.words.partition(str(attempt.where)) if attempt.where else (attempt.words, "", "")
+    missing = attempt.missing_grants if attempt.requirement == ALL_LIVE else ()
+    before, address, after = attempt.words.partition(str(attempt.address)) if attempt.address else (attempt.words, "", "")
     return RequirementNode(
-        attempt.met, OPERATORS.get(attempt.requirement, ""), before,
-        address_link_to(attempt.where, linked=user.can_see_all) if address else None, after,
+        attempt.is_met, OPERATORS.get(attempt.requirement, ""), before,
+        address_link_to(attempt.address, linked=user.can_see_all) if address else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
         [address_link_to(entity, linked=user.can_see_all) for entity, _ in missing[:MAX_MISSING_PER_NODE]],
         max(0, len(missing) - MAX_MISSING_PER_NODE) + attempt.unlisted_count,
@@ -135,7 +137,7 @@ def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
 
 
 def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
-    is_elsewhere = held.entity != attempt.where
+    is_elsewhere = held.entity != attempt.address
     address_link = address_link_to(held.entity, linked=user.can_see_all) if is_elsewhere else None
     url = principal_url("person", held.principal) if user.can_see_all else ""
     return Evidence(str(held.privilege), address_link, held.principal, url)

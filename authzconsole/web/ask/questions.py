@@ -94,7 +94,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         result = _result(asked, is_whole_page)
     except (QuestionError, PrincipalError) as error:
         result = {"fault": str(error), "faulty": "subject" if isinstance(error, PrincipalError) else ""}
-    answer, permitted = result.get("answer"), sum(summary.allowed for summary in result.get("operation_answers", ()))
+    answer, permitted = result.get("answer"), sum(summary.is_permitted for summary in result.get("operation_answers", ()))
     open_url = _question_url(asked)
     return {
         "answer": None, "operation_answers": [], "generation_summaries": [], "generation_answers": [], "unknown_principal": None,
@@ -126,7 +126,7 @@ def _result(asked: AskRequest, is_whole_page: bool) -> dict:
         return {}
     if not asked.fields["operation"]:
         summaries = _operation_answers(asked)
-        result, may_be_unknown = {"operation_answers": summaries}, not any(summary.allowed for summary in summaries)
+        result, may_be_unknown = {"operation_answers": summaries}, not any(summary.is_permitted for summary in summaries)
     else:
         has_all_generations = is_whole_page and is_operation(asked.entity.kind, asked.fields["operation"])
         result = _answers_of_generations(asked) if has_all_generations else _single_answer(asked)

@@ -115,8 +115,8 @@ def _question(principal: User | Group, entity: Entity, operation: str, generatio
 
 
 def _reason(decisions: Iterable[Decision], principal: User | Group, grants_inside_it: int | None) -> VisibilityReason:
-    decision = next(decision for decision in decisions if decision.allowed)
-    met = next((attempt for attempt in decision.attempts if attempt.met and attempt.grants), None)
+    decision = next(decision for decision in decisions if decision.is_permitted)
+    met = next((attempt for attempt in decision.attempts if attempt.is_met and attempt.grants), None)
     if met is None:
         return VisibilityReason()
     grant = met.grants[0]

@@ -39,27 +39,27 @@ def _closest_user_now(entity: Entity, latest: dict, generation: Generation) -> R
     summary = latest["summary"] or {}
     is_outdated = bool(latest["changes_since"]) and not summary.get("users_ready") and summary.get("nearest_user")
     user = User.objects.filter(username=summary["nearest_user"], is_active=True).first() if is_outdated else None
-    return None if user is None else namespace_readiness(entity.address, user, generation, most=0)
+    return None if user is None else namespace_readiness(entity.address, user, generation, max_listed=0)
 
 
 def _answer(request, entity: Entity, user: User, generation: Generation) -> dict:
-    readiness = namespace_readiness(entity.address, user, generation, most=MAX_MISSING_GRANTS)
+    readiness = namespace_readiness(entity.address, user, generation, max_listed=MAX_MISSING_GRANTS)
     principal = f"user:{user.username}"
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
-        "ready": readiness.ready and user.is_active, "sentence": _sentence(user, readiness, generation),
-        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing[:MAX_MISSING_GRANTS]],
-        "missing_more": max(0, readiness.missing_total - MAX_MISSING_GRANTS), "missing_total": readiness.missing_total,
+        "ready": readiness.is_ready and user.is_active, "sentence": _sentence(user, readiness, generation),
+        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing_grants[:MAX_MISSING_GRANTS]],
+        "missing_more": max(0, readiness.missing_count - MAX_MISSING_GRANTS), "missing_total": readiness.missing_count,
     }
 
 
 def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
     if not user.is_active:
         return f"{user.username} cannot delete it: the account is inactive and denied everything."
-    outcome = "can delete it" if readiness.ready else "cannot delete it yet"
-    entities = "entity" if readiness.required == 1 else "entities"
-    return (f"{user.username} {outcome}: generation `{generation.name}` requires ADMIN on {readiness.required:,} "
-            f"{entities}, and {readiness.held:,} {'is' if readiness.held == 1 else 'are'} held.")
+    outcome = "can delete it" if readiness.is_ready else "cannot delete it yet"
+    entities = "entity" if readiness.required_count == 1 else "entities"
+    return (f"{user.username} {outcome}: generation `{generation.name}` requires ADMIN on {readiness.required_count:,} "
+            f"{entities}, and {readiness.held_count:,} {'is' if readiness.held_count == 1 else 'are'} held.")
 
 
 def latest_report(namespace: str, generation: Generation) -> dict | None:

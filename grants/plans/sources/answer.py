@@ -11,7 +11,7 @@ def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
     """Create a plan of the fewest grants that permit a denied question. Raise PlanError."""
     # read before the answer, so that a change in between makes the plan stale
     revision = current_revision()
-    missing = missing_grants_of(question, most=MAX_PLAN_ITEMS)
+    missing = missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
         origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=grant_changes(question.principal, missing),

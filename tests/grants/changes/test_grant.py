@@ -34,12 +34,12 @@ def orders():
 
 def test_a_grant_records_author_time_and_reason_and_changes_the_decision(orders):
     question = Question("user", "alice", "read", ORDERS, "final")
-    assert not check(question).allowed
+    assert not check(question).is_permitted
     author = administrator()
     outcome = change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
     assert (outcome.has_changed, outcome.sentence) == (True, "granted 1")
     assert [str(item) for item in outcome.granted] == ["READ on dataset:sales.orders for user:alice"]
-    assert check(question).allowed
+    assert check(question).is_permitted
     grant, line = UserGrant.objects.get(), JournalLine.objects.get()
     assert (grant.granted_by_id, grant.reason, grant.privilege) == (author.user_id, "quarterly close", READ)
     assert abs((grant.granted_at - line.at).total_seconds()) < 5
@@ -97,9 +97,9 @@ def test_a_registered_address_keeps_its_state(state):
 def test_an_inactive_user_can_receive_grants_but_is_denied_until_active(orders):
     change_grants(author=COMMAND, grant=[("user:ina", ORDERS, READ)])
     question = Question("user", "ina", "read", ORDERS, "final")
-    assert not check(question).allowed
+    assert not check(question).is_permitted
     User.objects.filter(username="ina").update(is_active=True)
-    assert check(question).allowed
+    assert check(question).is_permitted
 
 
 def test_an_account_becomes_a_principal_with_its_first_grant(orders):
@@ -107,7 +107,7 @@ def test_an_account_becomes_a_principal_with_its_first_grant(orders):
     change_grants(author=COMMAND, grant=[("user:root", ORDERS, READ)])
     assert lines_after(0) == [("principal-add", "user:root", "", "", ""),
                               ("grant", "user:root", "dataset:sales.orders", "READ", "")]
-    assert check(Question("user", "root", "read", ORDERS, "final")).allowed
+    assert check(Question("user", "root", "read", ORDERS, "final")).is_permitted
 
 
 @pytest.mark.parametrize("principal, privilege, address, message", [

@@ -34,17 +34,17 @@ def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
     expected = [reference_is_permitted(tenant, question) for question in questions]
     assert True in expected and False in expected
     assert [is_permitted(q, facts) for q, facts in zip(questions, gather_facts(questions), strict=True)] == expected
-    assert [decision.allowed for decision in check_many(questions)] == expected
+    assert [decision.is_permitted for decision in check_many(questions)] == expected
     assert [answer["decision"] for answer in answer_questions(questions)] == expected
 
 
 def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_missing_set(tenant):
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 1_000)))
     for decision in check_many(questions):
-        assert decision.allowed == any(attempt.met for attempt in decision.attempts)
-        assert decision.sentence.startswith("Allowed: " if decision.allowed else "Denied: ")
-        if decision.allowed:
-            assert decision.missing is None
+        assert decision.is_permitted == any(attempt.is_met for attempt in decision.attempts)
+        assert decision.sentence.startswith("Allowed: " if decision.is_permitted else "Denied: ")
+        if decision.is_permitted:
+            assert decision.missing_grants is None
 
 
 def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tenant):
@@ -52,9 +52,9 @@ def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tena
     turned = 0
     for decision in check_many(questions):
         holders = tenant.holders(decision.question.subject_type, decision.question.subject)
-        if decision.missing is None:
+        if decision.missing_grants is None:
             continue
-        gaps = [(holders[0], address, privilege) for address, privilege in decision.missing]
+        gaps = [(holders[0], address, privilege) for address, privilege in decision.missing_grants]
         assert gaps and not tenant.grants.intersection(gaps)
         with_all = dataclasses.replace(tenant, grants=tenant.grants | set(gaps))
         assert reference_is_permitted(with_all, decision.question), decision.sentence

@@ -12,11 +12,11 @@ from entities.models import Entity
 from entities.selectors import entity_at
 from grants.evaluation.engine import check, check_summary
 from grants.evaluation.entity_filters import visibility_condition
-from grants.evaluation.missing_summary import visible_missing_entities
+from grants.evaluation.missing_summary import visible_entities_without_privilege
 from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.decide import MissingEntities
+from grants.policies.decide import EntitiesWithoutPrivilege
 from grants.policies.disclosure import ALL_LIVE, redact
 from grants.policies.explain import Attempt, Decision
 from grants.policies.grammar import HasOnAllLive, leaves
@@ -67,17 +67,18 @@ def nodes(attempts) -> list[Attempt]:
 
 def assert_is_summary(summary: Decision, full: Decision, max_listed: int) -> None:
     """Assert that the summary lists the first missing grants of the complete decision, counts the others, and else equals it."""
-    for name in ("allowed", "sentence", "reason", "source"):
+    for name in ("is_permitted", "sentence", "reason", "source"):
         assert getattr(summary, name) == getattr(full, name)
     for node, full_node in zip(nodes(summary.attempts), nodes(full.attempts), strict=True):
-        for name in ("requirement", "met", "words", "grants", "total"):
+        for name in ("requirement", "is_met", "words", "grants", "checked_count"):
             assert getattr(node, name) == getattr(full_node, name)
-        assert node.missing == (full_node.missing[:max_listed] if node.requirement == ALL_LIVE else full_node.missing)
-        assert len(node.missing) + node.unlisted_count == len(full_node.missing)
-    assert (summary.missing is None) == (full.missing is None)
-    if full.missing is not None:
-        assert summary.missing[:max_listed] == full.missing[:max_listed]
-        assert len(summary.missing) + summary.unlisted_count == len(full.missing)
+        is_shortened = node.requirement == ALL_LIVE
+        assert node.missing_grants == (full_node.missing_grants[:max_listed] if is_shortened else full_node.missing_grants)
+        assert len(node.missing_grants) + node.unlisted_count == len(full_node.missing_grants)
+    assert (summary.missing_grants is None) == (full.missing_grants is None)
+    if full.missing_grants is not None:
+        assert summary.missing_grants[:max_listed] == full.missing_grants[:max_listed]
+        assert len(summary.missing_grants) + summary.unlisted_count == len(full.missing_grants)
 
 
 @pytest.mark.parametrize("max_listed", [1, 3, 1_000])
@@ -93,22 +94,22 @@ def test_a_summary_agrees_with_the_complete_decision(tenant, max_listed):
 def expected_redaction(full: Decision, visible: set[Address]) -> tuple[str, list, list]:
     """Return what a reader sees who sees only these entities: the sentence, the missing grants, and the missing grants and the
     total of each attempt. Computed by loops over lists."""
-    on_all_live = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing}
+    on_all_live = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing_grants}
     if on_all_live <= visible:
-        return full.sentence, full.missing, [(node.missing, node.total) for node in nodes(full.attempts)]
+        return full.sentence, full.missing_grants, [(node.missing_grants, node.checked_count) for node in nodes(full.attempts)]
     redacted_sentence = f"Denied: {full.question.principal} lacks privileges on entities that you may not see."
     attempts = []
     for node in nodes(full.attempts):
-        is_redacted = node.requirement == ALL_LIVE and not {address for address, _ in node.missing} <= visible
-        visible_missing = tuple(grant for grant in node.missing if grant[0] in visible)
-        attempts.append((visible_missing, 0) if is_redacted else (node.missing, node.total))
-    return full.sentence if full.allowed else redacted_sentence, None, attempts
+        is_redacted = node.requirement == ALL_LIVE and not {address for address, _ in node.missing_grants} <= visible
+        visible_missing = tuple(grant for grant in node.missing_grants if grant[0] in visible)
+        attempts.append((visible_missing, 0) if is_redacted else (node.missing_grants, node.checked_count))
+    return full.sentence if full.is_permitted else redacted_sentence, None, attempts
 
 
 def visible_summary(question: Question, reader: User, generation: Generation, max_listed: int,
-                    attempt: Attempt) -> MissingEntities | None:
-    visibility = visibility_of(reader, generation, inside=entity_at(attempt.where))
-    return visible_missing_entities(question, attempt, visibility, max_listed)
+                    attempt: Attempt) -> EntitiesWithoutPrivilege | None:
+    visibility = visibility_of(reader, generation, inside=entity_at(attempt.address))
+    return visible_entities_without_privilege(question, attempt, visibility, max_listed)
 
 
 def visible_addresses(reader: User, generation: Generation) -> set[Address]:
@@ -128,11 +129,11 @@ def test_a_redacted_summary_shows_only_what_its_reader_sees(tenant, few_grants, 
         missing_entities = partial(visible_summary, full.question, reader, generation, max_listed)
         summary = redact(check_summary(full.question, max_listed), missing_entities)
         sentence, missing, attempts = expected_redaction(full, visible[reader, generation.name])
-        assert summary.sentence == sentence and (summary.missing is None) == (missing is None)
+        assert summary.sentence == sentence and (summary.missing_grants is None) == (missing is None)
         for node, (gaps, total) in zip(nodes(summary.attempts), attempts, strict=True):
             expected = gaps[:max_listed] if node.requirement == ALL_LIVE else gaps
-            assert (node.missing, node.unlisted_count, node.total) == (expected, len(gaps) - len(expected), total)
-        redacted += missing is None and not summary.allowed
+            assert (node.missing_grants, node.unlisted_count, node.checked_count) == (expected, len(gaps) - len(expected), total)
+        redacted += missing is None and not summary.is_permitted
     assert redacted
 
 

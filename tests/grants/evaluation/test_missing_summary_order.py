@@ -20,5 +20,5 @@ def test_a_summary_lists_no_entities_of_a_similar_namespace(neighbour):
     store_tenant(tenant)
     question = Question("user", "ann", "delete", parse_address("namespace:ns1"), "final")
     summary, full = check_summary(question, 2), check(question)
-    assert not full.allowed and len(full.missing) == 4
+    assert not full.is_permitted and len(full.missing_grants) == 4
     assert_is_summary(summary, full, 2)

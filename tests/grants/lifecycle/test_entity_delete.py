@@ -91,10 +91,10 @@ def test_deleting_an_application_deletes_only_its_programs(sales):
 def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, generation):
     question = Question("user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation)
     Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
-    assert check(question).allowed
+    assert check(question).is_permitted
     delete_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
     recreate_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
-    assert check(question).allowed is not REMOVES_GRANTS[generation]
+    assert check(question).is_permitted is not REMOVES_GRANTS[generation]
 
 
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):

@@ -98,7 +98,7 @@ def test_deletion_is_complete_exactly_where_it_is_permitted(tenant, generation):
     """In core the decision is about the namespace alone; the entities inside are deleted one by one."""
     for namespace in live_namespaces(tenant):
         for user in tenant.users:
-            allowed = check(Question("user", user, "delete", namespace, generation)).allowed
+            allowed = check(Question("user", user, "delete", namespace, generation)).is_permitted
             assert (deletion_forecast(namespace, user, generation).verdict == DeletionVerdict.COMPLETE) is allowed
 
 

@@ -34,8 +34,8 @@ def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(see
             question = Question("user", user, "delete", namespace, generation)
             decision = check(question)
             gap = list(missing_grants_to_delete(namespace, active_user_by_name(user), GENERATIONS[generation]))
-            assert sorted(gap, key=str) == sorted(decision.missing or (), key=str)
-            if decision.allowed:
+            assert sorted(gap, key=str) == sorted(decision.missing_grants or (), key=str)
+            if decision.is_permitted:
                 with pytest.raises(GrantError, match="can already delete"):
                     create_readiness_plan(author=COMMAND, namespace=namespace, user=user, generation=generation)
                 continue
@@ -53,7 +53,7 @@ def _is_enough_and_minimal(tenant, question, principal):
         assert not reference_is_permitted(dataclasses.replace(tenant, grants=tenant.grants | items - {spared}), question)
     with transaction.atomic():
         apply_plan(author=COMMAND, plan_id=plan.pk)
-        assert check(question).allowed
+        assert check(question).is_permitted
         transaction.set_rollback(True)
 
 
@@ -86,7 +86,7 @@ def test_somebody_who_was_no_principal_can_delete_it_afterwards(cast):
     plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final")
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert User.objects.get(username="ada").is_principal
-    assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).allowed
+    assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).is_permitted
 
 
 def test_the_gap_of_a_large_namespace_takes_statements_by_the_chunk(cast):

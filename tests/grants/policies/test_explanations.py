@@ -117,8 +117,8 @@ def test_a_permit_and_a_missing_rule_carry_no_missing_set():
 
 def test_nothing_is_missing_where_nothing_can_be_granted():
     answer = ask("user:bob", "ADMIN", "instance:other")
-    assert not answer.allowed and answer.missing is None
-    assert [gap[0].kind for gap in ask("user:bob", "ADMIN", "instance:cdap").missing] == ["instance"]
+    assert not answer.is_permitted and answer.missing_grants is None
+    assert [gap[0].kind for gap in ask("user:bob", "ADMIN", "instance:cdap").missing_grants] == ["instance"]
 
 
 def test_the_missing_set_of_a_deletion_names_each_live_entity_once():
@@ -131,4 +131,4 @@ def test_the_missing_set_of_a_deletion_names_each_live_entity_once():
 
 def test_one_missing_grant_is_enough_where_any_privilege_is():
     answer = ask("user:bob", "create", "dataset:sales.new", dataset_type="dataset_type:sales.custom")
-    assert [str(address) for address, _ in answer.missing] == ["dataset:sales.new", "dataset_type:sales.custom"]
+    assert [str(address) for address, _ in answer.missing_grants] == ["dataset:sales.new", "dataset_type:sales.custom"]

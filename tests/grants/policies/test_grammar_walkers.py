@@ -59,7 +59,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.policies.grammar.parameters": lambda node: list(grammar.parameters(node)),
     "grants.policies.decide.is_met": lambda node: decide.is_met(node, QUESTION, NoFacts()),
     "grants.policies.explain.try_expression": lambda node: explain.try_expression(node, QUESTION, NoFacts()),
-    "grants.policies.explain.minimal_missing_sets": lambda node: explain.minimal_missing_sets(node, QUESTION, NoFacts()),
+    "grants.policies.explain.minimal_grant_sets": lambda node: explain.minimal_grant_sets(node, QUESTION, NoFacts()),
     "grants.policies.wording.requirement_in_words": wording.requirement_in_words,
     "grants.evaluation.entity_filters.combined_condition":
         lambda node: entity_filters.combined_condition(node, lambda part: entity_filters.requirement_condition(part, CONTEXT),

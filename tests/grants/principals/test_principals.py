@@ -98,7 +98,7 @@ def test_a_deactivated_user_is_denied_until_activated_again(alice):
     for active, action in ((False, "user-deactivate"), (True, "user-activate")):
         outcome = set_user_active(author=COMMAND, name="alice", active=active)
         assert lines_after(outcome.revision - 1) == [(action, "user:alice", "", "", "")]
-        assert check(question).allowed is active
+        assert check(question).is_permitted is active
         assert not set_user_active(author=COMMAND, name="alice", active=active).has_changed
 
 

@@ -26,8 +26,8 @@ def test_the_operation_answers_match_the_engine(generation, browse):
             each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["operation_answers"]
             of, _, name = who.partition(":")
             said = [check(Question(of, name, operation, place, generation)) for operation in KINDS[place.kind].operations]
-            assert [(glance.name, glance.allowed) for glance in each] == [
-                (decision.question.operation, decision.allowed) for decision in said]
+            assert [(glance.name, glance.is_permitted) for glance in each] == [
+                (decision.question.operation, decision.is_permitted) for decision in said]
 
 
 def test_each_generation_answers_with_its_source(browse):
@@ -37,14 +37,14 @@ def test_each_generation_answers_with_its_source(browse):
     assert all(glance.source for glance in ask["generation_summaries"])
     for glance in ask["generation_summaries"]:
         target = parse_address("program:sales.shop.workflow.daily")
-        assert glance.allowed == check(Question("user", "grp", "start", target, glance.name)).allowed
+        assert glance.is_permitted == check(Question("user", "grp", "start", target, glance.name)).is_permitted
     assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
 
 
 def test_an_ordinary_account_sees_its_own_operations_without_asking(browse):
     ask = browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]
     answers = ask["operation_answers"]
-    assert {summary.name for summary in answers if summary.allowed} >= {"read", "list"} and ask["permitted"] < len(answers)
+    assert {summary.name for summary in answers if summary.is_permitted} >= {"read", "list"} and ask["permitted"] < len(answers)
     assert all("user:ned" not in summary.sentence for summary in answers)
 
 
@@ -111,7 +111,7 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
     client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
-    assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.allowed
+    assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.is_permitted
     assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and Plan.objects.count() == 1
 
 
@@ -122,7 +122,7 @@ def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
                             for kind in ("stream", "dataset_module")})
     for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
         for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
-            missing = check(Question(type_, name, operation, place, generation)).missing or ()
+            missing = check(Question(type_, name, operation, place, generation)).missing_grants or ()
             where = client.post("/plans/missing", sent(subject=f"{type_}:{name}", operation=operation, generation=generation))
             if missing:
                 items = {(row.principal, row.address, row.privilege) for row in Plan.objects.latest("pk").items.all()}

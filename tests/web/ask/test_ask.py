@@ -45,7 +45,8 @@ def test_the_answers_of_all_generations_match_the_engine(who, operation, browse)
     for one in ask["generation_answers"]:
         said = check(Question(*who.split(":"), operation, parse_address("namespace:sales"), one.name))
         shown = one.answer.decision
-        assert (shown.allowed, shown.source, one.answer.missing_total) == (said.allowed, said.source, len(said.missing or ()))
+        assert (shown.is_permitted, shown.source) == (said.is_permitted, said.source)
+        assert one.answer.missing_total == len(said.missing_grants or ())
         assert f"generation={one.name}" in one.url and one.url.startswith("/ask?")
     assert ask["answer"] is ask["generation_answers"][1].answer
 
@@ -100,7 +101,7 @@ def test_without_an_operation_every_operation_is_answered(browse):
     summaries = client.get(f"/ask?subject=user:dee&entity={ORDERS}").context["ask"]["operation_answers"]
     assert [summary.name for summary in summaries] == list(KINDS["dataset"].operations)
     (read,) = [summary for summary in summaries if summary.name == "read"]
-    assert client.get(read.url).context["ask"]["answer"].decision.allowed
+    assert client.get(read.url).context["ask"]["answer"].decision.is_permitted
 
 
 def test_htmx_gets_only_the_ask_section(browse, htmx):
@@ -122,7 +123,7 @@ def test_no_generation_discloses_invisible_entities(browse):
     answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]}
     assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
     assert "entities that you may not see" in answers["final"].decision.sentence
-    assert not answers["final"].decision.allowed and all(not one.address_link.url for one in answers["final"].tree.parts)
+    assert not answers["final"].decision.is_permitted and all(not one.address_link.url for one in answers["final"].tree.parts)
 
 
 def test_an_operation_of_another_kind_is_refused_with_the_valid_ones(browse):
@@ -136,7 +137,7 @@ def test_part_of_an_address_lists_suggestions(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
     assert faults(response).count("is not an address") == 1 and "no address" not in faults(response)
     ((entity, url),) = response.context["suggestions"]
-    assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.allowed
+    assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.is_permitted
 
 
 @pytest.mark.parametrize("text", ["orders", "sales.orders"])

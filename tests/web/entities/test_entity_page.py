@@ -155,7 +155,7 @@ def test_an_ordinary_account_sees_its_own_privileges(browse):
 def test_an_answer_states_the_decision_and_its_reason(asked, allowed, browse):
     response = browse("ada").get(f"{ORDERS}?{asked}")
     decision = response.context["ask"]["answer"].decision
-    assert decision.allowed is allowed
+    assert decision.is_permitted is allowed
     assert decision.sentence.startswith("Allowed: " if allowed else "Denied: ")
     assert decision.sentence.split(":", 1)[0] in response.content.decode()
 
@@ -181,7 +181,7 @@ def test_the_form_shows_the_context_fields_of_the_operation(browse):
              for asked in ("operation=get", "operation=deploy")}
     assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
     response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")
-    assert response.context["ask"]["answer"].decision.missing == ((parse_address("artifact:sales.new"), "ADMIN"),)
+    assert response.context["ask"]["answer"].decision.missing_grants == ((parse_address("artifact:sales.new"), "ADMIN"),)
 
 
 @pytest.mark.parametrize(("asked", "fault"), [

@@ -43,7 +43,7 @@ def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):
 
 def test_cells_and_answer_change_with_the_grant(browse, htmx):
     client, asked = browse("ada"), "/entities/dataset:sales.orders?subject=user:out&operation=read"
-    assert not client.get(asked).context["ask"]["answer"].decision.allowed
+    assert not client.get(asked).context["ask"]["answer"].decision.is_permitted
     client.post(URL, {"principal": "user:out", "privilege": "READ"})
     part = client.get(asked, headers=htmx("ask"))
     assert part.context["ask"]["answer"].decision.sentence == "Allowed: user:out holds READ on dataset:sales.orders."

@@ -144,9 +144,9 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
     assert page.context["forecast"].verdict == "refused" and page.context["receivers"] == ["user:dee"]
     sent = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "principal": "user:dee"}
     plan = client.post("/plans/readiness", sent, follow=True).context["plan"]
-    assert plan.effect["grants"] == 6 and not check(question).allowed
+    assert plan.effect["grants"] == 6 and not check(question).is_permitted
     client.post(f"/plans/{plan.pk}/apply", {"reason": "she takes over"})
-    assert check(question).allowed
+    assert check(question).is_permitted
     page = client.get(FORECAST)
     assert page.context["forecast"].verdict == "complete" and page.context["receivers"] == []
 
