@@ -264,7 +264,7 @@ class OnePlan(Endpoint):
         stranded = stranded_entities(plan, max_rows=MOST_STRANDED)
         return Response(_plan_as_json(plan) | {
             "stale": line_summary(line) if line else "",
-            "stranded": [{"entity": str(row.address), "admins": row.admins} for row in stranded]})
+            "stranded": [{"entity": str(row.address), "admins": row.admin_count} for row in stranded]})
 
 
 class PlanItems(Endpoint):

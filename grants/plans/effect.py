@@ -40,11 +40,11 @@ class PrincipalEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class StrandedEntity:
-    """A live entity that a plan leaves with fewer than two active administrators. admins: 0 or 1."""
+class StrandedByPlan:
+    """A live entity that a plan leaves with fewer than two active administrators. admin_count: 0 or 1."""
 
     address: Address
-    admins: int
+    admin_count: int
 
 
 def changing_items(plan: Plan) -> QuerySet[PlanItem]:
@@ -156,10 +156,10 @@ class PrincipalEffects(Sequence):
         return {("group", name): total for name, total in groups.annotate(Count("user")).values_list("name", "user__count")}
 
 
-def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedEntity]:
+def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedByPlan]:
     """Return a page of the entities that the plan strands: those without an administrator first, then by address. One query."""
     rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
-    return [StrandedEntity(Address(kind, key), admins) for admins, kind, key in rows]
+    return [StrandedByPlan(Address(kind, key), admins) for admins, kind, key in rows]
 
 
 def _stranded_values(plan: Plan) -> QuerySet:

@@ -1,6 +1,6 @@
-"""Compare two users: find entities on which one holds a privilege, directly or through a group, that the other does not.
+"""Compare two users: find the entities on which they hold different privileges, directly or through groups.
 
-Groups of both users give both the same privileges, so they are excluded before the query.
+Groups of both users give both the same privileges, so the queries leave these groups out.
 """
 
 from dataclasses import dataclass
@@ -17,41 +17,54 @@ MAX_DIFFERENCES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DifferingEntities:
-    """entities: ordered by address. are_more: there are more than MAX_DIFFERENCES differing grants; the rest is left out."""
+    """The entities on which two users hold different privileges, by address.
+
+    is_truncated: there are more than MAX_DIFFERENCES differing grants, and the others are left out.
+    """
 
     entities: QuerySet[Entity]
-    are_more: bool
+    is_truncated: bool
 
 
-def compare_groups(one: User, other: User) -> tuple[list[Group], list[Group], list[Group]]:
-    """Return the groups of both users, of the first only and of the second only, by name. Two queries."""
-    first, second = ({group.pk: group for group in user.groups.order_by("name")} for user in (one, other))
-    return ([group for pk, group in first.items() if pk in second], [group for pk, group in first.items() if pk not in second],
-            [group for pk, group in second.items() if pk not in first])
+@dataclass(frozen=True, slots=True)
+class ComparedGroups:
+    """The groups of two users, by name. common: the groups of both."""
+
+    common: list[Group]
+    only_first: list[Group]
+    only_second: list[Group]
 
 
-def differing_entities(one: User, other: User, *, only_one: list[Group], only_other: list[Group],
-                        both: list[Group]) -> DifferingEntities:
+def compare_groups(first: User, second: User) -> ComparedGroups:
+    """Return the common and the different groups of two users. Two queries."""
+    of_first, of_second = ({group.pk: group for group in user.groups.order_by("name")} for user in (first, second))
+    return ComparedGroups(
+        common=[group for pk, group in of_first.items() if pk in of_second],
+        only_first=[group for pk, group in of_first.items() if pk not in of_second],
+        only_second=[group for pk, group in of_second.items() if pk not in of_first])
+
+
+def differing_entities(first: User, second: User, groups: ComparedGroups) -> DifferingEntities:
     """Return the entities on which the users hold different privileges. One query.
 
-    The groups are those of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly everything.
+    groups: the result of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly everything.
     """
     differences = [
-        *_keys_of_grants_lacked_by(other, [*only_other, *both], user=one, groups=only_one),
-        *_keys_of_grants_lacked_by(one, [*only_one, *both], user=other, groups=only_other),
+        *_entity_ids_granted_only_to(first, groups.only_first, other=second, other_groups=[*groups.only_second, *groups.common]),
+        *_entity_ids_granted_only_to(second, groups.only_second, other=first, other_groups=[*groups.only_first, *groups.common]),
     ]
     # Query once; the list serves the count, the page of entities and the check for more.
     ids = list(differences[0].union(*differences[1:], all=True)[: MAX_DIFFERENCES + 1])
-    first = sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MAX_DIFFERENCES])))
-    return DifferingEntities(first, len(ids) > MAX_DIFFERENCES)
+    entities = sorted_by_address(Entity.objects.filter(pk__among=set(ids[:MAX_DIFFERENCES])))
+    return DifferingEntities(entities, len(ids) > MAX_DIFFERENCES)
 
 
-def _keys_of_grants_lacked_by(other: User, others_groups: list[Group], *, user: User, groups: list[Group]) -> list[QuerySet]:
-    """Return the entity keys of the grants to `user` or one of `groups` that the other user lacks, also through groups."""
-    same = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id")}
-    lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same)))
-    if others_groups:
-        lacks &= ~Q(Exists(GroupGrant.objects.filter(group__in=[group.pk for group in others_groups], **same)))
-    own = UserGrant.objects.filter(lacks, user=user)
-    through = GroupGrant.objects.filter(lacks, group__in=[group.pk for group in groups])
-    return [rows.order_by().values_list("content_object_id", flat=True) for rows in (own, through)]
+def _entity_ids_granted_only_to(user: User, groups: list[Group], *, other: User, other_groups: list[Group]) -> list[QuerySet]:
+    """Return the ids of entities of the grants to `user` or `groups` that neither `other` nor `other_groups` have."""
+    same_grant = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id")}
+    other_lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same_grant)))
+    if other_groups:
+        other_lacks &= ~Q(Exists(GroupGrant.objects.filter(group__in=[group.pk for group in other_groups], **same_grant)))
+    direct = UserGrant.objects.filter(other_lacks, user=user)
+    through_groups = GroupGrant.objects.filter(other_lacks, group__in=[group.pk for group in groups])
+    return [rows.order_by().values_list("content_object_id", flat=True) for rows in (direct, through_groups)]

@@ -44,20 +44,21 @@ def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
 
 
 def _differences(request: HttpRequest, one: User, other: User) -> dict:
-    both, only_one, only_other = compare_groups(one, other)
-    differences = differing_entities(one, other, only_one=only_one, only_other=only_other, both=both)
+    groups = compare_groups(one, other)
+    differences = differing_entities(one, other, groups)
     total_rows = capped_count(differences.entities)
     page = paginate_entities(request, differences.entities, max_rows=ROWS_PER_PAGE, total_rows=total_rows)
     entity_ids = [entity.pk for entity in page.rows]
     held_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
-    group_lists = (("Both", both), (f"Only {one.username}", only_one), (f"Only {other.username}", only_other))
+    group_lists = (("Both", groups.common), (f"Only {one.username}", groups.only_first),
+                   (f"Only {other.username}", groups.only_second))
     return {
         "people": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
-        "max_compared": MAX_DIFFERENCES if differences.are_more else 0,
+        "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
         "rows": [{"address_link": address_link_to(entity), "entity": entity,
                   "cells": [privilege_cells(held[entity.pk], entity.state) for held in held_by_user]}
                  for entity in page.rows],
-        "groups": [(title, [principal_link(group) for group in groups]) for title, groups in group_lists],
+        "groups": [(title, [principal_link(group) for group in listed]) for title, listed in group_lists],
     }
 
 
@@ -67,12 +68,13 @@ def off_board(request: HttpRequest, principal: str) -> HttpResponse:
     """Show which entities would be stranded if the user were off-boarded or the group removed."""
     subject = principal_or_404(principal)
     loss = loss_if_removed(subject)
-    rows = [{"address_link": address_link_to(row.entity), "admins": row.admins,
-             "heir": principal_link_from_text(f"user:{row.heir}") if row.heir else None} for row in loss.rows]
+    rows = [{"address_link": address_link_to(row.entity), "admins": row.admin_count,
+             "remaining_admin": principal_link_from_text(f"user:{row.remaining_admin}") if row.remaining_admin else None}
+            for row in loss.first_entities]
     return render_page(request, "people/off_board.html", {
         "principal": principal_link(subject), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "most": MAX_COUNTED,
         "back": principal_url("person", principal), "is_user": isinstance(subject, User),
-        "rows": rows, "more": loss.none + loss.one - len(rows), "can_change": request.user.can_administer,
+        "rows": rows, "more": loss.stranded_count - len(rows), "can_change": request.user.can_administer,
         **(_user_groups(subject) if isinstance(subject, User) else _affected_members(subject)),
     })
 

@@ -30,7 +30,7 @@ from grants.models import GRANT_TABLES, User
 from grants.policies.policy import Generation
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
-from grants.principals.principal_lists import MAX_COUNTED, capped_count, held_entities
+from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 
 ROWS_PER_PAGE = 20
 MAX_GROUPS = 200
@@ -144,7 +144,7 @@ def _holds(request: HttpRequest, profile: Profile) -> dict:
     find = text_parameter(request, "holds", max_characters=200)
     through = groups.filter(name=group_name).first() if group_name else None
     holder = through or profile.principal
-    entities = held_entities(holder)
+    entities = directly_granted_entities(holder)
     total = capped_count(entities)
     if find:
         entities = entities.filter(key__icontains=find)

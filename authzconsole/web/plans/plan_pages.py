@@ -127,7 +127,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
     line = invalidating_line(plan) if plan.is_proposed else None
     total_stranded = stranded_count(plan)
-    stranded = [{"address_link": address_link_to(row.address), "admins": row.admins}
+    stranded = [{"address_link": address_link_to(row.address), "admins": row.admin_count}
                 for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
     return render_page(request, "plans/page.html", {
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,

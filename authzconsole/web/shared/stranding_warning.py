@@ -44,9 +44,10 @@ def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> Strand
 
     principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes one.
     """
-    rows = [(address_link_to(row.entity), row.admins) for row in loss.rows[:MAX_ROWS]]
+    rows = [(address_link_to(row.entity), row.admin_count) for row in loss.first_entities[:MAX_ROWS]]
     more_url = principal_url("person-off-board", principal) if principal else ""
-    return StrandingWarning(loss.none, loss.one, rows, more_url, MAX_ADMIN_GRANTS_READ if loss.is_cut else 0)
+    looked_at = MAX_ADMIN_GRANTS_READ if loss.is_truncated else 0
+    return StrandingWarning(loss.without_admin_count, loss.one_admin_count, rows, more_url, looked_at)
 
 
 def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:

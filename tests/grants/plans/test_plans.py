@@ -229,13 +229,13 @@ def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_r
                                                                  "application:sales.shop")]
     plan = create_plan_from_changes(author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")])
     # orders keeps dee and grp through the group; dee takes over the application, of which there is one as before
-    assert [(str(row.address), row.admins) for row in stranded_entities(plan, max_rows=10)] == [
+    assert [(str(row.address), row.admin_count) for row in stranded_entities(plan, max_rows=10)] == [
         ("artifact:sales.etl-1.0", 0), (CUSTOMERS, 1)]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
     whole = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
-    assert [(str(row.address), row.admins) for row in stranded_entities(whole, max_rows=10)] == [(ORDERS, 0)]
+    assert [(str(row.address), row.admin_count) for row in stranded_entities(whole, max_rows=10)] == [(ORDERS, 0)]
     one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
-    assert [(str(row.address), row.admins) for row in stranded_entities(one, max_rows=10)] == [(ORDERS, 1)]
+    assert [(str(row.address), row.admin_count) for row in stranded_entities(one, max_rows=10)] == [(ORDERS, 1)]
 
 
 @pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],

@@ -1,4 +1,4 @@
-"""Test forecasts of lost administrators, and the comparison of two users."""
+"""Test the forecast of stranded entities, and the comparison of two users."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.django_db
 
 
 def stranded_after_removal(removed) -> set[tuple[str, int, str]]:
-    return {(str(row.entity), row.admins, row.heir) for row in loss_if_removed(removed).rows}
+    return {(str(row.entity), row.admin_count, row.remaining_admin) for row in loss_if_removed(removed).first_entities}
 
 
 def test_entities_of_a_sole_administrator_are_stranded_without_an_administrator():
     ned = create_sample_tenant()["ned"]
-    found = loss_if_removed(ned)
-    assert (found.none, found.one, found.is_cut) == (6, 0, False)
-    assert {str(row.entity) for row in found.rows} >= {"namespace:sales", "dataset:sales.orders"}
+    loss = loss_if_removed(ned)
+    assert (loss.without_admin_count, loss.one_admin_count, loss.is_truncated) == (6, 0, False)
+    assert {str(row.entity) for row in loss.first_entities} >= {"namespace:sales", "dataset:sales.orders"}
 
 
 def test_a_single_remaining_administrator_is_named_and_two_are_enough():
@@ -80,16 +80,16 @@ def test_only_live_entities_can_be_stranded():
 
 def test_the_number_of_queries_does_not_grow_with_the_administered_entities(django_assert_max_num_queries):
     cast = create_sample_tenant()
-    for gone in (cast["ned"], cast["out"], Group.objects.get(name="operators")):
+    for principal in (cast["ned"], cast["out"], Group.objects.get(name="operators")):
         with django_assert_max_num_queries(8):
-            loss_if_removed(gone)
+            loss_if_removed(principal)
 
 
 ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
 
 
 def loss_counts(loss) -> tuple[int, int]:
-    return loss.none, loss.one
+    return loss.without_admin_count, loss.one_admin_count
 
 
 def change_admin_grants(*items: tuple[str, str], verb: str = "grant") -> None:
@@ -102,8 +102,8 @@ def loss_counts_if_revoked(holder, address: str) -> tuple[int, int]:
 
 def test_revoking_a_grant_strands_only_its_entity():
     cast = create_sample_tenant()
-    found = loss_if_revoked(cast["ned"], entity_at(parse_address(ORDERS)))
-    assert (loss_counts(found), [str(row.entity) for row in found.rows]) == ((1, 0), [ORDERS])
+    loss = loss_if_revoked(cast["ned"], entity_at(parse_address(ORDERS)))
+    assert (loss_counts(loss), [str(row.entity) for row in loss.first_entities]) == ((1, 0), [ORDERS])
     change_admin_grants(("user:dee", ORDERS))
     assert loss_counts_if_revoked(cast["ned"], ORDERS) == (0, 1)
     change_admin_grants(("user:out", ORDERS))
@@ -163,15 +163,14 @@ def test_the_loss_of_one_change_takes_a_fixed_number_of_queries(django_assert_ma
     cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
     change_admin_grants(("group:operators", SALARIES), ("group:operators", ORDERS))
     orders = entity_at(parse_address(ORDERS))
-    for look in (lambda: loss_if_revoked(cast["ned"], orders), lambda: loss_if_revoked(operators, orders),
-                 lambda: loss_if_member_removed(cast["grp"], operators)):
+    for forecast_loss in (lambda: loss_if_revoked(cast["ned"], orders), lambda: loss_if_revoked(operators, orders),
+                          lambda: loss_if_member_removed(cast["grp"], operators)):
         with django_assert_max_num_queries(10):
-            look()
+            forecast_loss()
 
 
-def differing_addresses(one: User, other: User) -> set[str]:
-    both, only_one, only_other = compare_groups(one, other)
-    return set(map(str, differing_entities(one, other, only_one=only_one, only_other=only_other, both=both).entities))
+def differing_addresses(first: User, second: User) -> set[str]:
+    return set(map(str, differing_entities(first, second, compare_groups(first, second)).entities))
 
 
 def test_users_differ_in_privileges_that_only_one_of_them_has():
