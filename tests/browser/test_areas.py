@@ -88,9 +88,9 @@ def explorer(page, filters):
 
 @area("Ask")
 def ask(page, filters):
-    page.get_by_label("May this user or group").fill("sofia.lindquist")
-    page.get_by_label("do this").fill("delete")
-    page.get_by_label("on this entity").fill("logistics")
+    page.get_by_label("User or group").fill("sofia.lindquist")
+    page.get_by_label("Operation", exact=True).fill("delete")
+    page.get_by_label("Entity", exact=True).fill("logistics")
     page.get_by_role("button", name="Ask").click()
     page.get_by_role("link", name="user:sofia.lindqvist").click()
     expect(page).to_have_url(re.compile(r"/ask\?.*entity=namespace(:|%3A)logistics"))

@@ -25,8 +25,8 @@ def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console
     expect(page.locator("#readiness")).to_contain_text("Missing 2")
 
     page.get_by_role("link", name="dataset:hr.salaries").first.click()
-    page.get_by_label("May this user or group").fill("user:dee")
-    page.get_by_label("do this").select_option("read")
+    page.get_by_label("User or group").fill("user:dee")
+    page.get_by_label("Operation", exact=True).select_option("read")
     verdict = page.locator("#ask .decision")
     expect(verdict).to_have_text("Denied: user:dee lacks READ on dataset:hr.salaries.")
 

@@ -29,8 +29,8 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/dataset:sales.orders")
-    page.get_by_label("May this user or group").fill("user:out")
-    page.get_by_label("do this").select_option("read")
+    page.get_by_label("User or group").fill("user:out")
+    page.get_by_label("Operation", exact=True).select_option("read")
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("#ask .decision")).to_have_text("Denied: user:out lacks READ on dataset:sales.orders.")
     page.get_by_role("link", name="Grant READ on dataset:sales.orders").click()
@@ -174,7 +174,7 @@ def test_asking_the_same_question_twice_adds_one_history_entry(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/dataset:sales.orders?subject=user:dee")
-    page.get_by_label("do this").select_option("read")
+    page.get_by_label("Operation", exact=True).select_option("read")
     expect(page.locator("#ask .decision")).to_contain_text("Allowed: user:dee holds READ")
     for _ in range(2):
         with page.expect_response(lambda response: "operation=read" in response.url):

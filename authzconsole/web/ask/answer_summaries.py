@@ -1,4 +1,4 @@
-"""Answers in one line each: every operation of an entity for one subject, or one question in every generation."""
+"""Short answers: all operations of an entity for one subject, or one operation in all generations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ALL_LIVE_SENTENCES = {True: "Allowed: the required privilege is held on every li
 
 @dataclass(frozen=True, slots=True)
 class AnswerSummary:
-    """One answer. url: the page with its requirement tree and missing grants. policy_url: as in `Answer`."""
+    """A decision with its sentence. url: the page with the full answer. policy_url: see `Answer`."""
 
     name: str
     is_permitted: bool
@@ -33,15 +33,15 @@ class AnswerSummary:
 def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, current: str = "") -> list[AnswerSummary]:
     """Return one summary for each (name, question, URL), in order. Runs at most two queries.
 
-    A requirement over all live entities gets a sentence without the missing entities: there may be as many as the tenant has
-    entities, and the account may not see them.
+    The sentence about a requirement over all live entities does not list the missing ones: there may be as many as the tenant
+    has entities, and the account may not see them.
     """
     decisions = iter(check_many([question for _, question, _ in named_questions if not _requires_all_live(question)]))
-    gathered = iter(gather_facts([question for _, question, _ in named_questions if _requires_all_live(question)]))
+    all_live_facts = iter(gather_facts([question for _, question, _ in named_questions if _requires_all_live(question)]))
     summaries = []
     for name, question, url in named_questions:
         if _requires_all_live(question):
-            facts = next(gathered)
+            facts = next(all_live_facts)
             permitted = is_permitted(question, facts)
             sentence = (ALL_LIVE_SENTENCES[permitted] if facts.subject_is_known
                         else f"Denied: {early_denial_reason(question, facts)}.")
@@ -61,5 +61,5 @@ def _requires_all_live(question: Question) -> bool:
 
 
 def is_operation(kind: str, operation: str) -> bool:
-    """Return whether this is an operation, for which generations can differ. A plain privilege has the same answer in each."""
+    """Return whether the text is an operation of the kind. Otherwise it is a privilege, which all generations decide alike."""
     return operation in KINDS[kind].operations

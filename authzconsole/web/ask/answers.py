@@ -48,10 +48,10 @@ class Evidence:
 class RequirementNode:
     """One node of the requirement tree.
 
-    operator: ALL OF or ANY OF for a node with parts.
-    before, address_link, after: the requirement in words, split around the address it names. address_link is None if it
-    names none.
-    missing_more: number of missing entities that are not listed.
+    operator: ALL OF or ANY OF for a node with parts; otherwise empty.
+    before, address_link, after: the text of the requirement, split around the address that it names. address_link is None if
+    it names no address.
+    missing: the first entities without the required privilege. missing_more: the number of further ones.
     """
 
     met: bool
@@ -92,9 +92,9 @@ def answer_for_display(decision: Decision, user: User, target_visibility: Callab
 def answers_for_display(decisions: Sequence[Decision], user: User, target_visibility: Callable[[], Visibility]) -> list[Answer]:
     """Return the answers to questions that differ only in their generation, in order.
 
-    target_visibility: returns what the user sees inside the target. It is called only for a user who does not see everything, and
-    only for a requirement over all live entities. Beyond it at most six queries run. Requirements that several generations share
-    are looked up once.
+    target_visibility: returns the visibility of the user inside the target. It is called only if the user does not see all
+    entities and a requirement ranges over all live entities. Runs at most six further queries: a requirement that several
+    generations share is looked up once.
     """
     if not user.can_see_all:
         missing_by_requirement: dict[tuple, EntitiesWithoutPrivilege | None] = {}
@@ -117,13 +117,13 @@ def _answer(decision: Decision, user: User) -> Answer:
         root = Attempt("any", decision.is_permitted, "one of these", parts=attempts)
     return Answer(
         decision, _requirement_node(root, user) if root else None,
-        [missing_grant_of(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
+        [missing_grant_row(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
         max(0, len(missing) - MAX_MISSING_GRANTS) + decision.unlisted_count, row_url(decision.question),
     )
 
 
 def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
-    # the words of every other leaf already say what is missing
+    # the text of every other leaf already says what is missing
     missing = attempt.missing_grants if attempt.requirement == ALL_LIVE else ()
     before, address, after = attempt.words.partition(str(attempt.address)) if attempt.address else (attempt.words, "", "")
     return RequirementNode(
@@ -143,7 +143,7 @@ def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
     return Evidence(str(held.privilege), address_link, held.principal, url)
 
 
-def missing_grant_of(missing: MissingGrant, principal: str, user: User) -> MissingGrantRow:
+def missing_grant_row(missing: MissingGrant, principal: str, user: User) -> MissingGrantRow:
     address, privilege = missing
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.can_administer else ""

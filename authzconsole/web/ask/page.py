@@ -1,4 +1,4 @@
-"""The Ask page: a question about any entity, with the answer in every generation."""
+"""The Ask page: a form for a question about any entity, and the answer in every generation."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -24,7 +24,7 @@ MAX_SUGGESTIONS = 8
 
 @require_safe
 def ask_page(request: HttpRequest) -> HttpResponse:
-    """Answer the question in the URL. If the entity is written as a unique name, redirect to the question with its address."""
+    """Answer the question in the URL. If the entity is given as a unique name, redirect to the URL with its address."""
     text, generation = text_parameter(request, "entity"), active_generation()
     entity, fault = _entity_from_input(request, text, generation)
     search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
@@ -34,22 +34,23 @@ def ask_page(request: HttpRequest) -> HttpResponse:
     section = ask_section(request, entity, generation, is_whole_page=True) if entity and not operation_fault else None
     is_section = requested_section(request) == "ask"
     return render_page(request, "ask/_ask.html" if is_section else "ask/page.html", {
-        "ask": section or _unanswered(request, generation, fault, operation_fault),
+        "ask": section or _form_without_answer(request, generation, fault, operation_fault),
         "is_section": is_section, "entity_text": text, "entity": entity,
         "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.can_administer,
         "operations": KINDS[entity.kind].operations if entity else _all_operations(),
-        "suggestions": [(row, _url_about(request, row)) for row in search_result.rows] if search_result else [],
-        "generations": list(GENERATIONS), "url": reverse("ask"),
+        "suggestions": [(row, _question_url(request, row)) for row in search_result.rows] if search_result else [],
+        "url": reverse("ask"),
     })
 
 
-def _unanswered(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
-    """Return the context of the form as it was filled in, without an answer."""
+def _form_without_answer(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
+    """Return the context of the form with its input, without an answer."""
     fields = question_input(request)
-    chosen = fields["generation"] if fields["generation"] in GENERATIONS else generation.name
     return {"subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
-            "privileges": list(Privilege), "generation": chosen, "active": generation.name,
-            "fault": entity_fault or operation_fault, "faulty": "entity" if entity_fault else operation_fault and "operation"}
+            "privileges": list(Privilege), "generations": list(GENERATIONS), "active": generation.name,
+            "generation": fields["generation"] if fields["generation"] in GENERATIONS else generation.name,
+            "fault": entity_fault or operation_fault,
+            "invalid_field": "entity" if entity_fault else "operation" if operation_fault else ""}
 
 
 def _all_operations() -> list[str]:
@@ -57,7 +58,7 @@ def _all_operations() -> list[str]:
 
 
 def _entity_from_input(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:
-    """Return the entity at this address, or an error message; neither for empty text."""
+    """Return the entity at the address and an empty message, or None and an error message; for empty text None and no message."""
     if not text:
         return None, ""
     try:
@@ -71,21 +72,22 @@ def _entity_from_input(request: HttpRequest, text: str, generation: Generation) 
 
 
 def _entity_with_name(search_result: SearchResult, text: str) -> Entity | None:
-    """Return the only entity with exactly this key or name; None if there are several, or if not all matches were ranked."""
-    # text with a colon is an address, and there is no entity at it
+    """Return the only entity with exactly this key or name; None if several match, or if not all matches were ranked."""
+    # text with a colon is an address, and no entity is registered at it
     matches = [row for row in search_result.rows if ":" not in text and text in (row.key, row.address.name)]
     return matches[0] if len(matches) == 1 and search_result.is_all else None
 
 
 def _operation_fault(kind: str, operation: str) -> str:
-    known = KINDS[kind]
-    if not operation or operation in known.operations or operation in Privilege.__members__:
+    """Return the error message for an operation that the kind does not have; empty if it has it, and for a privilege."""
+    operations, plural = KINDS[kind].operations, KINDS[kind].plural.capitalize()
+    if not operation or operation in operations or operation in Privilege.__members__:
         return ""
-    if not known.operations:
-        return f"{known.plural.capitalize()} have no operations; try a privilege: {', '.join(Privilege)}."
-    return f"{known.plural.capitalize()} have no operation `{clip(operation)}`. Try {', '.join(known.operations)}."
+    if not operations:
+        return f"{plural} have no operations; try a privilege: {', '.join(Privilege)}."
+    return f"{plural} have no operation `{clip(operation)}`. Try {', '.join(operations)}."
 
 
-def _url_about(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of the same question about that entity."""
+def _question_url(request: HttpRequest, entity: Entity) -> str:
+    """Return the URL of the same question about another entity."""
     return url_with_query("ask", question_input(request) | {"entity": entity})

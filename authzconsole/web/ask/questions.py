@@ -1,4 +1,4 @@
-"""Questions from the URL, and their answers: may this principal do this here, and why."""
+"""Read a question from the URL and answer it: is this principal permitted this operation on this entity, and why."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ FIELDS = ("subject", "operation", "generation", "artifact", "artifact_is_new", "
 
 @dataclass(frozen=True, slots=True)
 class ContextField:
-    """A further form field, for a member of the context that the policy of the chosen operation reads."""
+    """A form field for a member of the question's context that the policy of the selected operation reads."""
 
     name: str
     label: str
@@ -41,10 +41,10 @@ class ContextField:
 
 
 _CONTEXT_LABELS = {
-    "artifact": ("From the artifact", "artifact:NAMESPACE.NAME"),
+    "artifact": ("Artifact", "artifact:NAMESPACE.NAME"),
     "artifact_is_new": ("The artifact is new", ""),
-    "dataset_type": ("With the custom dataset type", "dataset_type:NAMESPACE.NAME"),
-    "owner": ("Owned by the kerberos principal", "kerberosprincipal:NAME"),
+    "dataset_type": ("Custom dataset type", "dataset_type:NAMESPACE.NAME"),
+    "owner": ("Owner", "kerberosprincipal:NAME"),
 }
 
 
@@ -59,11 +59,11 @@ class GenerationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class AskRequest:
-    """A question about an entity, as the URL states it.
+class QuestionForm:
+    """The form of a question about an entity.
 
-    fields: the form fields as filled in. generation_name: the generation chosen in the form.
-    active: the active generation, which decides what the account sees.
+    active: the active generation, which determines the entities that the account can see.
+    fields: the submitted text of each form field. generation_name: the generation selected in the form.
     """
 
     request: HttpRequest
@@ -81,121 +81,122 @@ class AskRequest:
 
 
 def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *, is_whole_page: bool = False) -> dict:
-    """Return the context of the form as filled in, with the answer if a subject and an operation are chosen.
+    """Return the context of the section: the form with its input, and the answer to its question.
 
+    Without an operation, the section answers every operation in one line each; without a subject, it has no answer.
     is_whole_page: for the Ask page, which shows the full answers of all generations.
     """
     fields = question_input(request)
     if not request.user.can_see_all:
         fields["subject"] = f"user:{request.user.username}"
     generation_name = fields["generation"] if fields["generation"] in GENERATIONS else generation.name
-    asked = AskRequest(request, entity, generation, fields, generation_name)
+    form = QuestionForm(request, entity, generation, fields, generation_name)
     try:
-        result = _result(asked, is_whole_page)
+        result = _result(form, is_whole_page)
     except (QuestionError, PrincipalError) as error:
-        result = {"fault": str(error), "faulty": "subject" if isinstance(error, PrincipalError) else ""}
+        result = {"fault": str(error), "invalid_field": "subject" if isinstance(error, PrincipalError) else ""}
     answer, permitted = result.get("answer"), sum(summary.is_permitted for summary in result.get("operation_answers", ()))
-    open_url = _question_url(asked)
+    ask_page_url = _question_url(form)
     return {
         "answer": None, "operation_answers": [], "generation_summaries": [], "generation_answers": [], "unknown_principal": None,
-        "fault": "", "faulty": "", **result,
+        "fault": "", "invalid_field": "", **result,
         "subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": generation_name,
-        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "active": generation.name,
+        "generations": list(GENERATIONS), "active": generation.name,
         "context_fields": _context_fields(generation_name, entity.kind, fields),
         "other_parameters": list(_other_parameters(request)),
         "permitted": permitted, "announcement": _announcement(result, permitted),
         "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]] if answer and answer.missing else [],
         "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "max_items": MAX_PLAN_ITEMS,
-        "open_url": open_url,
-        "permalink": settings.PUBLIC_URL + (open_url if is_whole_page else request.get_full_path()) if answer else "",
+        "ask_page_url": ask_page_url,
+        "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path()) if answer else "",
     }
 
 
 def _announcement(result: dict, permitted: int) -> str:
-    """Return what screen readers announce when the answer arrives."""
+    """Return the text that screen readers announce when htmx has loaded the answer."""
     if result.get("answer"):
         return result["answer"].decision.sentence
     summaries = result.get("operation_answers", ())
     return f"{permitted} of {len(summaries)} operations are allowed." if summaries else ""
 
 
-def _result(asked: AskRequest, is_whole_page: bool) -> dict:
-    """Return the answer or answers; for an unknown subject only the principals with similar names."""
-    if not asked.fields["subject"]:
+def _result(form: QuestionForm, is_whole_page: bool) -> dict:
+    """Return the answers as context variables; for an unknown subject, only suggestions of similar principals."""
+    if not form.fields["subject"]:
         return {}
-    if not asked.fields["operation"]:
-        summaries = _operation_answers(asked)
+    if not form.fields["operation"]:
+        summaries = _operation_answers(form)
         result, may_be_unknown = {"operation_answers": summaries}, not any(summary.is_permitted for summary in summaries)
     else:
-        has_all_generations = is_whole_page and is_operation(asked.entity.kind, asked.fields["operation"])
-        result = _answers_of_generations(asked) if has_all_generations else _single_answer(asked)
+        has_all_generations = is_whole_page and is_operation(form.entity.kind, form.fields["operation"])
+        result = _all_generation_answers(form) if has_all_generations else _single_answer(form)
         may_be_unknown = bool(result["answer"].decision.reason)
-    unknown = unknown_principal_in(asked.request, asked.fields["subject"]) if may_be_unknown else None
+    unknown = unknown_principal_in(form.request, form.fields["subject"]) if may_be_unknown else None
     return {"unknown_principal": unknown} if unknown else result
 
 
-def _single_answer(asked: AskRequest) -> dict:
-    decision = check_summary(asked.question(), MAX_MISSING_GRANTS)
-    return {"answer": answer_for_display(decision, asked.request.user, asked.visibility),
-            "generation_summaries": _generation_summaries(asked)}
+def _single_answer(form: QuestionForm) -> dict:
+    decision = check_summary(form.question(), MAX_MISSING_GRANTS)
+    return {"answer": answer_for_display(decision, form.request.user, form.visibility),
+            "generation_summaries": _generation_summaries(form)}
 
 
-def _answers_of_generations(asked: AskRequest) -> dict:
-    """Return the full answers of all generations, and the answer of the chosen one."""
-    asked.question()  # raises errors that only the generation in the URL causes
-    decisions = check_generations_summary([asked.question(generation=name) for name in GENERATIONS], MAX_MISSING_GRANTS)
-    answers = dict(zip(GENERATIONS, answers_for_display(decisions, asked.request.user, asked.visibility), strict=True))
-    return {"answer": answers[asked.generation_name], "generation_answers": [
-        GenerationAnswer(name, answer, _question_url(asked, generation=name), name == asked.generation_name)
+def _all_generation_answers(form: QuestionForm) -> dict:
+    """Return the full answer of every generation, and the one of the selected generation as `answer`."""
+    form.question()  # raises errors that only the submitted generation causes
+    decisions = check_generations_summary([form.question(generation=name) for name in GENERATIONS], MAX_MISSING_GRANTS)
+    answers = dict(zip(GENERATIONS, answers_for_display(decisions, form.request.user, form.visibility), strict=True))
+    return {"answer": answers[form.generation_name], "generation_answers": [
+        GenerationAnswer(name, answer, _question_url(form, generation=name), name == form.generation_name)
         for name, answer in answers.items()]}
 
 
 def _plan_by_kind_url(answer: Answer, address: Address) -> str:
-    """Return the bulk change that grants a few kinds at a time, if one plan cannot hold all missing grants; otherwise empty."""
+    """Return the URL of a bulk change, if one plan cannot contain all missing grants; otherwise an empty string."""
     if answer.missing_total <= MAX_PLAN_ITEMS:
         return ""
     query = {"within": address, "principal": answer.decision.question.principal, "privilege": answer.missing[-1].privilege}
     return f"{reverse('plan-bulk-change')}?{urlencode(query, safe=':')}"
 
 
-def _question_url(asked: AskRequest, generation: str = "") -> str:
-    """Return the Ask page for this question. The URL names the generation even if it is the active one now."""
-    fields = asked.fields | {"subject": with_default_type(asked.fields["subject"]), "entity": asked.entity,
-                             "generation": generation or asked.generation_name}
+def _question_url(form: QuestionForm, generation: str = "") -> str:
+    """Return the URL of the Ask page with this question. It names the generation even if that is currently active."""
+    fields = form.fields | {"subject": with_default_type(form.fields["subject"]), "entity": form.entity,
+                             "generation": generation or form.generation_name}
     return url_with_query("ask", fields)
 
 
 def _other_parameters(request: HttpRequest) -> Iterable[tuple[str, str]]:
-    """Return the query parameters of the other sections, which asking must keep. Only administrators can select addresses."""
+    """Yield the query parameters of the other sections, which the form must keep. Only administrators can select addresses."""
     for name, values in request.GET.lists():
         if name not in FIELDS and (name != "address" or request.user.can_administer):
             yield from ((name, value) for value in values)
 
 
-def _operation_answers(asked: AskRequest) -> list[AnswerSummary]:
-    """Return the answers to every operation of the kind, for the chosen subject and generation."""
-    return answer_summaries([(operation, asked.question(operation=operation, generation=asked.generation_name),
-                              url_with(asked.request, operation=operation))
-                             for operation in KINDS[asked.entity.kind].operations])
+def _operation_answers(form: QuestionForm) -> list[AnswerSummary]:
+    """Return the answers to all operations of the kind, for the selected subject and generation."""
+    return answer_summaries([(operation, form.question(operation=operation, generation=form.generation_name),
+                              url_with(form.request, operation=operation))
+                             for operation in KINDS[form.entity.kind].operations])
 
 
-def _generation_summaries(asked: AskRequest) -> list[AnswerSummary]:
-    """Return the answers of every generation; none for a plain privilege, which all generations answer alike."""
-    if not is_operation(asked.entity.kind, asked.fields["operation"]):
+def _generation_summaries(form: QuestionForm) -> list[AnswerSummary]:
+    """Return the answers of all generations; none for a plain privilege, because generations differ only in operations."""
+    if not is_operation(form.entity.kind, form.fields["operation"]):
         return []
-    return answer_summaries([(name, asked.question(generation=name), url_with(asked.request, generation=name))
-                             for name in GENERATIONS], current=asked.generation_name)
+    return answer_summaries([(name, form.question(generation=name), url_with(form.request, generation=name))
+                             for name in GENERATIONS], current=form.generation_name)
 
 
 def question_input(request: HttpRequest) -> dict[str, str]:
-    """Return the fields of the question from the URL."""
+    """Return the submitted text of each form field."""
     subject = principal_from_input(name_parameter(request, "subject"))[:MAX_CHARACTERS]
     return {name: text_parameter(request, name) for name in FIELDS} | {"subject": subject}
 
 
 def question_from_input(address: Address, fields: dict, generation: Generation) -> Question:
-    """Return the question. Raise QuestionError or PrincipalError naming the field at fault."""
+    """Return the question. Raise QuestionError or PrincipalError if a field is invalid."""
     type_, name = parse_principal(with_default_type(fields["subject"]))
     context = {member: fields[member] for member in FIELDS[2:] if fields.get(member)}
     if "artifact_is_new" in context:

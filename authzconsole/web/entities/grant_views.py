@@ -44,7 +44,7 @@ def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
         outcome = _change(request, target, verb, fields)
     except (GrantError, VocabularyError) as error:
         return _form_response(request, verb, target,
-                              fields | {"fault": _error_text(error), "faulty": _field_at_fault(fields, error)}, status=400)
+                              fields | {"fault": _error_text(error), "invalid_field": _field_at_fault(fields, error)}, status=400)
     for sentence, level in _outcome_messages(outcome):
         messages.add_message(request, level, sentence)
     return _success_response(request, target)

@@ -9,7 +9,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError
-from authzconsole.web.ask.answers import missing_grant_of
+from authzconsole.web.ask.answers import missing_grant_row
 from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, forecast_url, namespace_url, read_page, report_fault
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import auditor_required
@@ -36,7 +36,7 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
         result, number = _missing_rows(run, namespace, user, page_number(request, "page"))
     except (AnalysisError, StorageError) as error:
         return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
-    gaps = [missing_grant_of((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
+    gaps = [missing_grant_row((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
             for row in result.rows]
     page = numbered_page(request, gaps, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
     return render_page(request, "reports/missing.html", context | {

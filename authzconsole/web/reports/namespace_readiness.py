@@ -6,7 +6,7 @@ from django.http import HttpRequest
 
 from analytics.analyses import AnalysisName
 from analytics.runs.selectors import latest_run
-from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_of
+from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_row
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.parameters import name_parameter
@@ -48,7 +48,7 @@ def _answer(request, entity: Entity, user: User, generation: Generation) -> dict
     return {
         "forecast_url": f"{address_url('forecast', entity)}?{urlencode({'deleter': user.username})}",
         "ready": readiness.is_ready and user.is_active, "sentence": _sentence(user, readiness, generation),
-        "missing": [missing_grant_of(gap, principal, request.user) for gap in readiness.missing_grants[:MAX_MISSING_GRANTS]],
+        "missing": [missing_grant_row(gap, principal, request.user) for gap in readiness.missing_grants[:MAX_MISSING_GRANTS]],
         "missing_more": max(0, readiness.missing_count - MAX_MISSING_GRANTS), "missing_total": readiness.missing_count,
     }
 

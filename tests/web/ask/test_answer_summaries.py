@@ -1,4 +1,4 @@
-"""Answers for every operation, for every generation, and the plan of the missing grants."""
+"""Short answers for all operations and all generations, and the plan of the missing grants."""
 
 import pytest
 from django.db import connection
@@ -14,30 +14,31 @@ from grants.policies.question import Question
 from tests.support.authors import database_state
 from tests.support.cast import DELETED, PLANNED, SALES
 
-WHO = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
+SUBJECTS = ("user:ned", "user:dee", "user:grp", "group:operators", "user:ina")
 PROGRAM, NAMESPACE = "/entities/program:sales.shop.workflow.daily", "/entities/namespace:sales"
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_operation_answers_match_the_engine(generation, browse):
     client = browse("aud")
-    for place in map(parse_address, (*SALES, PLANNED, DELETED)):
-        for who in WHO:
-            each = client.get(f"/entities/{place}?subject={who}&generation={generation}").context["ask"]["operation_answers"]
-            of, _, name = who.partition(":")
-            said = [check(Question(of, name, operation, place, generation)) for operation in KINDS[place.kind].operations]
-            assert [(glance.name, glance.is_permitted) for glance in each] == [
-                (decision.question.operation, decision.is_permitted) for decision in said]
+    for address in map(parse_address, (*SALES, PLANNED, DELETED)):
+        for subject in SUBJECTS:
+            ask = client.get(f"/entities/{address}?subject={subject}&generation={generation}").context["ask"]
+            type_, _, name = subject.partition(":")
+            decisions = [check(Question(type_, name, operation, address, generation))
+                         for operation in KINDS[address.kind].operations]
+            assert [(summary.name, summary.is_permitted) for summary in ask["operation_answers"]] == [
+                (decision.question.operation, decision.is_permitted) for decision in decisions]
 
 
 def test_each_generation_answers_with_its_source(browse):
     ask = browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=start&generation=existing").context["ask"]
-    assert [glance.name for glance in ask["generation_summaries"]] == list(GENERATIONS)
-    assert [glance.name for glance in ask["generation_summaries"] if glance.is_current] == ["existing"]
-    assert all(glance.source for glance in ask["generation_summaries"])
-    for glance in ask["generation_summaries"]:
+    assert [summary.name for summary in ask["generation_summaries"]] == list(GENERATIONS)
+    assert [summary.name for summary in ask["generation_summaries"] if summary.is_current] == ["existing"]
+    assert all(summary.source for summary in ask["generation_summaries"])
+    for summary in ask["generation_summaries"]:
         target = parse_address("program:sales.shop.workflow.daily")
-        assert glance.is_permitted == check(Question("user", "grp", "start", target, glance.name)).is_permitted
+        assert summary.is_permitted == check(Question("user", "grp", "start", target, summary.name)).is_permitted
     assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
 
 
@@ -98,7 +99,7 @@ def test_the_number_of_queries_does_not_grow_with_the_contents(url, browse):
     assert costs[0] == costs[1] <= 13
 
 
-def sent(**more) -> dict:
+def plan_form(**more) -> dict:
     return {"address": "namespace:sales", "subject": "user:dee", "operation": "delete", "generation": "final"} | more
 
 
@@ -106,29 +107,30 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     client = browse("ada")
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
     assert 'action="/plans/missing"' in page
-    before, response = database_state()[0], client.post("/plans/missing", sent())
+    before, response = database_state()[0], client.post("/plans/missing", plan_form())
     plan = Plan.objects.get()
     assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
     client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
     assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.is_permitted
-    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and Plan.objects.count() == 1
+    assert client.post("/plans/missing", plan_form())["Location"] == NAMESPACE and Plan.objects.count() == 1
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
-    client, place = browse("ada"), parse_address("namespace:sales")
+    client, address = browse("ada"), parse_address("namespace:sales")
     ensure_entities(states={parse_address(f"{kind}:sales.more{n}"): "live" for n in range(3)
                             for kind in ("stream", "dataset_module")})
     for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
         for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
-            missing = check(Question(type_, name, operation, place, generation)).missing_grants or ()
-            where = client.post("/plans/missing", sent(subject=f"{type_}:{name}", operation=operation, generation=generation))
+            missing = check(Question(type_, name, operation, address, generation)).missing_grants or ()
+            form = plan_form(subject=f"{type_}:{name}", operation=operation, generation=generation)
+            response = client.post("/plans/missing", form)
             if missing:
                 items = {(row.principal, row.address, row.privilege) for row in Plan.objects.latest("pk").items.all()}
                 assert items == {(f"{type_}:{name}", *gap) for gap in missing}
             else:
-                assert where["Location"] == NAMESPACE
+                assert response["Location"] == NAMESPACE
                 notice = "No plan was created: nothing is missing that a grant could give."
                 assert notice in client.get(NAMESPACE).content.decode()
 
@@ -140,7 +142,7 @@ def test_the_plan_of_a_large_namespace_is_written_in_batches(browse, monkeypatch
     for numbers in (range(1), range(1, 1_500)):
         ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:
-            assert client.post("/plans/missing", sent())["Location"].startswith("/plans/")
+            assert client.post("/plans/missing", plan_form())["Location"].startswith("/plans/")
         costs.append(len(captured))
     assert Plan.objects.latest("pk").effect["grants"] == 7 + 1_499 and costs[1] <= costs[0] + 20
 
@@ -150,19 +152,19 @@ def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, m
     for module in ("authzconsole.web.ask.questions", "grants.plans.sources.answer"):
         monkeypatch.setattr(f"{module}.MAX_PLAN_ITEMS", 5)
     page = client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
-    assert "A plan can hold at most 5 changes." in page and 'action="/plans/missing"' not in page
+    assert "A plan can contain at most 5 changes." in page and 'action="/plans/missing"' not in page
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
     monkeypatch.setattr("grants.plans.create._insert_items", lambda *args: pytest.fail("items were written"))
-    assert client.post("/plans/missing", sent())["Location"] == NAMESPACE and not Plan.objects.exists()
+    assert client.post("/plans/missing", plan_form())["Location"] == NAMESPACE and not Plan.objects.exists()
     assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
             "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
 
 
 def test_only_an_administrator_can_create_a_plan_from_an_answer(browse):
     before = database_state()
-    assert [browse(name).post("/plans/missing", sent()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
+    assert [browse(name).post("/plans/missing", plan_form()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
     assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
-    assert browse("ada").post("/plans/missing", sent(subject="nonsense:x")).status_code == 303
-    assert browse("ada").post("/plans/missing", sent(operation="explode")).status_code == 303
-    assert browse("ada").post("/plans/missing", sent(address="nonsense")).status_code == 404
+    assert browse("ada").post("/plans/missing", plan_form(subject="nonsense:x")).status_code == 303
+    assert browse("ada").post("/plans/missing", plan_form(operation="explode")).status_code == 303
+    assert browse("ada").post("/plans/missing", plan_form(address="nonsense")).status_code == 404
     assert database_state() == before

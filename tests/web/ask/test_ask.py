@@ -15,15 +15,15 @@ ORDERS = "dataset:sales.orders"
 DELETE = {"operation": "delete", "entity": "namespace:sales"}
 
 
-def faults(response) -> str:
+def fault_of(response) -> str:
     return response.context["ask"]["fault"]
 
 
 @pytest.mark.parametrize("name", ["ada", "aud", "ned", "dee", "out"])
 def test_every_account_can_ask(name, browse):
     response = browse(name).get("/ask")
-    assert response.status_code == 200 and not faults(response)
-    assert ("May this user or group" in response.content.decode()) == (name in ("ada", "aud"))
+    assert response.status_code == 200 and not fault_of(response)
+    assert ("User or group" in response.content.decode()) == (name in ("ada", "aud"))
 
 
 def test_a_question_is_answered_on_the_same_page(browse):
@@ -34,20 +34,20 @@ def test_a_question_is_answered_on_the_same_page(browse):
     assert browse("aud").get(f"/ask?entity={ORDERS}").context["ask"]["answer"] is None
 
 
-@pytest.mark.parametrize("who", ["user:ned", "user:dee", "group:operators", "user:ina"])
+@pytest.mark.parametrize("subject", ["user:ned", "user:dee", "group:operators", "user:ina"])
 @pytest.mark.parametrize("operation", KINDS["namespace"].operations)
-def test_the_answers_of_all_generations_match_the_engine(who, operation, browse):
+def test_the_answers_of_all_generations_match_the_engine(subject, operation, browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(20)})
-    asked = {"subject": who, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
-    ask = browse("aud").get("/ask", asked).context["ask"]
-    assert [one.name for one in ask["generation_answers"]] == list(GENERATIONS)
-    assert [one.name for one in ask["generation_answers"] if one.is_current] == ["existing"]
-    for one in ask["generation_answers"]:
-        said = check(Question(*who.split(":"), operation, parse_address("namespace:sales"), one.name))
-        shown = one.answer.decision
-        assert (shown.is_permitted, shown.source) == (said.is_permitted, said.source)
-        assert one.answer.missing_total == len(said.missing_grants or ())
-        assert f"generation={one.name}" in one.url and one.url.startswith("/ask?")
+    question = {"subject": subject, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
+    ask = browse("aud").get("/ask", question).context["ask"]
+    assert [row.name for row in ask["generation_answers"]] == list(GENERATIONS)
+    assert [row.name for row in ask["generation_answers"] if row.is_current] == ["existing"]
+    for row in ask["generation_answers"]:
+        expected = check(Question(*subject.split(":"), operation, parse_address("namespace:sales"), row.name))
+        decision = row.answer.decision
+        assert (decision.is_permitted, decision.source) == (expected.is_permitted, expected.source)
+        assert row.answer.missing_total == len(expected.missing_grants or ())
+        assert f"generation={row.name}" in row.url and row.url.startswith("/ask?")
     assert ask["answer"] is ask["generation_answers"][1].answer
 
 
@@ -57,8 +57,8 @@ def test_an_answer_links_to_its_policy(browse):
         response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
         assert 'href="/policies/?generation=proposed#namespace-delete"' in response.content.decode()
         assert response.context["ask"]["answer"].policy_url == "/policies/?generation=proposed#namespace-delete"
-        bare = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
-        assert bare["answer"].policy_url == "" and bare["generation_answers"] == []
+        privilege = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
+        assert privilege["answer"].policy_url == "" and privilege["generation_answers"] == []
 
 
 def test_the_requirement_tree_names_addresses_and_grants(browse):
@@ -72,8 +72,8 @@ def test_the_requirement_tree_names_addresses_and_grants(browse):
 
 
 def test_a_requirement_with_alternatives_is_one_node(browse):
-    asked = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
-    tree = browse("ada").get("/ask", asked).context["ask"]["answer"].tree
+    question = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
+    tree = browse("ada").get("/ask", question).context["ask"]["answer"].tree
     assert tree.operator == "ANY OF" and not tree.met and len(tree.parts) > 1
 
 
@@ -83,10 +83,10 @@ def test_the_permalink_of_an_answer_is_absolute(browse, settings):
     ask = client.get("/ask?subject=dee&operation=delete&entity=namespace:sales").context["ask"]
     assert ask["permalink"] == (
         "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales")
-    short = client.get("/entities/namespace:sales?subject=dee&operation=delete")
-    assert short.context["ask"]["open_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
-    assert "Open on the Ask page" in short.content.decode()
-    assert client.get(short.context["ask"]["open_url"]).context["ask"]["answer"].decision.sentence == (
+    section = client.get("/entities/namespace:sales?subject=dee&operation=delete")
+    assert section.context["ask"]["ask_page_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
+    assert "Open on the Ask page" in section.content.decode()
+    assert client.get(section.context["ask"]["ask_page_url"]).context["ask"]["answer"].decision.sentence == (
         ask["answer"].decision.sentence)
 
 
@@ -111,7 +111,7 @@ def test_htmx_gets_only_the_ask_section(browse, htmx):
 
 def test_an_ordinary_account_can_ask_only_about_itself(browse):
     response = browse("dee").get("/ask", DELETE | {"subject": "user:ned"})
-    assert {one.answer.decision.question.principal for one in response.context["ask"]["generation_answers"]} == {"user:dee"}
+    assert {row.answer.decision.question.principal for row in response.context["ask"]["generation_answers"]} == {"user:dee"}
     assert "user:ned" not in response.content.decode()
 
 
@@ -120,22 +120,22 @@ def test_no_generation_discloses_invisible_entities(browse):
         response = browse("dee").get("/ask", DELETE | {"operation": operation})
         text = response.content.decode()
         assert response.status_code == 200 and "customers" not in text and "etl-1.0" not in text and "of the 5" not in text
-    answers = {one.name: one.answer for one in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]}
+    answers = {row.name: row.answer for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]}
     assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
     assert "entities that you may not see" in answers["final"].decision.sentence
-    assert not answers["final"].decision.is_permitted and all(not one.address_link.url for one in answers["final"].tree.parts)
+    assert not answers["final"].decision.is_permitted and all(not part.address_link.url for part in answers["final"].tree.parts)
 
 
 def test_an_operation_of_another_kind_is_refused_with_the_valid_ones(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
-    assert faults(response).startswith("Datasets have no operation `start`. Try create, update")
+    assert fault_of(response).startswith("Datasets have no operation `start`. Try create, update")
     text = response.content.decode()
     assert "have no operation <code>start</code>" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
 
 
 def test_part_of_an_address_lists_suggestions(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "entity": "order"})
-    assert faults(response).count("is not an address") == 1 and "no address" not in faults(response)
+    assert fault_of(response).count("is not an address") == 1 and "no address" not in fault_of(response)
     ((entity, url),) = response.context["suggestions"]
     assert str(entity) == ORDERS and browse("aud").get(url).context["ask"]["answer"].decision.is_permitted
 
@@ -158,14 +158,14 @@ def test_an_ambiguous_name_lists_suggestions(browse, monkeypatch):
 
 def test_an_exact_name_is_suggested_before_its_contents(browse):
     ensure_entities(states={parse_address("dataset:hr.sales"): "live"})
-    offered = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
-    assert str(offered[0][0]) == "namespace:sales" and len(offered) > 3 and len(set(offered)) == len(offered)
+    suggestions = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
+    assert str(suggestions[0][0]) == "namespace:sales" and len(suggestions) > 3 and len(set(suggestions)) == len(suggestions)
 
 
 def test_an_invisible_entity_looks_like_a_missing_one(browse):
     client = browse("dee")
-    unseen, absent = (faults(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
-    assert unseen.replace("salaries", "nothing") == absent != ""
+    invisible, missing = (fault_of(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
+    assert invisible.replace("salaries", "nothing") == missing != ""
     for text in ("salaries", "hr.salaries", "customers"):
         assert client.get("/ask", {"entity": text}).context["suggestions"] == []
     assert [browse(name).get(f"/ask?operation=read&entity={ORDERS}").context["ask"].get("answer") is not None
@@ -175,10 +175,10 @@ def test_an_invisible_entity_looks_like_a_missing_one(browse):
 
 def test_similar_names_are_suggested_to_accounts_that_see_everything(browse):
     User.objects.create(username="deedee")
-    for written, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
+    for subject, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
                              ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
-        ask = browse("aud").get("/ask", DELETE | {"subject": written}).context["ask"]
-        assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, written
+        ask = browse("aud").get("/ask", DELETE | {"subject": subject}).context["ask"]
+        assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, subject
         assert ask["answer"] is None and ask["operation_answers"] == [] and ask["generation_answers"] == []
     ((_, url),) = ask["unknown_principal"].suggestions
     assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
@@ -197,30 +197,30 @@ def test_quoted_input_is_escaped_and_formatted_as_code(browse):
 def test_no_input_causes_a_server_error(name, text, browse):
     for entity in (text, ORDERS):
         for operation in (text, "read", ""):
-            asked = {"entity": entity, "operation": operation, "subject": text, "generation": text, "owner": text}
-            assert browse(name).get("/ask", asked).status_code == 200
+            question = {"entity": entity, "operation": operation, "subject": text, "generation": text, "owner": text}
+            assert browse(name).get("/ask", question).status_code == 200
 
 
-@pytest.mark.parametrize(("url", "room"), [
+@pytest.mark.parametrize(("url", "area"), [
     ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"), ("/people/", "People"),
     ("/analyses/", "Analyses"), ("/my-access", "My access"),
 ])
-def test_the_navigation_marks_the_current_area(url, room, browse):
-    assert [shown["title"] for shown in browse("aud").get(url).context["nav_items"] if shown["is_current"]] == [room]
+def test_the_navigation_marks_the_current_area(url, area, browse):
+    assert [item["title"] for item in browse("aud").get(url).context["nav_items"] if item["is_current"]] == [area]
 
 
 def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     nav_items = browse("dee").get(f"/entities/{ORDERS}").context["nav_items"]
-    assert [shown["title"] for shown in nav_items] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
-    assert [shown["title"] for shown in nav_items if shown["is_current"]] == ["Explorer"]
-    assert all(browse("dee").get(shown["url"]).status_code == 200 for shown in nav_items)
+    assert [item["title"] for item in nav_items] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
+    assert [item["title"] for item in nav_items if item["is_current"]] == ["Explorer"]
+    assert all(browse("dee").get(item["url"]).status_code == 200 for item in nav_items)
 
 
-@pytest.mark.parametrize(("changed", "field"), [
+@pytest.mark.parametrize(("change", "field"), [
     ({"subject": "robot:x"}, "subject"), ({"operation": "fly"}, "operation"), ({"entity": "dataset:no.such"}, "entity"),
 ])
-def test_an_error_is_attached_to_its_field(changed, field, browse):
-    text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | changed).content.decode()
+def test_an_error_is_attached_to_its_field(change, field, browse):
+    text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change).content.decode()
     inputs = [tag.partition(">")[0] for tag in text.split("<input ")]
     assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
     assert 'id="ask-fault" role="alert"' in text
@@ -229,9 +229,9 @@ def test_an_error_is_attached_to_its_field(changed, field, browse):
 @pytest.mark.parametrize("url", ["/ask", f"/entities/{ORDERS}"])
 def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
     client = browse("ada")
-    each = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
-    ask = each.context["ask"]
+    response = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
+    ask = response.context["ask"]
     assert ask["announcement"] == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
-    assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in each.content.decode()
-    one = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
-    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in one.content.decode()
+    assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in response.content.decode()
+    response = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
+    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in response.content.decode()
