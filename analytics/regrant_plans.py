@@ -18,7 +18,7 @@ from entities.address import Address, parse_address
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.plans.minimal_grants import MinimalGrants, minimal_grants
 from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
@@ -37,7 +37,7 @@ class _Regrant:
     is_smallest: bool = True
 
     def add(self, user: str, minimal: MinimalGrants) -> None:
-        self.changes += grant_changes(f"user:{user}", minimal.grants)
+        self.changes += changes_from_grants(f"user:{user}", minimal.grants)
         self.only_way += minimal.only_way
         self.is_smallest = self.is_smallest and minimal.is_smallest
 

@@ -28,7 +28,7 @@ def subject_search(caller: Caller, body: dict) -> dict:
 @endpoint(TokenScope.DECIDE)
 def resource_search(caller: Caller, body: dict) -> dict:
     body = _with_member(body, "resource", id="")
-    question = question_from_json(body, active_generation=caller.generation, of_kind=True)
+    question = question_from_json(body, active_generation=caller.generation, is_search=True)
     caller.check_can_ask(question)
     page = _page(body, "resource", question)
     visible_in = None if caller.can_ask_about_all else caller.generation

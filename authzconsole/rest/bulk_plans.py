@@ -86,7 +86,7 @@ class PlansForMany(Endpoint):
             plan = create_selection_plan(author=author, change=change, addresses=sent["entities"])
         else:
             plan = create_subtree_plan(author=author, change=change, within=sent["within"], kinds=sent.get("kinds"),
-                                       itself=sent.get("itself", True))
+                                       includes_container=sent.get("itself", True))
         return created_plan_response(plan)
 
 

@@ -71,11 +71,11 @@ class _Results:
 class QuestionFacts:
     """The facts of one question; see `grants.policies.decide.Facts`."""
 
-    __slots__ = ("_lookups", "_results", "_subject", "subject_is_known")
+    __slots__ = ("_lookups", "_results", "_subject", "is_subject_known")
 
     def __init__(self, lookups: _Lookups, results: _Results, subject: int):
         self._lookups, self._results, self._subject = lookups, results, subject
-        self.subject_is_known = subject in results.known
+        self.is_subject_known = subject in results.known
 
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
         text = self._results.held.get(self._lookups.held_on[self._subject, address])

@@ -38,8 +38,8 @@ class SummaryFacts:
     _cache: dict = field(default_factory=dict)
 
     @property
-    def subject_is_known(self) -> bool:
-        return self.facts.subject_is_known
+    def is_subject_known(self) -> bool:
+        return self.facts.is_subject_known
 
     def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
         return self.facts.privileges_on(place)

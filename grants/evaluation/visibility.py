@@ -65,7 +65,7 @@ class Visibility:
     all_rows: Q
     first_rows: Q
     inside: Entity | None = None
-    is_few: bool = True
+    has_few_grants: bool = True
     disjoint_conditions: tuple[Q, ...] = ()
     name: str = ""
 
@@ -111,11 +111,11 @@ def visibility_of(principal: User | Group, generation: Generation, *, inside: En
         return Visibility(few, few, inside)
     name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}" if inside else ""
     if not in_namespace:
-        return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False, name=name)
+        return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, has_few_grants=False, name=name)
     # often all grants inside are held through groups; the table of direct grants is then left out
     holding = tuple(table for table in tables if _holds_any(table, in_namespace))
     disjoint_conditions = _disjoint_conditions(holding, rules, inside, in_namespace)
-    return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, is_few=False,
+    return Visibility(condition_for_tables(tables, rules, inside=inside), first, inside, has_few_grants=False,
                       disjoint_conditions=disjoint_conditions, name=name)
 
 

@@ -46,8 +46,8 @@ class DeletionVerdict(StrEnum):
 class StepOutcome(StrEnum):
     """How one step of the deletion ends."""
 
-    GOES = "goes"
-    PARTLY = "partly"
+    DELETED = "goes"
+    PARTLY_DELETED = "partly"
     STOPS = "stops"
     NOT_REACHED = "not reached"
     EMPTY = "empty"
@@ -192,7 +192,7 @@ def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, be
         deletable = sum(counts[kind][1] for kind, _ in present)
         outcome = _outcome(live, deletable, reached, rules)
         reached = reached and outcome != StepOutcome.STOPS
-        gone = deletable if outcome in (StepOutcome.GOES, StepOutcome.PARTLY) else 0
+        gone = deletable if outcome in (StepOutcome.DELETED, StepOutcome.PARTLY_DELETED) else 0
         yield DeletionStep(present, live, live - deletable, gone, outcome)
 
 
@@ -202,8 +202,8 @@ def _outcome(live: int, deletable: int, reached: bool, rules: Generation) -> Ste
     if not reached:
         return StepOutcome.NOT_REACHED
     if live == deletable:
-        return StepOutcome.GOES
-    return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY
+        return StepOutcome.DELETED
+    return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY_DELETED
 
 
 def _verdict(steps: Sequence[DeletionStep], begins: bool, namespace_goes: bool, rules: Generation) -> DeletionVerdict:
@@ -219,8 +219,8 @@ def _verdict(steps: Sequence[DeletionStep], begins: bool, namespace_goes: bool, 
 def _deleted_entities(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, steps: Sequence[DeletionStep],
                       namespace_goes: bool) -> QuerySet:
     """Return the entities that the deletion would delete."""
-    complete = [kind for step in steps if step.outcome == StepOutcome.GOES for kind, _ in step.kinds]
-    partial = [kind for step in steps if step.outcome == StepOutcome.PARTLY for kind, _ in step.kinds]
+    complete = [kind for step in steps if step.outcome == StepOutcome.DELETED for kind, _ in step.kinds]
+    partial = [kind for step in steps if step.outcome == StepOutcome.PARTLY_DELETED for kind, _ in step.kinds]
     condition = Q(kind__in=[*complete, "namespace"] if namespace_goes else complete)
     if partial:
         condition |= Q(kind__in=partial) & _deletable_condition(entity, tables, rules)

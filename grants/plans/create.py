@@ -84,7 +84,7 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
     return plan
 
 
-def grant_changes(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
+def changes_from_grants(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
     """Yield the changes that give these grants to the principal."""
     for address, privilege in grants:
         yield PlanVerb.GRANT.value, principal, address, privilege

@@ -90,7 +90,7 @@ class _FactsWithNewGrants:
 
     denial: _Denial
     new_grants: _NewGrants
-    subject_is_known: bool = True
+    is_subject_known: bool = True
 
     def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
         new = dict.fromkeys(self.new_grants.privileges.get(place, ()), self.denial.question.principal)
@@ -175,7 +175,7 @@ def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iter
     for question, facts in zip(questions, facts_of_all, strict=True):
         alternatives = minimal_grant_sets(question.policy.requirement, question, facts)
         is_permitted = alternatives == [frozenset()]
-        if facts.subject_is_known and alternatives and not is_permitted:
+        if facts.is_subject_known and alternatives and not is_permitted:
             yield _Denial(question, facts, alternatives)
 
 

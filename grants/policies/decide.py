@@ -54,7 +54,7 @@ class EntitiesWithoutPrivilege:
 class Facts(Protocol):
     """What the grants say about the subject of one question."""
 
-    subject_is_known: bool
+    is_subject_known: bool
 
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
         """Return the privileges that the subject holds on exactly `address`.
@@ -78,7 +78,7 @@ class Facts(Protocol):
 def is_permitted(question: Question, facts: Facts) -> bool:
     """Return whether `question` is permitted. `explain.explain` returns the same decision with its reasons."""
     policy = question.policy
-    if policy is None or policy.requirement is None or not facts.subject_is_known:
+    if policy is None or policy.requirement is None or not facts.is_subject_known:
         return False
     return is_met(policy.requirement, question, facts)
 

@@ -125,7 +125,7 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
     """Return why `question` is denied without evaluating a requirement; an empty string if its requirement decides."""
     if question.unknown_reason:
         return question.unknown_reason
-    if not facts.subject_is_known:
+    if not facts.is_subject_known:
         return f"{question.principal} is not a known, active principal"
     policy = question.policy
     assert policy is not None

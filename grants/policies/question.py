@@ -93,17 +93,17 @@ class Question:
                 return self.owner is not None
 
 
-def question_from_json(body: object, *, active_generation: str, of_kind: bool = False) -> Question:
+def question_from_json(body: object, *, active_generation: str, is_search: bool = False) -> Question:
     """Parse one evaluation request; unknown members are ignored. Raise QuestionError if it is malformed.
 
-    of_kind: the question is about all entities of the resource's type; `resource.id` is ignored and `target` has no key.
+    is_search: the question is about all entities of the resource's type. `resource.id` is ignored, and the key of `target` is empty.
     """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
     subject_type, subject = _pair(body, "subject", "type", "id")
     operation = _text(_object(body, "action"), "action", "name")
     resource = _object(body, "resource")
-    kind, key = _text(resource, "resource", "type"), None if of_kind else _text(resource, "resource", "id")
+    kind, key = _text(resource, "resource", "type"), None if is_search else _text(resource, "resource", "id")
     context = body.get("context", {})
     if not isinstance(context, dict):
         raise QuestionError("`context` must be an object")

@@ -43,7 +43,7 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
         if _requires_all_live(question):
             facts = next(all_live_facts)
             permitted = is_permitted(question, facts)
-            sentence = (ALL_LIVE_SENTENCES[permitted] if facts.subject_is_known
+            sentence = (ALL_LIVE_SENTENCES[permitted] if facts.is_subject_known
                         else f"Denied: {early_denial_reason(question, facts)}.")
         else:
             decision = next(decisions)

@@ -93,9 +93,9 @@ def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:
 def _step_row(step: DeletionStep) -> dict:
     kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
     words = {
-        StepOutcome.GOES: "all deleted", StepOutcome.NOT_REACHED: "not reached",
-        StepOutcome.PARTLY: f"an error for each of {step.missing:,}",
+        StepOutcome.DELETED: "all deleted", StepOutcome.NOT_REACHED: "not reached",
+        StepOutcome.PARTLY_DELETED: f"an error for each of {step.missing:,}",
         StepOutcome.STOPS: f"stops here: {step.missing:,} cannot be deleted",
     }
     return {"step": step, "kinds": kinds, "mark": step.kinds[0][0], "words": words[step.outcome],
-            "is_good": step.outcome == StepOutcome.GOES}
+            "is_good": step.outcome == StepOutcome.DELETED}

@@ -61,7 +61,7 @@ def _plan(request: HttpRequest, form: dict) -> Plan:
     if form["is_selection"]:
         return create_selection_plan(author=author, change=change, addresses=map(parse_address, form["addresses"]))
     return create_subtree_plan(author=author, change=change, within=_container(form).address, kinds=form["kinds"],
-                           itself=form["itself"])
+                           includes_container=form["itself"])
 
 
 def _container(form: dict) -> Entity:

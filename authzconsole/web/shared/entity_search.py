@@ -123,7 +123,7 @@ def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, 
         candidates, is_all = _candidates(query, [])
         return _best_matches(candidates, query, max_rows, is_all)
     visibility = visibility_of(user, active_generation())
-    if visibility.is_few:
+    if visibility.has_few_grants:
         return _best_matches(_read(query.matches.filter(visibility.all_rows)), query, max_rows, True)
     candidates, is_all = _candidates(query, _held_entity_ids(user))
     visible = Entity.objects.filter(visibility.first_rows, pk__among=[pk for pk, _, _ in candidates])

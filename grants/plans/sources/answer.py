@@ -3,7 +3,7 @@
 from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
 from grants.models import Plan
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.policies.question import Question
 
 
@@ -14,5 +14,5 @@ def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
     missing = missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
-        origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=grant_changes(question.principal, missing),
+        origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=changes_from_grants(question.principal, missing),
         empty_message="nothing is missing that a grant could give"))

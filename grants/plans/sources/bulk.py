@@ -67,29 +67,29 @@ def kinds_inside(container_kind: str) -> list[str]:
 
 
 def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, kinds: Collection[str] | None = None,
-                        itself: bool = True, renewal_of: Plan | None = None) -> Plan:
+                        includes_container: bool = True, renewal_of: Plan | None = None) -> Plan:
     """Create a plan for the live entities inside a container, at every depth.
 
-    kinds: only entities of these kinds; all kinds by default. itself: also the container. Takes one query for each principal more
-    than `create_plan`. Raise PlanError.
+    kinds: include only entities of these kinds; all kinds by default. includes_container: also include the container itself.
+    Takes the statements of `create_plan` and one more query for each principal. Raise PlanError.
     """
     revision = current_revision()
     _check_principals(change)
-    kinds = _validated_kinds(within, kinds, itself)
+    kinds = _validated_kinds(within, kinds, includes_container)
     container = entity_at(within)
     if container is None:
         raise PlanError(f"{within} is not registered here: name a registered container, or correct the address")
     is_container = Q(pk=container.pk)
     entities = subtree_of(container).filter(state=State.LIVE)
-    if itself:
+    if includes_container:
         entities = entities.filter(Q(kind__in=kinds) | is_container)
     else:
         entities = entities.filter(kind__in=kinds).exclude(is_container)
-    where = _subtree_text(within, kinds, itself)
+    where = _subtree_text(within, kinds, includes_container)
     return create_plan(author=author, draft=PlanDraft(
         title=f"{change} {where}", origin=PlanOrigin.SUBTREE, base_revision=revision, breadth=PlanBreadth.NAMESPACES,
         watches=change.principals, changes=_plan_changes(change, entities), renewal_of=renewal_of,
-        recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": itself},
+        recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": includes_container},
         empty_message=_empty_message(change, where)))
 
 
@@ -108,7 +108,7 @@ def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iter
 def renew_subtree(author: Author, plan: Plan) -> Plan:
     recipe = plan.recipe
     return create_subtree_plan(author=author, change=_stored_change(plan), within=parse_address(recipe["within"]),
-                               kinds=recipe["kinds"], itself=recipe["itself"], renewal_of=plan)
+                               kinds=recipe["kinds"], includes_container=recipe["itself"], renewal_of=plan)
 
 
 def renew_selection(author: Author, plan: Plan) -> Plan:
@@ -145,7 +145,7 @@ def _check_principals(change: BulkChange) -> None:
         raise PlanError(f"{', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist: add first, or correct the name")
 
 
-def _validated_kinds(within: Address, kinds: Collection[str] | None, itself: bool) -> list[str]:
+def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_container: bool) -> list[str]:
     """Return the kinds in the order of the vocabulary. Raise PlanError."""
     if within.kind not in CONTAINER_KINDS:
         raise PlanError(f"{within} is not a container: name the instance, a namespace or an application")
@@ -153,18 +153,18 @@ def _validated_kinds(within: Address, kinds: Collection[str] | None, itself: boo
     if wrong := [kind for kind in kinds or () if kind not in possible]:
         raise PlanError(f"{within} contains no entities of kind {wrong[0]}; it may contain {', '.join(possible)}")
     selected = possible if kinds is None else [kind for kind in possible if kind in kinds]
-    if not selected and not itself:
+    if not selected and not includes_container:
         raise PlanError(f"no kind is selected: select at least one of {', '.join(possible)}, or {within} itself")
     return selected
 
 
-def _subtree_text(within: Address, kinds: Collection[str], itself: bool) -> str:
+def _subtree_text(within: Address, kinds: Collection[str], includes_container: bool) -> str:
     """Return a text such as `on namespace:sales and datasets in it`."""
     if not kinds:
         return f"on {within}"
     is_everything = len(kinds) == len(kinds_inside(within.kind))
     content = "everything" if is_everything else ", ".join(KINDS[kind].plural for kind in kinds)
-    return f"on {within} and {content} in it" if itself else f"on {content} in {within}"
+    return f"on {within} and {content} in it" if includes_container else f"on {content} in {within}"
 
 
 def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
@@ -179,13 +179,13 @@ def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
 
 def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[PlanChange]:
     """Yield the changes that have an effect, principal by principal, each by address. One query for each principal."""
-    grants = _missing_grants if change.verb == PlanVerb.GRANT else _existing_grants
+    grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
         for address, privilege in grants(principal, change.privileges, entities):
             yield change.verb.value, principal, address, privilege
 
 
-def _missing_grants(principal: str, privileges: Iterable[Privilege],
+def _new_grants(principal: str, privileges: Iterable[Privilege],
                     entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
     kind, name = parse_principal(principal)
     grants = GRANT_TABLES[kind][0].objects.filter(**{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk"))

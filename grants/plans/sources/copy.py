@@ -9,7 +9,7 @@ from entities.vocabulary import Privilege
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, privilege_of
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.plans.create import PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 
@@ -28,10 +28,10 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
     if source == target:
         raise PlanError(f"{source} is both source and target: name two different principals")
     where = f" in {within}" if within else ""
-    missing = _missing_grants(source, target, within)
+    grants = _grants_to_copy(source, target, within)
     return create_plan(author=author, draft=PlanDraft(
         title=f"Copy the grants of {source} to {target}{where}", origin=PlanOrigin.COPY, base_revision=revision,
-        watches=[source, target], changes=grant_changes(target, missing), renewal_of=renewal_of,
+        watches=[source, target], changes=changes_from_grants(target, grants), renewal_of=renewal_of,
         recipe={"source": source, "target": target, "within": str(within or "")},
         empty_message=f"there is nothing to copy: {target} holds every direct grant of {source}{where}"))
 
@@ -42,7 +42,7 @@ def renew(author: Author, plan: Plan) -> Plan:
     return create_plan_from_copy(author=author, source=recipe["source"], target=recipe["target"], within=within, renewal_of=plan)
 
 
-def _missing_grants(source: str, target: str, within: Address | None) -> Iterator[tuple[Address, Privilege]]:
+def _grants_to_copy(source: str, target: str, within: Address | None) -> Iterator[tuple[Address, Privilege]]:
     """Yield the direct grants of `source` that `target` does not hold directly, by address. One query."""
     source_kind, source_name = parse_principal(source)
     target_kind, target_name = parse_principal(target)

@@ -6,7 +6,7 @@ from grants.journal import Author, current_revision
 from grants.lifecycle.forecast import resolve_generation
 from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
 from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import PlanDraft, PlanOrigin, create_plan, grant_changes
+from grants.plans.create import PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, parse_principal
 
@@ -26,7 +26,8 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
     missing = missing_grants_to_delete(namespace, deleter, rules)
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {deleter} delete {namespace}{through} ({rules.name})", origin=PlanOrigin.READINESS, base_revision=revision,
-        breadth=PlanBreadth.NAMESPACES, watches=[str(deleter)], renewal_of=renewal_of, changes=grant_changes(receiver, missing),
+        breadth=PlanBreadth.NAMESPACES, watches=[str(deleter)], renewal_of=renewal_of,
+        changes=changes_from_grants(receiver, missing),
         recipe={"namespace": str(namespace), "user": user, "generation": rules.name, "principal": receiver},
         empty_message=f"nothing is missing: {deleter} can already delete {namespace} (generation `{rules.name}`)"))
 

@@ -149,7 +149,7 @@ def test_who_holds_much_in_a_namespace_is_not_looked_for_through_all_grants():
     inside = Entity.objects.get(kind="namespace", key="ns7")
     with CaptureQueriesContext(connection) as captured:
         seen = visibility_of(Group.objects.get(name="g7"), GENERATIONS["final"], inside=inside)
-    assert not seen.is_few
+    assert not seen.has_few_grants
     asked = [query["sql"] for query in captured if "grant" in query["sql"]]
     assert len(asked) >= 2
     with connection.cursor() as cursor:

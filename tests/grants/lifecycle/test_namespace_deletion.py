@@ -142,7 +142,7 @@ def outcomes(forecast):
 def test_final_leaves_an_inconsistent_state_if_one_grant_is_missing(sales):
     forecast = deletion_forecast(sales, "ned", "final")
     assert forecast.verdict == DeletionVerdict.INCONSISTENT and not forecast.namespace_goes
-    assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.STOPS,
+    assert outcomes(forecast) == {"application": StepOutcome.DELETED, "dataset": StepOutcome.STOPS,
                                   "artifact": StepOutcome.NOT_REACHED}
     assert forecast.sentence == (
         "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted. By then 2 of 5 live "
@@ -155,7 +155,8 @@ def test_final_leaves_an_inconsistent_state_if_one_grant_is_missing(sales):
 def test_core_skips_an_entity_that_cannot_be_deleted(sales):
     forecast = deletion_forecast(sales, "ned", "core")
     assert forecast.verdict == DeletionVerdict.PARTIAL and (forecast.gone, forecast.remains) == (4, 2)
-    assert outcomes(forecast) == {"application": StepOutcome.GOES, "dataset": StepOutcome.PARTLY, "artifact": StepOutcome.GOES}
+    assert outcomes(forecast) == {"application": StepOutcome.DELETED, "dataset": StepOutcome.PARTLY_DELETED,
+                                  "artifact": StepOutcome.DELETED}
     assert forecast.sentence == ("4 of 5 live entities in namespace:sales are deleted; each of the other 1 is reported as an "
                                  "error, and the namespace remains.")
 

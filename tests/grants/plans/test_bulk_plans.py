@@ -61,20 +61,20 @@ def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_onl
 
 
 def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on_request():
-    assert places(inside(kinds=["dataset"], itself=False)) == {ORDERS, CUSTOMERS}
-    assert places(inside(kinds=[], itself=True)) == {"namespace:sales"}
-    assert places(inside(kinds=["program"], itself=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
+    assert places(inside(kinds=["dataset"], includes_container=False)) == {ORDERS, CUSTOMERS}
+    assert places(inside(kinds=[], includes_container=True)) == {"namespace:sales"}
+    assert places(inside(kinds=["program"], includes_container=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
     assert places(inside(within=parse_address("application:sales.shop"))) == {"application:sales.shop",
                                                                               "program:sales.shop.workflow.daily"}
-    assert places(inside(within=parse_address("instance:cdap"), kinds=["namespace"], itself=False)) == {"namespace:sales",
-                                                                                                        "namespace:hr"}
+    namespaces = inside(within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False)
+    assert places(namespaces) == {"namespace:sales", "namespace:hr"}
     assert places(inside(within=parse_address("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries",
                                                                      "instance:cdap"}
 
 
 def test_existing_grants_are_skipped():
     both = wanted(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
-    plan = inside(both, kinds=["dataset"], itself=False)
+    plan = inside(both, kinds=["dataset"], includes_container=False)
     assert items(plan) == [
         ("grant", "user:dee", CUSTOMERS, "READ"), ("grant", "user:dee", CUSTOMERS, "WRITE"),
         ("grant", "user:dee", ORDERS, "WRITE"),
@@ -127,7 +127,7 @@ def test_a_selection_plan_accepts_live_entities_only(address, words):
     (lambda: inside(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
     (lambda: inside(within=parse_address("namespace:nowhere")), "namespace:nowhere is not registered"),
     (lambda: inside(kinds=["namespace"]), "namespace:sales contains no entities of kind namespace"),
-    (lambda: inside(kinds=[], itself=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
+    (lambda: inside(kinds=[], includes_container=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
     (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are selected, and 500 are allowed"),
 ])
 def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(make, words):
@@ -151,7 +151,8 @@ def grants(*items):
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
     whole, few = inside(), chosen(ORDERS)
-    everywhere = inside(wanted(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"], itself=False)
+    everywhere = inside(wanted(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"],
+                        includes_container=False)
     register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):

@@ -46,7 +46,7 @@ class UnknownQuestion(Question):
 class NoFacts:
     """Facts of a known subject without grants."""
 
-    subject_is_known = True
+    is_subject_known = True
 
 
 TARGET = parse_address("dataset:sales.orders")
