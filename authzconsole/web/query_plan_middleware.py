@@ -10,7 +10,7 @@ The connection outlives the request, so the middleware sets the threshold on eve
 
 from django.db import connection
 
-from authzconsole.web.people.impersonation import NOT_PAGES
+from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES
 
 
 class PageQueryPlanMiddleware:
@@ -23,5 +23,5 @@ class PageQueryPlanMiddleware:
         # without an open connection no account was loaded, and the request reads no large tables
         if connection.vendor == "postgresql" and connection.connection is not None:
             api_threshold = connection.settings_dict["OPTIONS"].get("prepare_threshold")
-            connection.connection.prepare_threshold = api_threshold if request.path.startswith(NOT_PAGES) else None
+            connection.connection.prepare_threshold = api_threshold if request.path.startswith(NON_PAGE_PREFIXES) else None
         return self.get_response(request)

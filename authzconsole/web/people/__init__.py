@@ -1,4 +1,4 @@
-"""Pages about users and groups: lists, one principal, memberships, comparison, off-boarding, "see as".
+"""Pages about users and groups: lists, one principal, memberships, comparison, off-boarding and impersonation.
 
-Signing in and console roles are in `authzconsole.web.accounts`.
+Sign-in and console roles are in `authzconsole.web.accounts`.
 """

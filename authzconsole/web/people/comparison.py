@@ -1,4 +1,4 @@
-"""The pages that compare two users and that show what off-boarding a user or removing a group would strand."""
+"""Compare two users, and show which entities would be stranded by off-boarding a user or removing a group."""
 
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +19,7 @@ from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
 
 ROWS_PER_PAGE = 20
-MAX_NAMED = 20
+MAX_PRINCIPALS = 20
 FIELDS = ("one", "other")
 
 
@@ -28,11 +28,11 @@ FIELDS = ("one", "other")
 def compare_users(request: HttpRequest) -> HttpResponse:
     """Show the entities and groups in which two users differ. URL parameters: one, other."""
     names = {field: name_from_input(name_parameter(request, field), "user") for field in FIELDS}
-    context = {"given": names, "url": request.path, "most": MAX_COUNTED, "can_change": request.user.can_administer}
+    context = {"names": names, "url": request.path, "max_counted": MAX_COUNTED, "can_change": request.user.can_administer}
     if all(names.values()):
         context |= _comparison(request, names)
-    shows_section = requested_section(request) == "differences" and "page" in context
-    return render_page(request, "people/_differences.html" if shows_section else "people/compare.html", context)
+    is_section = requested_section(request) == "differences" and "page" in context
+    return render_page(request, "people/_differences.html" if is_section else "people/compare.html", context)
 
 
 def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
@@ -49,16 +49,16 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     total_rows = capped_count(differences.entities)
     page = paginate_entities(request, differences.entities, max_rows=ROWS_PER_PAGE, total_rows=total_rows)
     entity_ids = [entity.pk for entity in page.rows]
-    held_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
+    privileges_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
     group_lists = (("Both", groups.common), (f"Only {one.username}", groups.only_first),
                    (f"Only {other.username}", groups.only_second))
     return {
-        "people": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
+        "users": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
         "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
         "rows": [{"address_link": address_link_to(entity), "entity": entity,
-                  "cells": [privilege_cells(held[entity.pk], entity.state) for held in held_by_user]}
+                  "cells": [privilege_cells(privileges[entity.pk], entity.state) for privileges in privileges_by_user]}
                  for entity in page.rows],
-        "groups": [(title, [principal_link(group) for group in listed]) for title, listed in group_lists],
+        "group_lists": [(title, [principal_link(group) for group in listed]) for title, listed in group_lists],
     }
 
 
@@ -72,7 +72,7 @@ def off_board(request: HttpRequest, principal: str) -> HttpResponse:
              "remaining_admin": principal_link_from_text(f"user:{row.remaining_admin}") if row.remaining_admin else None}
             for row in loss.first_entities]
     return render_page(request, "people/off_board.html", {
-        "principal": principal_link(subject), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "most": MAX_COUNTED,
+        "principal": principal_link(subject), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "max_counted": MAX_COUNTED,
         "back": principal_url("person", principal), "is_user": isinstance(subject, User),
         "rows": rows, "more": loss.stranded_count - len(rows), "can_change": request.user.can_administer,
         **(_user_groups(subject) if isinstance(subject, User) else _affected_members(subject)),
@@ -80,11 +80,11 @@ def off_board(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 def _user_groups(user: User) -> dict:
-    return {"groups": [principal_link(group) for group in user.groups.order_by("name")[:MAX_NAMED]]}
+    return {"groups": [principal_link(group) for group in user.groups.order_by("name")[:MAX_PRINCIPALS]]}
 
 
 def _affected_members(group: Group) -> dict:
-    """Return the active members, who would lose the grants of the group unless they also have them otherwise."""
+    """Return the active members. They would lose the grants of the group that they do not also hold otherwise."""
     members = group.user_set.active_principals()
     return {"grants": capped_count(group.grants), "total_members": capped_count(members),
-            "members": [principal_link(user) for user in members.order_by("username")[:MAX_NAMED]]}
+            "members": [principal_link(user) for user in members.order_by("username")[:MAX_PRINCIPALS]]}

@@ -1,4 +1,4 @@
-"""Impersonation: administrators and auditors see the console as another user, read-only."""
+"""Impersonation: an administrator or auditor sees the console as another user, read-only."""
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -12,16 +12,17 @@ from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
 
-KEY = "see_as"
+SESSION_KEY = "see_as"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# APIs answer for their token's owner; only pages are shown as another user
-NOT_PAGES = ("/api/", "/access/", "/.well-known/", "/static/")
+# impersonation applies to pages only: APIs act for the owner of the token
+NON_PAGE_PREFIXES = ("/api/", "/access/", "/.well-known/", "/static/")
 
 
 class SeeAsMiddleware:
-    """Replace `request.user` on pages by the user whose view the account sees; `request.impersonator` is then the account itself.
+    """While an account impersonates a user, set `request.user` to that user and `request.impersonator` to the account.
 
-    All writes are refused meanwhile, because they would be made in the name of the other user.
+    Without impersonation, `request.impersonator` is None. Writes are refused during impersonation, because they would be
+    made in the name of the other user.
     """
 
     def __init__(self, get_response):
@@ -29,17 +30,20 @@ class SeeAsMiddleware:
 
     def __call__(self, request):
         request.impersonator = None
-        name = request.session.get(KEY)
-        if name is not None and not request.path.startswith(NOT_PAGES):
+        name = request.session.get(SESSION_KEY)
+        if name is not None and not request.path.startswith(NON_PAGE_PREFIXES):
             _impersonate(request, name)
         return self.get_response(request)
 
 
 def _impersonate(request: HttpRequest, name: str) -> None:
-    """Set request.user and request.impersonator. Raises PermissionDenied for writes."""
+    """Set request.user and request.impersonator; end the impersonation if it is no longer allowed.
+
+    Raises PermissionDenied for writes.
+    """
     other = User.objects.filter(username=name).first()
     if other is None or not request.user.is_authenticated or not request.user.can_see_all:
-        del request.session[KEY]
+        del request.session[SESSION_KEY]
     elif request.method in SAFE_METHODS:
         request.impersonator, request.user = request.user, other
     elif request.path not in (reverse("see-as"), reverse("sign-out")):
@@ -49,11 +53,11 @@ def _impersonate(request: HttpRequest, name: str) -> None:
 @require_POST
 @auditor_required
 def see_as(request: HttpRequest) -> HttpResponse:
-    """Start seeing the console as the posted `user`, or stop if it is empty."""
-    name, previous_name = request.POST.get("user", ""), request.session.pop(KEY, None)
+    """Start impersonating the posted `user`; stop if it is empty."""
+    name, previous_name = request.POST.get("user", ""), request.session.pop(SESSION_KEY, None)
     if name:
         principal_or_404(f"user:{name}")
-        request.session[KEY] = name
+        request.session[SESSION_KEY] = name
         return see_other(reverse("home"))
     messages.info(request, "You see the console as yourself again.")
     return see_other(principal_url("person", f"user:{previous_name}") if previous_name else reverse("home"))

@@ -1,4 +1,4 @@
-"""The form that adds a user to a group or removes one; removing asks for confirmation."""
+"""The form that adds a user to a group or removes one from it. Removing requires confirmation."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +21,7 @@ FORM_FIELDS = ("user", "group", "page", "reason")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def change_membership(request: HttpRequest) -> HttpResponse:
-    """Add or remove a member. Field `page`: the principal to whose page the form leads back."""
+    """Add or remove a member. The form field `page` names the principal whose page is opened afterwards."""
     data = request.POST if request.method == "POST" else request.GET
     form = {name: data.get(name, "").replace("\0", "") for name in FORM_FIELDS}
     verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"
@@ -45,8 +45,8 @@ def _form(request: HttpRequest, verb: str, form: dict, *, fault: str = "", statu
     user, group = (name_from_input(form[name], name) for name in ("user", "group"))
     template = "people/_member_form.html" if requested_section(request) == "dialog" else "people/member.html"
     return render_page(request, template, {
-        **form, "verb": verb, "fault": fault, "user": user, "group": group, "most": MAX_COUNTED,
-        "member": principal_link_from_text(f"user:{user}"), "joined": principal_link_from_text(f"group:{group}"),
+        **form, "verb": verb, "fault": fault, "user": user, "group": group, "max_counted": MAX_COUNTED,
+        "user_link": principal_link_from_text(f"user:{user}"), "group_link": principal_link_from_text(f"group:{group}"),
         "grants": capped_count(GroupGrant.objects.filter(group__name=group)), "back": _page_url(form),
         "stranding": membership_removal_warning(user, group) if verb == "remove" else None,
         "title": "Add to a group" if verb == "add" else "Remove from the group",

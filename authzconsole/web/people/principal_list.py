@@ -14,11 +14,11 @@ from authzconsole.web.shared.rendering import render_page, requested_section, se
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
 from grants.models import Role, User
-from grants.principals.principal_lists import groups_with_counts, users_with_counts
+from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user
 
 ROWS_PER_PAGE = 25
-TYPES = {"user": "People", "group": "Groups"}
+TYPES = {"user": "Users", "group": "Groups"}
 # by the value of the filter: the value of is_active
 ACTIVITY = {"active": True, "inactive": False}
 FORM_FIELDS = ("type", "name", "email", "role", "reason")
@@ -34,18 +34,19 @@ def principal_list(request: HttpRequest) -> HttpResponse:
     else:
         groups = groups_with_counts(Group.objects.filter(name__icontains=find))
         page = paginate_names(request, groups, "name", max_rows=ROWS_PER_PAGE)
-    rows = [{"row": row, "principal": principal_link(row), "role": ROLE_LABELS[row.role] if type_ == "user" else ""}
-            for row in page.rows]
+    rows = [{"principal": principal, "link": principal_link(principal),
+             "role": ROLE_LABELS[principal.role] if type_ == "user" else ""} for principal in page.rows]
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
         "page": page, "rows": rows, "type": type_, "find": find,
         "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.can_administer,
+        "max_counted": MAX_COUNTED,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
 
 
 def _users(find: str, activity: str):
-    """Return the users that are principals. Accounts that only sign in to the console are on the page of accounts."""
+    """Return the users that are principals. Accounts that can only sign in are listed on the page of accounts."""
     rows = User.objects.principals().filter(username__icontains=find)
     return users_with_counts(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
 
@@ -76,6 +77,6 @@ def _add(author, form: dict):
 
 
 def _form(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
-    title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add person")
+    title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
     back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "People")
     return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)

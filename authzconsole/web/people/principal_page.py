@@ -41,7 +41,7 @@ INACTIVE = "Inactive: cannot sign in and is denied everything. Grants and member
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The principal that a page shows. is_own: the account looks at itself, and cannot change anything there."""
+    """The principal that a page shows. is_own: an account sees its own page, on which it cannot change anything."""
 
     principal: User | Group
     url: str
@@ -87,7 +87,7 @@ def _page(request: HttpRequest, profile: Profile) -> HttpResponse:
     """Render the page, or the one section that htmx requests."""
     name = requested_section(request)
     context = {"profile": profile, "url": profile.url, "principal": principal_link(profile.principal),
-               "can_change": profile.can_change, "generation": profile.generation, "most": MAX_COUNTED}
+               "can_change": profile.can_change, "generation": profile.generation, "max_counted": MAX_COUNTED}
     if name in SECTIONS:
         section = SECTIONS[name](request, profile)
         if section is None:
@@ -117,7 +117,7 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     rows = [{"group": principal_link(group), "grants_url": f"{profile.url}?{urlencode({'through': group.name})}",
              "remove_url": _removal_url(profile, user=profile.principal.username, group=group.name)}
             for group in groups[:MAX_GROUPS]]
-    return {"rows": rows, "is_cut": len(groups) > MAX_GROUPS, "most": MAX_GROUPS}
+    return {"rows": rows, "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
 
 
 def _members(request: HttpRequest, profile: Profile) -> dict | None:
@@ -137,13 +137,13 @@ def _removal_url(profile: Profile, *, user: str, group: str) -> str:
     return f"{reverse('membership')}?{urlencode(query, safe=':')}"
 
 
-def _holds(request: HttpRequest, profile: Profile) -> dict:
-    """Return the direct grants of the principal, or of one of its groups (URL parameter `through`), by address."""
+def _grants(request: HttpRequest, profile: Profile) -> dict:
+    """Return the direct grants of the principal, or those of its group in the URL parameter `through`, sorted by address."""
     groups = profile.principal.groups if profile.is_user else Group.objects.none()
     group_name = request.GET.get("through", "").replace("\0", "")
     find = text_parameter(request, "holds", max_characters=200)
-    through = groups.filter(name=group_name).first() if group_name else None
-    holder = through or profile.principal
+    group = groups.filter(name=group_name).first() if group_name else None
+    holder = group or profile.principal
     entities = directly_granted_entities(holder)
     total = capped_count(entities)
     if find:
@@ -151,8 +151,8 @@ def _holds(request: HttpRequest, profile: Profile) -> dict:
     page = paginate_entities(request, sorted_by_address(entities), max_rows=ROWS_PER_PAGE, total_rows=total, prefix="holds-")
     return {
         "page": page, "rows": _grant_rows(profile, holder, page.rows), "total": total, "find": find,
-        "through": principal_link(through) if through else None,
-        "itself_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
+        "group": principal_link(group) if group else None,
+        "direct_grants_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
     }
 
 
@@ -164,22 +164,24 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
     grants: dict[int, dict] = {}
     for grant in model.objects.select_related("granted_by").filter(**{column: holder.pk, "content_object__in": entities}):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
-    held = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
+    # a group holds nothing through groups
+    privileges = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
+    groups = {entity_id: dict(held.groups) for entity_id, held in privileges.items()}
     return [{
         "address_link": address_link_to(entity), "entity": entity,
         "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
-        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], dict(held[entity.pk].groups) if held else {},
+        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], groups.get(entity.pk, {}),
                               changeable=profile.can_change),
     } for entity in entities]
 
 
 def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
-    """Return rows without authors and reasons, linked only to entities that the account can see."""
-    held = held_privileges(profile.principal, [entity.pk for entity in entities])
-    visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=held)
+    """Return rows without authors and reasons. Only entities that the account can see are linked."""
+    privileges = held_privileges(profile.principal, [entity.pk for entity in entities])
+    visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=privileges)
     visible_ids = set(visible.values_list("pk", flat=True))
     return [{"address_link": address_link_to(entity, linked=entity.pk in visible_ids), "entity": entity,
-             "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
+             "cells": privilege_cells(privileges[entity.pk], entity.state)} for entity in entities]
 
 
 def _visibility(request: HttpRequest, profile: Profile) -> dict:
@@ -192,5 +194,5 @@ def _history(request: HttpRequest, profile: Profile) -> dict | None:
 
 # by the id of the section; its template is people/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
-    "visibility": _visibility, "holds": _holds, "groups": _groups, "members": _members, "history": _history,
+    "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members, "history": _history,
 }

@@ -1,4 +1,4 @@
-"""The entities that a user sees, or that a group makes visible to its members, as a tree that opens level by level.
+"""The entities that a user sees, or that a group makes visible to its members, as a tree with one level per request.
 
 Each row names the grant that makes the entity visible.
 """
@@ -36,25 +36,25 @@ CHILD_CONTAINERS = {"instance": "namespace", "namespace": "application"}
 class VisibilityReason:
     """The grant that makes an entity visible.
 
-    is_only: no other grant makes it visible. group: the group that holds the grant, if it is not a direct one.
-    is_on_it: the grant is on the entity itself.
+    is_only: no other grant makes it visible. group: the group that holds the grant; empty for a direct grant.
+    is_on_entity: the grant is on the entity itself, and not on something inside or above it.
     """
 
     privilege: str = ""
     address_link: AddressLink | None = None
     group: str = ""
     is_only: bool = False
-    is_on_it: bool = False
+    is_on_entity: bool = False
 
 
 def visibility_section(request: HttpRequest, principal: User | Group, generation: Generation) -> dict:
-    """Return one level of the tree: the visible children of the entity in the URL parameter `in`."""
+    """Return one level of the tree: the visible children of the entity that the URL parameter `in` names."""
     container = _container(request, principal, generation)
     children = _visible_children(container, principal, generation)
     page = paginate_entities(request, children, max_rows=ROWS_PER_PAGE, total_rows=0, prefix="sight-")
     page = replace(page, position=f"{len(page.rows):,} on this page")
     return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
-            "trail": _trail(request, container), "root_url": _url_in(request, ""),
+            "trail": _trail(request, container), "root_url": _level_url(request, ""),
             "is_root": container is not None and container.kind == "instance"}
 
 
@@ -62,13 +62,13 @@ def _visible_children(container: Entity | None, principal: User | Group, generat
     if container is None:
         return Entity.objects.none()
     visibility = visibility_of(principal, generation, inside=container)
-    # The first visible namespaces of the instance are found quickly. In a namespace, thousands of invisible entities of
-    # other kinds may sort first.
+    # `first_rows` is fast if a visible entity sorts early, as among namespaces. In a namespace, thousands of invisible
+    # entities of other kinds may sort before the first visible one.
     return children_of(container).filter(visibility.first_rows if container.namespace_id is None else visibility.all_rows)
 
 
 def _container(request: HttpRequest, principal: User | Group, generation: Generation) -> Entity | None:
-    """Return the entity in the URL. Return None if the principal cannot see it, whether it exists or not."""
+    """Return the entity that the URL names; None if the principal cannot see it or it does not exist."""
     try:
         address = parse_address(text_parameter(request, "in") or str(instance_address()))
     except AddressError:
@@ -83,10 +83,11 @@ def _trail(request: HttpRequest, container: Entity | None) -> list[tuple[str, st
     if container is None:
         return []
     addresses = (*container.address.ancestors, container.address)
-    return [(address.name, _url_in(request, "" if address.kind == "instance" else str(address))) for address in addresses]
+    return [(address.name, _level_url(request, "" if address.kind == "instance" else str(address))) for address in addresses]
 
 
-def _url_in(request: HttpRequest, address: str) -> str:
+def _level_url(request: HttpRequest, address: str) -> str:
+    """Return the URL of the level inside the entity; an empty address stands for the instance."""
     return url_with(request, **{"in": address, "sight-after": None, "sight-before": None})
 
 
@@ -94,19 +95,24 @@ def _rows(request, principal: User | Group, generation: Generation, container: E
           entities: list[Entity]) -> list[dict]:
     if not entities:
         return []
-    held = held_privileges(principal, [entity.pk for entity in entities])
+    privileges = held_privileges(principal, [entity.pk for entity in entities])
     inner_kind = CHILD_CONTAINERS.get(container.kind)
     inner_ids = [entity.pk for entity in entities if entity.kind == inner_kind]
     grant_counts = grant_counts_inside(principal, inner_kind, inner_ids) if inner_kind else {}
     questions = [_question(principal, entity, operation, generation)
                  for entity in entities for operation in VISIBILITY_OPERATIONS]
-    # one decision for each of the two operations in VISIBILITY_OPERATIONS, in the order of the entities
     decisions = iter(check_many(questions))
-    return [{
-        "address_link": address_link_to(entity), "entity": entity, "cells": privilege_cells(held[entity.pk], entity.state),
-        "inside": grant_counts.get(entity.pk), "reason": _reason(pair, principal, grant_counts.get(entity.pk)),
-        "open_url": _url_in(request, str(entity)) if child_kinds(entity.kind) else "",
-    } for entity, pair in zip(entities, zip(decisions, decisions, strict=True), strict=True)]
+    rows = []
+    for entity in entities:
+        entity_decisions = [next(decisions) for _ in VISIBILITY_OPERATIONS]
+        grants_inside = grant_counts.get(entity.pk)
+        rows.append({
+            "address_link": address_link_to(entity), "entity": entity,
+            "cells": privilege_cells(privileges[entity.pk], entity.state), "grants_inside": grants_inside,
+            "reason": _reason(entity_decisions, principal, grants_inside),
+            "open_url": _level_url(request, str(entity)) if child_kinds(entity.kind) else "",
+        })
+    return rows
 
 
 def _question(principal: User | Group, entity: Entity, operation: str, generation: Generation) -> Question:
@@ -114,13 +120,13 @@ def _question(principal: User | Group, entity: Entity, operation: str, generatio
     return Question(type_, name, operation, entity.address, generation.name)
 
 
-def _reason(decisions: Iterable[Decision], principal: User | Group, grants_inside_it: int | None) -> VisibilityReason:
+def _reason(decisions: Iterable[Decision], principal: User | Group, grants_inside: int | None) -> VisibilityReason:
     decision = next(decision for decision in decisions if decision.is_permitted)
-    met = next((attempt for attempt in decision.attempts if attempt.is_met and attempt.grants), None)
-    if met is None:
+    met_attempt = next((attempt for attempt in decision.attempts if attempt.is_met and attempt.grants), None)
+    if met_attempt is None:
         return VisibilityReason()
-    grant = met.grants[0]
+    grant = met_attempt.grants[0]
     group = "" if grant.principal == principal_link(principal).address else grant.principal
-    is_only = len(decision.attempts) == 1 and met.requirement == "at or below" and grants_inside_it == 1
+    is_only = len(decision.attempts) == 1 and met_attempt.requirement == "at or below" and grants_inside == 1
     return VisibilityReason(str(grant.privilege), address_link_to(grant.entity, linked=False), group, is_only,
                             grant.entity == decision.question.target)

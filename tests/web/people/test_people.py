@@ -13,8 +13,9 @@ from tests.support.authors import database_state
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
 
-WHO = ("ada", "aud", "ned", "dee", "out")
+ACCOUNTS = ("ada", "aud", "ned", "dee", "out")
 PAGES = [
+    # page, then the status for: ada, aud, ned, dee, out
     ("/people/", 200, 200, 404, 404, 404),
     ("/people/?type=group", 200, 200, 404, 404, 404),
     ("/people/user:dee", 200, 200, 404, 404, 404),
@@ -31,10 +32,11 @@ PAGES = [
     ("/my-access", 200, 200, 200, 200, 200),
 ]
 WRITES = [
+    # URL, form, then the status for: aud, ned, dee, out
     ("/people/add", {"type": "user", "name": "new"}, 403, 404, 404, 404),
     ("/people/membership", {"verb": "add", "user": "dee", "group": "operators"}, 403, 404, 404, 404),
 ]
-QUERIES = {
+MAX_QUERIES = {
     "/people/": 3, "/people/?type=group": 3, "/people/user:dee": 19, "/people/user:dee?in=namespace:sales": 19,
     "/people/user:grp?through=operators": 18, "/people/group:operators": 16, "/people/group:operators?in=namespace:sales": 17,
     "/people/leaving/user:ned": 12, "/people/leaving/group:operators": 12, "/people/compare?one=dee&other=grp": 13,
@@ -48,7 +50,7 @@ def messages_of(response) -> list[str]:
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse):
-    assert [browse(name).get(page).status_code for name in WHO] == statuses
+    assert [browse(name).get(page).status_code for name in ACCOUNTS] == statuses
 
 
 @pytest.mark.parametrize(("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES])
@@ -60,31 +62,32 @@ def test_only_administrators_can_write(url, sent, statuses, browse):
 
 def test_lists_filter_by_part_of_the_name(browse):
     client = browse("ada")
-    assert [row["principal"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
+    assert [row["link"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
     groups = client.get("/people/?type=group&find=oper").context["rows"]
-    assert [(row["principal"].address, row["row"].total_members) for row in groups] == [("group:operators", 1)]
-    assert [row["principal"].name for row in client.get("/people/?activity=inactive").context["rows"]] == ["ina"]
+    assert [(row["link"].address, row["principal"].total_members) for row in groups] == [("group:operators", 1)]
+    assert [row["link"].name for row in client.get("/people/?activity=inactive").context["rows"]] == ["ina"]
     assert "No matches" in page_html(client.get("/people/?find=zzz"))
 
 
-def test_console_only_accounts_are_not_listed_as_people(browse):
-    assert "ada" not in {row["principal"].name for row in browse("ada").get("/people/").context["rows"]}
+def test_console_only_accounts_are_not_listed_as_users(browse):
+    assert "ada" not in {row["link"].name for row in browse("ada").get("/people/").context["rows"]}
 
 
 def test_the_list_can_be_paged_forward_and_back(browse):
     User.objects.bulk_create(User(username=f"w{number:03}") for number in range(60))
-    client, seen, url = browse("ada"), [], "/people/?find=w0"
+    client, names, url = browse("ada"), [], "/people/?find=w0"
     while url:
         page = client.get(url).context["page"]
-        seen += [row.username for row in page.rows]
+        names += [row.username for row in page.rows]
         previous, url = page.previous_url, page.next_url
-    assert seen == [f"w{number:03}" for number in range(60)]
+    assert names == [f"w{number:03}" for number in range(60)]
     assert [row.username for row in client.get(previous).context["page"].rows] == [f"w{number:03}" for number in range(25, 50)]
 
 
 def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(browse):
     rows = browse("aud").get("/people/user:dee").context["visibility"]["rows"]
-    assert [(str(row["address_link"]), row["inside"], row["reason"].is_only) for row in rows] == [("namespace:sales", 2, False)]
+    (row,) = rows
+    assert (str(row["address_link"]), row["grants_inside"], row["reason"].is_only) == ("namespace:sales", 2, False)
     (row,) = browse("aud").get("/people/user:grp").context["visibility"]["rows"]
     assert row["reason"].group == "group:operators"
     inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["visibility"]["rows"]
@@ -95,15 +98,15 @@ def test_visible_entities_of_a_group_come_from_its_own_grants(browse):
     client = browse("aud")
     (row,) = client.get("/people/group:operators").context["visibility"]["rows"]
     reason = row["reason"]
-    assert (str(row["address_link"]), row["inside"], reason.group) == ("namespace:sales", 2, "")
-    # one of the two grants that show it, whichever the database comes upon
+    assert (str(row["address_link"]), row["grants_inside"], reason.group) == ("namespace:sales", 2, "")
+    # two grants make it visible; the database decides which of them is named
     assert reason.privilege in ("EXECUTE", "READ")
     inside = client.get("/people/group:operators?in=namespace:sales").context["visibility"]["rows"]
     assert [str(row["address_link"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
     assert [cell.how for cell in inside[1]["cells"]] == ["planned", "none", "none", "none"]
     deepest = client.get("/people/group:operators?in=application:sales.shop").context["visibility"]["rows"]
-    assert [(str(row["address_link"]), row["reason"].is_on_it) for row in deepest] == [("program:sales.shop.workflow.daily",
-                                                                                         True)]
+    assert [(str(row["address_link"]), row["reason"].is_on_entity) for row in deepest] == [
+        ("program:sales.shop.workflow.daily", True)]
 
 
 def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, cast):
@@ -132,8 +135,8 @@ def test_a_namespace_visible_through_a_single_grant_says_so(browse):
 
 
 def test_the_tree_does_not_open_invisible_containers(browse):
-    for place in ("namespace:hr", "namespace:nowhere", "nonsense"):
-        response = browse("dee").get(f"/my-access?in={place}")
+    for address in ("namespace:hr", "namespace:nowhere", "nonsense"):
+        response = browse("dee").get(f"/my-access?in={address}")
         assert response.context["visibility"]["rows"] == [] and response.context["visibility"]["trail"] == []
 
 
@@ -144,15 +147,15 @@ def test_an_inactive_user_sees_nothing_and_the_page_says_why(browse):
 
 def test_grants_of_a_group_are_separate_from_direct_grants(browse):
     client = browse("ada")
-    assert client.get("/people/user:grp").context["holds"]["rows"] == []
-    rows = client.get("/people/user:grp?through=operators").context["holds"]["rows"]
+    assert client.get("/people/user:grp").context["grants"]["rows"] == []
+    rows = client.get("/people/user:grp?through=operators").context["grants"]["rows"]
     assert [str(row["address_link"]) for row in rows] == ["dataset:sales.forecast", "program:sales.shop.workflow.daily"]
-    assert client.get("/people/user:dee?through=operators").context["holds"]["through"] is None
+    assert client.get("/people/user:dee?through=operators").context["grants"]["group"] is None
 
 
 def test_a_grant_can_be_revoked_from_the_page_of_the_user(browse):
     client = browse("ada")
-    (cell,) = [cell for row in client.get("/people/user:dee").context["holds"]["rows"] for cell in row["cells"]
+    (cell,) = [cell for row in client.get("/people/user:dee").context["grants"]["rows"] for cell in row["cells"]
                if cell.url.startswith("/revoke/dataset:sales.orders")]
     assert client.get(cell.url).status_code == 200
     assert "/revoke/" not in page_html(browse("aud").get("/people/user:dee"))
@@ -165,8 +168,8 @@ def test_membership_changes_are_journalled_and_confirmed(browse):
     assert (response.status_code, response["Location"]) == (303, "/people/user:dee")
     assert messages_of(response) == ["user:dee is in group:operators now."]
     assert JournalLine.objects.get(action="member-add").reason == "new team"
-    asked = client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators")
-    assert "no longer be a member of" in page_html(asked) and "2 grants" in page_html(asked)
+    text = page_html(client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators"))
+    assert "no longer be a member of" in text and "2 grants" in text
     sent = {"verb": "remove", "user": "dee", "group": "operators", "page": "group:operators"}
     response = client.post("/people/membership", sent)
     assert response["Location"] == "/people/group:operators" and not User.objects.get(username="dee").groups.exists()
@@ -187,8 +190,8 @@ def test_latest_changes_link_to_the_filtered_journal(browse):
                           ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
                           ("/entities/dataset:sales.orders", "/journal/?entity=dataset%3Asales.orders")):
         assert f'href="{journal}">View in journal' in page_html(browse("aud").get(page))
-        shown = browse("aud").get(journal).context["rows"]
-        assert shown and {str(row["line"].entity if "entity" in journal else row["line"].principal) for row in shown} == {
+        lines = [row["line"] for row in browse("aud").get(journal).context["rows"]]
+        assert lines and {str(line.entity if "entity" in journal else line.principal) for line in lines} == {
             page.partition("/")[2].partition("/")[2]}
     assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders"))
 
@@ -215,9 +218,9 @@ def test_users_and_groups_are_added_with_a_reason(browse):
 @pytest.mark.parametrize("name", ["a/b", "a/../b", "a?b", "a#b", "a%2Fb", "a&b", " a ", 'a"b', "user:x", ".."])
 def test_names_with_special_characters_link_to_their_own_page(name, browse):
     User.objects.create(username=name)
-    (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["principal"].name == name]
-    assert "/.." not in urlsplit(row["principal"].url).path
-    assert browse("ada").get(row["principal"].url).context["principal"].name == name
+    (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["link"].name == name]
+    assert "/.." not in urlsplit(row["link"].url).path
+    assert browse("ada").get(row["link"].url).context["principal"].name == name
 
 
 def test_two_users_are_compared_and_a_plan_copies_grants(browse):
@@ -232,11 +235,11 @@ def test_two_users_are_compared_and_a_plan_copies_grants(browse):
 
 def test_a_comparison_says_when_it_is_incomplete(browse, monkeypatch):
     client, url, words = browse("ada"), "/people/compare?one=ned&other=dee", "grants. Only the first"
-    for most, is_cut in ((8, False), (7, True)):
-        monkeypatch.setattr("grants.principals.user_comparison.MAX_DIFFERENCES", most)
-        monkeypatch.setattr("authzconsole.web.people.comparison.MAX_DIFFERENCES", most)
+    for limit, is_cut in ((8, False), (7, True)):
+        monkeypatch.setattr("grants.principals.user_comparison.MAX_DIFFERENCES", limit)
+        monkeypatch.setattr("authzconsole.web.people.comparison.MAX_DIFFERENCES", limit)
         text = page_html(client.get(url))
-        assert (f"more than {most} {words}" in text, words in text) == (is_cut, is_cut)
+        assert (f"more than {limit} {words}" in text, words in text) == (is_cut, is_cut)
 
 
 def test_off_boarding_lists_the_entities_that_would_be_stranded(browse):
@@ -270,7 +273,7 @@ def test_my_access_shows_own_grants_and_no_other_principals(browse):
 
 
 def test_sections_are_rendered_alone_if_the_principal_has_them(browse, htmx):
-    for part in ("visibility", "holds", "groups", "history"):
+    for part in ("visibility", "grants", "groups", "history"):
         response = browse("ada").get("/people/user:dee", headers=htmx(part))
         assert response.status_code == 200 and "<html" not in page_html(response)
     assert browse("ada").get("/people/user:dee", headers=htmx("members")).status_code == 404
@@ -279,17 +282,18 @@ def test_sections_are_rendered_alone_if_the_principal_has_them(browse, htmx):
     assert browse("dee").get("/my-access", headers=htmx("history")).status_code == 404
 
 
-@pytest.mark.parametrize(("url", "most"), QUERIES.items())
-def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, django_assert_max_num_queries):
+@pytest.mark.parametrize(("url", "max_queries"), MAX_QUERIES.items())
+def test_the_number_of_queries_does_not_grow_with_the_data(url, max_queries, browse, django_assert_max_num_queries):
     for number in range(30):
         Group.objects.create(name=f"group{number}").user_set.add(User.objects.create(username=f"more{number}"))
     Group.objects.get(name="group1").user_set.add(User.objects.get(username="dee"))
     Group.objects.get(name="operators").user_set.add(*User.objects.filter(username__startswith="more"))
-    places = [parse_address(f"dataset:sales.more{number}") for number in range(40)]
-    change_grants(author=SETUP, grant=[(who, place, "ADMIN") for who in ("user:dee", "group:operators") for place in places])
+    addresses = [parse_address(f"dataset:sales.more{number}") for number in range(40)]
+    change_grants(author=SETUP, grant=[(principal, address, "ADMIN") for principal in ("user:dee", "group:operators")
+                                       for address in addresses])
     client = browse("dee" if url == "/my-access" else "ada")
     assert client.get(url).status_code == 200
-    with django_assert_max_num_queries(most):
+    with django_assert_max_num_queries(max_queries):
         client.get(url)
 
 
@@ -297,19 +301,19 @@ def see_as(client, name: str):
     return client.post("/people/see-as", {"user": name})
 
 
-def test_seeing_as_another_user_shows_their_pages_and_says_so(browse):
+def test_impersonation_shows_the_pages_of_the_other_user_and_says_so(browse):
     client = browse("aud")
     assert see_as(client, "dee")["Location"] == "/"
     page = client.get("/entities/namespace:sales")
     assert page.context["children"]["total"] == 2 and "You see the console as" in page_html(page)
     assert client.get("/entities/namespace:hr").status_code == 404
     assert client.get("/people/").status_code == 404
-    stopped = client.post("/people/see-as", {"user": ""})
-    assert stopped["Location"] == "/people/user:dee"
+    response = client.post("/people/see-as", {"user": ""})
+    assert response["Location"] == "/people/user:dee"
     assert client.get("/entities/namespace:hr").status_code == 200
 
 
-def test_nothing_can_be_changed_while_seeing_as_another_user(browse):
+def test_nothing_can_be_changed_during_impersonation(browse):
     client, before = browse("ada"), database_state()
     see_as(client, "ned")
     assert client.post("/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}).status_code == 403
@@ -317,7 +321,7 @@ def test_nothing_can_be_changed_while_seeing_as_another_user(browse):
     assert database_state() == before
 
 
-def test_only_administrators_and_auditors_can_see_as_another_user(browse, cast):
+def test_only_administrators_and_auditors_can_impersonate(browse, cast):
     assert see_as(browse("dee"), "ned").status_code == 404
     assert see_as(browse("ada"), "nobody").status_code == 404
     client = browse("ada")
@@ -326,7 +330,7 @@ def test_only_administrators_and_auditors_can_see_as_another_user(browse, cast):
     assert client.get("/").context["request"].impersonator is None
 
 
-def test_signing_out_ends_seeing_as_another_user(browse):
+def test_signing_out_ends_impersonation(browse):
     client = browse("ada")
     see_as(client, "dee")
     assert client.post("/sign-out").status_code == 302
