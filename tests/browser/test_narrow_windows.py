@@ -42,7 +42,7 @@ def test_the_file_input_of_a_plan_fits_into_its_card(page_of):
     create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/plans/import")
-    field, block = page.locator("#import-file").bounding_box(), page.locator("[aria-labelledby=give-title]").bounding_box()
+    field, block = page.locator("#import-file").bounding_box(), page.locator("[aria-labelledby=changes-title]").bounding_box()
     assert field["x"] + field["width"] <= block["x"] + block["width"]
 
 

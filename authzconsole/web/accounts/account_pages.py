@@ -53,7 +53,7 @@ def account_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @auditor_required
 def account_page(request: HttpRequest, principal: str) -> HttpResponse:
-    return _page(request, _account_or_404(principal))
+    return _page_response(request, _account_or_404(principal))
 
 
 def _account_or_404(principal: str) -> User:
@@ -63,9 +63,9 @@ def _account_or_404(principal: str) -> User:
     return user
 
 
-def _page(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None, password: str = "",
-          status: int = 200) -> HttpResponse:
-    """email: the values of its form, if they were refused."""
+def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None,
+                   password: str = "", status: int = 200) -> HttpResponse:
+    """Render the page. email: the refused values of the email form. password: a new password, which is shown once."""
     form = email or {"email": user.email, "reason": ""}
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return render_page(request, "accounts/account.html", {
@@ -115,7 +115,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     try:
         outcome = CHANGES[name](request_author(request, form.get("reason", "").strip()), user.username, form)
     except GrantError as error:
-        return _page(request, user, fault=f"{error}.", email=form if name == "email" else None, status=400)
+        return _page_response(request, user, fault=f"{error}.", email=form if name == "email" else None, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(principal_url("account", principal))
 
@@ -131,6 +131,6 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     try:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
-        return _page(request, user, fault=f"{error}.", status=400)
+        return _page_response(request, user, fault=f"{error}.", status=400)
     login_throttle.reset(login_throttle.password_counters(request, user.username)[0])
-    return _page(request, _account_or_404(principal), password=password)
+    return _page_response(request, _account_or_404(principal), password=password)

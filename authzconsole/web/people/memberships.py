@@ -26,12 +26,12 @@ def change_membership(request: HttpRequest) -> HttpResponse:
     form = {name: data.get(name, "").replace("\0", "") for name in FORM_FIELDS}
     verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"
     if request.method != "POST":
-        return _form(request, verb, form)
+        return _form_response(request, verb, form)
     try:
         outcome = SERVICES[verb](author=request_author(request, form["reason"].strip()),
                                  user=name_from_input(form["user"], "user"), group=name_from_input(form["group"], "group"))
     except GrantError as error:
-        return _form(request, verb, form, fault=f"{error}.", status=400)
+        return _form_response(request, verb, form, fault=f"{error}.", status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(_page_url(form))
 
@@ -41,7 +41,7 @@ def _page_url(form: dict) -> str:
     return principal_url("person", page if page.startswith(("user:", "group:")) else f"group:{form['group']}")
 
 
-def _form(request: HttpRequest, verb: str, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def _form_response(request: HttpRequest, verb: str, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     user, group = (name_from_input(form[name], name) for name in ("user", "group"))
     template = "people/_member_form.html" if requested_section(request) == "dialog" else "people/member.html"
     return render_page(request, template, {

@@ -57,26 +57,26 @@ def add_principal(request: HttpRequest) -> HttpResponse:
     """Add a user, an account or a group. A user cannot sign in until a password is set."""
     if request.method != "POST":
         type_ = "account" if request.GET.get("type") == "account" else choice_parameter(request, "type", TYPES) or "user"
-        return _form(request, {"type": type_})
+        return _form_response(request, {"type": type_})
     form = {name: request.POST.get(name, "") for name in FORM_FIELDS}
     try:
-        outcome = _add(request_author(request, form["reason"].strip()), form)
+        outcome = _add_from_form(request_author(request, form["reason"].strip()), form)
     except GrantError as error:
-        return _form(request, form | {"fault": f"{error}."}, status=400)
+        return _form_response(request, form | {"fault": f"{error}."}, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     if form["type"] == "account":
         return see_other(principal_url("account", f"user:{form['name']}"))
     return see_other(principal_url("person", f"{'group' if form['type'] == 'group' else 'user'}:{form['name']}"))
 
 
-def _add(author, form: dict):
+def _add_from_form(author, form: dict):
     if form["type"] == "group":
         return add_group(author=author, name=form["name"])
     return add_user(author=author, name=form["name"], email=email_from_form(form), role=form["role"] or Role.ORDINARY,
                     is_principal=form["type"] != "account")
 
 
-def _form(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
+def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
     title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
     back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "People")
     return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)

@@ -75,15 +75,15 @@ def principal_or_404(text: str) -> User | Group:
 @auditor_required
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     url = principal_url("person", principal)
-    return _page(request, Profile(principal_or_404(principal), url, active_generation(), request.user.can_administer))
+    return _page_response(request, Profile(principal_or_404(principal), url, active_generation(), request.user.can_administer))
 
 
 @require_safe
 def my_access(request: HttpRequest) -> HttpResponse:
-    return _page(request, Profile(request.user, request.path, active_generation(), can_change=False, is_own=True))
+    return _page_response(request, Profile(request.user, request.path, active_generation(), can_change=False, is_own=True))
 
 
-def _page(request: HttpRequest, profile: Profile) -> HttpResponse:
+def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
     """Render the page, or the one section that htmx requests."""
     name = requested_section(request)
     context = {"profile": profile, "url": profile.url, "principal": principal_link(profile.principal),

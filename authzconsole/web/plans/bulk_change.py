@@ -23,25 +23,25 @@ from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, creat
 from grants.plans.sources.ghosts import create_ghost_plan
 
 VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
+# the selection of an empty form; None: all kinds
+DEFAULTS = {"kinds": None, "itself": True}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan for everything inside `within`, or for each selected `address`."""
+    """Create a plan for all entities inside the container `within`, or for each selected `address`."""
     if request.method != "POST":
-        form = _form_data(request.GET) | _INITIAL
-        return _nothing_selected(request) if form["is_selection"] and not form["addresses"] else _form(request, form)
+        form = _form_data(request.GET) | DEFAULTS
+        if form["is_selection"] and not form["addresses"]:
+            return _nothing_selected_response(request)
+        return _form_response(request, form)
     form = _form_data(request.POST)
     try:
-        plan = _plan(request, form)
+        plan = _create_plan(request, form)
     except (GrantError, VocabularyError, AddressError) as error:
-        return _form(request, form, fault=f"No plan was created: {error}.", status=400)
+        return _form_response(request, form, fault=f"No plan was created: {error}.", status=400)
     return see_other(plan_url(plan))
-
-
-# an empty form has all kinds selected
-_INITIAL = {"kinds": None, "itself": True}
 
 
 def _form_data(data) -> dict:
@@ -53,7 +53,7 @@ def _form_data(data) -> dict:
     }
 
 
-def _plan(request: HttpRequest, form: dict) -> Plan:
+def _create_plan(request: HttpRequest, form: dict) -> Plan:
     author = request_author(request)
     # Names may begin or end with a space. Only blank lines are skipped.
     names = [name for name in (form["principal"], *form["more"].splitlines()) if name.strip()]
@@ -61,7 +61,7 @@ def _plan(request: HttpRequest, form: dict) -> Plan:
     if form["is_selection"]:
         return create_selection_plan(author=author, change=change, addresses=map(parse_address, form["addresses"]))
     return create_subtree_plan(author=author, change=change, within=_container(form).address, kinds=form["kinds"],
-                           includes_container=form["itself"])
+                               includes_container=form["itself"])
 
 
 def _container(form: dict) -> Entity:
@@ -72,20 +72,20 @@ def _container(form: dict) -> Entity:
     return entity
 
 
-def _form(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    scope = _selection(form) if form["is_selection"] else _scope(form)
+def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+    target = _selection(form) if form["is_selection"] else _subtree(form)
     return render_page(request, "plans/bulk_change.html", {
-        "given": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, **scope,
+        "form": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
+        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, **target,
     }, status=status)
 
 
-def _nothing_selected(request: HttpRequest) -> HttpResponse:
+def _nothing_selected_response(request: HttpRequest) -> HttpResponse:
     return render_page(request, "plans/nothing_selected.html", {"back": _entity_list_url(request), "max_selected": MAX_SELECTED})
 
 
 def _entity_list_url(request: HttpRequest) -> str:
-    """Return the entity page that the request came from; the page of the instance if the Referer names no entity page."""
+    """Return the entity page in the Referer header; the page of the instance if the header names no entity page."""
     referrer, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
     if referrer.netloc == request.get_host() and referrer.path.startswith(entities):
         return urlunsplit(("", "", referrer.path, referrer.query, "children"))
@@ -93,7 +93,7 @@ def _entity_list_url(request: HttpRequest) -> str:
 
 
 def _selection(form: dict) -> dict:
-    """Return the selected entities. An invalid address is kept as text, so that the form can be corrected."""
+    """Return the context for the selected entities. Invalid addresses are kept as text, so that the user can correct the form."""
     rows = []
     for text in form["addresses"]:
         try:
@@ -103,7 +103,8 @@ def _selection(form: dict) -> dict:
     return {"selected_rows": rows, "back": reverse("plans")}
 
 
-def _scope(form: dict) -> dict:
+def _subtree(form: dict) -> dict:
+    """Return the context for a container, with the number of live entities by kind inside it."""
     container = _container(form)
     counts = _counts_by_kind(container)
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
@@ -113,7 +114,7 @@ def _scope(form: dict) -> dict:
 
 
 def _counts_by_kind(container: Entity) -> dict[str, int] | None:
-    """Return the number of live entities by kind, or None if there are too many to count for each request."""
+    """Return the number of live entities by kind; None if there are too many to count in a request."""
     if container.kind == "instance" and estimated_rows(Entity.objects.all()).is_large:
         return None
     return dict(live_entities_inside(container).order_by().values_list("kind").annotate(Count("pk")))
@@ -122,7 +123,7 @@ def _counts_by_kind(container: Entity) -> dict[str, int] | None:
 @require_POST
 @administrator_required
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan that revokes the grants on deleted entities, as they are now and not as a report lists them."""
+    """Create a plan that revokes the current grants on deleted entities. A report may list older ones."""
     name = request.POST.get("namespace", "").strip()
     try:
         namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None

@@ -1,4 +1,4 @@
-"""The form that creates a plan from a file of changes or from pasted text, and the example files."""
+"""The form that creates a plan from a file of changes or from pasted text, and its example files."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -7,13 +7,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
+from entities.vocabulary import Privilege
 from grants.errors import GrantError, PlanError
 from grants.models import Plan
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
 from grants.plans.sources.file import create_plan_from_file
 
-# longer text in the form field makes the page slow
+# longer text would make the page slow
 MAX_KEPT_BYTES = 256 * 1024
 MAX_NAME_CHARACTERS = 200
 MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -23,15 +24,15 @@ MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 @administrator_required
 def import_changes(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
-        return _form(request)
+        return _form_response(request)
     raw, name = b"", ""
     try:
         raw, name = _upload(request)
-        plan = _plan(request, raw, name)
-    except BadChangeFile as bad:
-        return _form(request, raw=raw, name=name, bad=bad, status=400)
+        plan = _create_plan(request, raw, name)
+    except BadChangeFile as error:
+        return _form_response(request, raw=raw, name=name, bad_file=error, status=400)
     except GrantError as error:
-        return _form(request, raw=raw, name=name, fault=f"No plan was created: {error}.", status=400)
+        return _form_response(request, raw=raw, name=name, fault=f"No plan was created: {error}.", status=400)
     return see_other(plan_url(plan))
 
 
@@ -48,20 +49,21 @@ def _upload(request: HttpRequest) -> tuple[bytes, str]:
     return upload.read(), upload.name[:MAX_NAME_CHARACTERS]
 
 
-def _plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
+def _create_plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
     if not raw and not name:
         raise PlanError("there are no changes: choose a file or paste the changes")
     return create_plan_from_file(author=request_author(request), raw=raw, name=name)
 
 
-def _form(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "", bad: BadChangeFile | None = None,
-          status: int = 200) -> HttpResponse:
+def _form_response(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "",
+          bad_file: BadChangeFile | None = None, status: int = 200) -> HttpResponse:
     is_kept = len(raw) <= MAX_KEPT_BYTES
     text = raw.decode(errors="replace").removeprefix("\ufeff") if is_kept else ""
     return render_page(request, "plans/import.html", {
-        "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad": bad,
-        "bad_more": bad.bad_lines - len({fault.line for fault in bad.faults}) if bad else 0,
-        "most_megabytes": MAX_FILE_BYTES // 1024 // 1024, "most_items": MAX_PLAN_ITEMS, "sample": SAMPLES["csv"],
+        "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad_file": bad_file,
+        "bad_more": bad_file.bad_lines - len({fault.line for fault in bad_file.faults}) if bad_file else 0,
+        "max_megabytes": MAX_FILE_BYTES // 1024 // 1024, "max_items": MAX_PLAN_ITEMS,
+        "all_privileges": list(Privilege), "sample": SAMPLES["csv"],
         "samples": [(title, reverse("plan-import-sample", args=[extension])) for title, extension in
                     (("CSV", "csv"), ("JSON Lines", "jsonl"))],
     }, status=status)

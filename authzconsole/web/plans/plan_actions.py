@@ -47,9 +47,9 @@ def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _change_summary(plan: Plan) -> str:
-    words = {"grants": "granted", "revokes": "revoked"}
-    parts = [f"{plan.effect[name]:,} {word}" for name, word in words.items() if plan.effect[name]]
-    return ", ".join(parts) or "all items were already in place, and nothing changed"
+    verbs = {"grants": "granted", "revokes": "revoked"}
+    counts = [f"{plan.effect[name]:,} {verb}" for name, verb in verbs.items() if plan.effect[name]]
+    return ", ".join(counts) or "all items were already in place, and nothing changed"
 
 
 @require_POST
@@ -68,7 +68,7 @@ def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @administrator_required
 def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    """Replace a stale plan. The reason typed for the stale plan is prefilled for the new one."""
+    """Replace a stale plan. The reason that was entered for it is prefilled for the new plan."""
     return _perform(request, pk, lambda author: renew_plan(author=author, plan_id=pk),
                     "This plan was renewed from the current grants. Review it before you apply it.",
                     reason=request.POST.get("reason", "").strip())

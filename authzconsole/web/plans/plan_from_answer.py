@@ -19,7 +19,7 @@ from grants.policies.question import QuestionError
 @require_POST
 @administrator_required
 def new_plan_from_answer(request: HttpRequest) -> HttpResponse:
-    """Create a plan with the fewest grants that permit the operation. The question is decided again, not read from the form."""
+    """Create a plan with the fewest grants that permit the operation. The form sends the question, and it is decided again."""
     address = address_or_404(request.POST.get("address", ""))
     form = {name: request.POST.get(name, "").strip() for name in FIELDS}
     form["subject"] = principal_from_input(request.POST.get("subject", ""))

@@ -37,7 +37,7 @@ COPY_FIELDS = ("source", "target", "within")
 
 
 class PlanItemSequence(Sequence):
-    """The items of a plan as a sequence. Positions have no gaps, so a page in the middle costs the same as the first one."""
+    """The items of a plan as a sequence. Positions have no gaps, so all pages cost the same."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
@@ -45,8 +45,8 @@ class PlanItemSequence(Sequence):
     def __len__(self) -> int:
         return sum(self._plan.effect[name] for name in ("grants", "revokes", "already"))
 
-    def __getitem__(self, place: slice) -> list[PlanItem]:
-        return list(self._plan.items.filter(position__gt=place.start, position__lte=place.stop).order_by("position"))
+    def __getitem__(self, bounds: slice) -> list[PlanItem]:
+        return list(self._plan.items.filter(position__gt=bounds.start, position__lte=bounds.stop).order_by("position"))
 
 
 @require_safe
@@ -61,7 +61,7 @@ def render_plan_list(request: HttpRequest, copy_form: dict, *, fault: str = "", 
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
     return render_page(request, "plans/list.html", {
         "page": page, "rows": [_plan_summary(plan) for plan in page.rows], "state": state, "states": PlanState.values,
-        "given": copy_form, "fault": fault, "can_change": request.user.can_administer,
+        "copy_form": copy_form, "fault": fault, "can_change": request.user.can_administer,
     }, status=status)
 
 
@@ -80,27 +80,26 @@ def _effects(request: HttpRequest, plan: Plan) -> dict:
 
 
 def _effect_row(effect: PrincipalEffect) -> dict:
-    shown = principal_link_from_text(effect.principal)
-    return {"principal": shown if effect.members is None else shown.with_members(effect.members),
-            "gains": _tally_words(effect.gains), "losses": _tally_words(effect.losses)}
+    link = principal_link_from_text(effect.principal)
+    return {"principal": link if effect.members is None else link.with_members(effect.members),
+            "gains": _tally_counts(effect.gains), "losses": _tally_counts(effect.losses)}
 
 
-def _tally_words(tally: Tally) -> list[tuple]:
-    """Return (privilege, words) such as (ADMIN, `3 datasets, 1 stream`), with kinds in the order of the vocabulary."""
-    words: dict[str, list[str]] = {}
+def _tally_counts(tally: Tally) -> list[tuple]:
+    """Return (privilege, counts) such as (ADMIN, `3 datasets, 1 stream`), with kinds in the order of the vocabulary."""
+    counts: dict[str, list[str]] = {}
     for kind in KINDS.values():
         for (kind_name, privilege), total in tally.items():
             if kind_name == kind.name:
-                words.setdefault(privilege, []).append(f"{total:,} {kind.title if total == 1 else kind.plural}")
-    return [(privilege, ", ".join(words[privilege])) for privilege in sorted(words)]
+                counts.setdefault(privilege, []).append(f"{total:,} {kind.title if total == 1 else kind.plural}")
+    return [(privilege, ", ".join(counts[privilege])) for privilege in sorted(counts)]
 
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
     page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_PER_PAGE, name="items")
-    return {"page": page,
-            "rows": [{"item": item, "principal": principal_link_from_text(item.principal),
-                      "address_link": address_link_to(item.address)}
-                                   for item in page.rows]}
+    rows = [{"item": item, "principal": principal_link_from_text(item.principal), "address_link": address_link_to(item.address)}
+            for item in page.rows]
+    return {"page": page, "rows": rows}
 
 
 # by the id of the section; its template is plans/_<id>.html
@@ -121,7 +120,7 @@ def plan_or_404(pk: int) -> Plan:
 
 
 def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: str = "", status: int = 200) -> HttpResponse:
-    """Render the page of a plan, or the one section that htmx requests. fault, reason: what the form for applying it shows."""
+    """Render the page of a plan, or the one section that htmx requests. reason: prefills the form that applies the plan."""
     name = requested_section(request)
     if name in SECTIONS:
         return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
@@ -135,7 +134,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         "stale": f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else "",
         "can_renew": can_renew(plan), "changes": plan.effect["grants"] + plan.effect["revokes"],
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
-        "followers": list(plan.inverses.order_by("-pk")[:1]),
+        "undo_plan": plan.inverses.order_by("-pk").first(),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
         **{name: section(request, plan) for name, section in SECTIONS.items()},
     }, status=status)
@@ -147,24 +146,24 @@ def stranded_count(plan: Plan) -> int:
 
 
 def _next_step(plan: Plan) -> dict | None:
-    """Return the link that shows whether the purpose of the plan, or of the plan that it undoes, is fulfilled now."""
+    """Return the next step after applying the plan: a link to check its purpose, or that of the plan that it undoes."""
     origin_plan = plan.inverse_of or plan
     recipe = origin_plan.recipe
     match origin_plan.origin:
         case "readiness":
             namespace = parse_address(recipe["namespace"])
-            return {"words": f"Check whether {recipe['user']} can delete {namespace} now",
+            return {"text": f"Check whether {recipe['user']} can delete {namespace} now",
                     "analysis": AnalysisName.DELETE_READINESS,
                     "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
                     "generation": recipe["generation"]}
         case AnalysisName.POLICY_IMPACT if origin_plan is plan:
-            return {"words": f"Activate generation {recipe['to_generation']}",
+            return {"text": f"Activate generation {recipe['to_generation']}",
                     "url": reverse("generation-activate", args=[recipe["to_generation"]])}
     return None
 
 
 def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (figure, unit, meaning): first the figures that are always shown, then those above zero."""
+    """Yield (figure, unit, meaning): three figures, then those of the others that are above zero."""
     effect = plan.effect
     is_applied = plan.state == PlanState.APPLIED
     for figure, singular, plural in (

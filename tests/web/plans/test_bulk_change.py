@@ -19,30 +19,33 @@ from tests.support.cast import SALES, SETUP
 from tests.support.reports import done_run
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
-MANY, GHOSTS, IMPORT = "/plans/many", "/plans/ghosts", "/plans/import"
+BULK, GHOSTS, IMPORT = "/plans/many", "/plans/ghosts", "/plans/import"
 ALL_KINDS = ["artifact", "application", "program", "stream", "dataset", "dataset_module", "dataset_type", "securekey"]
 INSIDE = {"within": "namespace:sales", "verb": "grant", "principal": "user:out", "privilege": ["READ"], "kind": ALL_KINDS,
           "itself": "yes"}
 FILE = f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\nrevoke,user:ned,{ORDERS},ADMIN\n"
 
 
-def places(answer):
-    return {str(row.address) for row in answer.context["plan"].items.all()}
+def plan_addresses(response) -> set[str]:
+    """Return the addresses of the items of the displayed plan."""
+    return {str(row.address) for row in response.context["plan"].items.all()}
 
 
-def text_of(answer) -> str:
-    text = re.sub(r"</?code>", "`", answer.content.decode().replace("<wbr>", ""))
+def text_of(response) -> str:
+    """Return the text of the page without tags; code is in backticks."""
+    text = re.sub(r"</?code>", "`", response.content.decode().replace("<wbr>", ""))
     return unescape(re.sub(r"(<[^>]+>|\s)+", " ", text))
 
 
-def fields(answer) -> dict[str, list[str]]:
-    """What the form of the page would send as it stands, without scripts."""
-    found: dict[str, list[str]] = {}
-    for tag in re.findall(r"<input\b[^>]*>", answer.content.decode().split('<div class="block narrow">')[1]):
-        given = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        if given["name"] != "csrfmiddlewaretoken" and (given["type"] not in ("checkbox", "radio") or " checked" in tag):
-            found.setdefault(given["name"], []).append(given.get("value", ""))
-    return found
+def form_fields(response) -> dict[str, list[str]]:
+    """Return the values that the form of the page would send without further input."""
+    fields: dict[str, list[str]] = {}
+    for tag in re.findall(r"<input\b[^>]*>", response.content.decode().split('<div class="block narrow">')[1]):
+        attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        is_sent = attributes["type"] not in ("checkbox", "radio") or " checked" in tag
+        if is_sent and attributes["name"] != "csrfmiddlewaretoken":
+            fields.setdefault(attributes["name"], []).append(attributes.get("value", ""))
+    return fields
 
 
 def test_a_container_page_links_to_a_bulk_change(browse):
@@ -50,15 +53,15 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     page = client.get("/entities/namespace:sales")
     assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
     form = client.get("/plans/many?within=namespace:sales")
-    sent = fields(form)
-    assert sent == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "itself": ["yes"], "kind": ALL_KINDS}
+    data = form_fields(form)
+    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "itself": ["yes"], "kind": ALL_KINDS}
     assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
         "artifact": 1, "application": 1, "program": 1, "dataset": 2}
     before = all_grants()
-    made = client.post(MANY, sent | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
-    assert places(made) == set(SALES) and "6 grants to add" in text_of(made) and all_grants() == before
-    client.post(f"/plans/{made.context['plan'].pk}/apply", {"reason": "she audits sales"})
-    assert all_grants() - before == {("user:out", place, "READ") for place in SALES}
+    page = client.post(BULK, data | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
+    assert plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
+    client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales"})
+    assert all_grants() - before == {("user:out", address, "READ") for address in SALES}
 
 
 @pytest.mark.parametrize(("url", "name"), [
@@ -67,47 +70,47 @@ def test_a_container_page_links_to_a_bulk_change(browse):
 ])
 def test_bulk_changes_are_offered_only_to_administrators_on_containers(url, name, browse):
     text = browse(name).get(url).content.decode()
-    assert not any(f"{offer}{end}" in text for offer in (MANY, GHOSTS, IMPORT) for end in ('"', "?"))
+    assert not any(f"{form_url}{end}" in text for form_url in (BULK, GHOSTS, IMPORT) for end in ('"', "?"))
     assert 'name="address"' not in text.replace('<input type="hidden" name="address"', "")
 
 
 def test_a_bulk_change_takes_several_principals_and_selected_kinds(browse):
-    sent = INSIDE | {"verb": "revoke", "principal": "user:ned", "more": "user:dee\r\n\r\ngroup:operators",
+    data = INSIDE | {"verb": "revoke", "principal": "user:ned", "more": "user:dee\r\n\r\ngroup:operators",
                      "privilege": ["ADMIN", "READ"], "kind": ["dataset"], "itself": ""}
-    made = browse("ada").post(MANY, sent, follow=True)
-    assert {(row.verb, row.principal, str(row.address)) for row in made.context["plan"].items.all()} == {
+    page = browse("ada").post(BULK, data, follow=True)
+    assert {(row.verb, row.principal, str(row.address)) for row in page.context["plan"].items.all()} == {
         ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS)}
-    assert "2 entities with fewer than two administrators" in text_of(made)
+    assert "2 entities with fewer than two administrators" in text_of(page)
     assert "bulk change" in text_of(browse("aud").get("/plans/"))
 
 
 def test_selected_rows_lead_to_the_bulk_change_form(browse):
     client = browse("ada")
     text = client.get("/entities/namespace:sales").content.decode()
-    box = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
-    boxes = re.findall(box, text)
-    assert (ORDERS, "") in boxes and ("dataset:sales.legacy", " disabled") in boxes
+    checkbox = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
+    checkboxes = re.findall(checkbox, text)
+    assert (ORDERS, "") in checkboxes and ("dataset:sales.legacy", " disabled") in checkboxes
     assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many"\s+name="selection" value="yes">', text)
-    form = client.get(MANY, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
-    sent = fields(form)
-    assert sent["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 selected" in text_of(form)
-    made = client.post(MANY, sent | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
-    assert places(made) == {CUSTOMERS} and "bulk change of selected entities" in text_of(made)
-    sent = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
-    assert "no entity is selected" in text_of(client.post(MANY, sent))
+    form = client.get(BULK, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
+    data = form_fields(form)
+    assert data["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 selected" in text_of(form)
+    page = client.post(BULK, data | {"principal": "user:dee", "privilege": ["READ"]}, follow=True)
+    assert plan_addresses(page) == {CUSTOMERS} and "bulk change of selected entities" in text_of(page)
+    data = {"selection": "yes", "principal": "user:dee", "privilege": "READ"}
+    assert "no entity is selected" in text_of(client.post(BULK, data))
 
 
-@pytest.mark.parametrize(("came_from", "back"), [
+@pytest.mark.parametrize(("referer", "back"), [
     ("http://testserver/entities/namespace:sales?kind=dataset", "/entities/namespace:sales?kind=dataset#children"),
     ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
     ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
 ])
-def test_an_empty_selection_links_back_to_the_list(came_from, back, browse):
-    text = browse("ada").get(f"{MANY}?selection=yes", headers={"Referer": came_from}).content.decode()
-    assert "No entities selected" in text and "0 chosen" not in text and f'href="{back}"' in text
+def test_an_empty_selection_links_back_to_the_list(referer, back, browse):
+    text = browse("ada").get(f"{BULK}?selection=yes", headers={"Referer": referer}).content.decode()
+    assert "No entities selected" in text and "0 selected" not in text and f'href="{back}"' in text
 
 
-@pytest.mark.parametrize(("wrong", "words"), [
+@pytest.mark.parametrize(("invalid", "message"), [
     ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody does not exist"),
     ({"privilege": []}, "no privilege is selected"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
     ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is selected"),
@@ -117,24 +120,24 @@ def test_an_empty_selection_links_back_to_the_list(came_from, back, browse):
     ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
     ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are selected, and 500 are allowed"),
 ])
-def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(wrong, words, browse):
-    sent = INSIDE | {"more": "user:grp"} | wrong
-    answer = browse("ada").post(MANY, sent)
-    assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
-    kept = fields(answer)
-    assert kept["principal"] == [sent["principal"]] and f"\n{sent['more']}</textarea>" in answer.content.decode()
-    assert kept.get("privilege", []) == [name for name in sent["privilege"] if name != "OWN"]
-    if "address" in sent:
-        assert kept["address"] == sent["address"]
+def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(invalid, message, browse):
+    data = INSIDE | {"more": "user:grp"} | invalid
+    response = browse("ada").post(BULK, data)
+    assert response.status_code == 400 and message in text_of(response) and not Plan.objects.exists()
+    fields = form_fields(response)
+    assert fields["principal"] == [data["principal"]] and f"\n{data['more']}</textarea>" in response.content.decode()
+    assert fields.get("privilege", []) == [name for name in data["privilege"] if name != "OWN"]
+    if "address" in data:
+        assert fields["address"] == data["address"]
     else:
-        assert kept.get("kind", []) == [kind for kind in sent["kind"] if kind in ALL_KINDS]
-        assert ("itself" in kept) is (sent["itself"] == "yes")
+        assert fields.get("kind", []) == [kind for kind in data["kind"] if kind in ALL_KINDS]
+        assert ("itself" in fields) is (data["itself"] == "yes")
 
 
-def test_large_tenants_are_not_counted(browse, monkeypatch):
+def test_the_entities_of_a_large_tenant_are_not_counted(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
-    assert {row["total"] for row in browse("ada").get(MANY).context["kinds"]} == {None}
-    assert browse("ada").get(f"{MANY}?within=namespace:sales").context["kinds"][4]["total"] == 2
+    assert {row["total"] for row in browse("ada").get(BULK).context["kinds"]} == {None}
+    assert browse("ada").get(f"{BULK}?within=namespace:sales").context["kinds"][4]["total"] == 2
 
 
 def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, settings, tmp_path):
@@ -145,10 +148,10 @@ def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, s
         assert f'<form action="{GHOSTS}" method="post">' in browse("ada").get(url).content.decode().replace(
             '<form class="block-body form" action', "<form action"), url
         assert GHOSTS not in browse("aud").get(url).content.decode(), url
-    made = browse("ada").post(GHOSTS, follow=True)
-    assert places(made) == {"dataset:sales.legacy"} and "1 grant to revoke" in text_of(made)
-    assert "ghost grant cleanup" in text_of(made)
-    assert places(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
+    page = browse("ada").post(GHOSTS, follow=True)
+    assert plan_addresses(page) == {"dataset:sales.legacy"} and "1 grant to revoke" in text_of(page)
+    assert "ghost grant cleanup" in text_of(page)
+    assert plan_addresses(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
 
 
 def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_path):
@@ -157,106 +160,106 @@ def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_
     assert GHOSTS not in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
 
 
-@pytest.mark.parametrize(("namespace", "words"), [
+@pytest.mark.parametrize(("namespace", "message"), [
     ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` contains a character"),
     (ORDERS, "is not a namespace"),
 ])
-def test_a_cleanup_without_ghost_grants_says_so(namespace, words, browse):
-    answer = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
-    assert words in text_of(answer) and "No plan was created" in text_of(answer) and not Plan.objects.exists()
+def test_a_cleanup_that_creates_no_plan_says_why(namespace, message, browse):
+    response = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
+    assert message in text_of(response) and "No plan was created" in text_of(response) and not Plan.objects.exists()
 
 
 def test_a_plan_is_created_from_pasted_text_and_from_a_file(browse):
     client, before = browse("ada"), database_state()[:7]
-    pasted = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
-    assert "Grant 1 and revoke 1 from pasted text" in text_of(pasted) and "1 grant to revoke" in text_of(pasted)
-    sent = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
-    chosen = client.post(IMPORT, {"file": sent, "text": "left aside"}, follow=True)
-    assert "Grant 1 and revoke 1 from quarter.csv" in text_of(chosen)
-    assert "1 line repeats an earlier line of the file and is skipped: line 4." in text_of(chosen)
+    page = client.post(IMPORT, {"text": FILE.replace("\n", "\r\n")}, follow=True)
+    assert "Grant 1 and revoke 1 from pasted text" in text_of(page) and "1 grant to revoke" in text_of(page)
+    file = SimpleUploadedFile("quarter.csv", FILE.encode("utf-8-sig") + FILE.split("\n")[1].encode())
+    page = client.post(IMPORT, {"file": file, "text": "ignored"}, follow=True)
+    assert "Grant 1 and revoke 1 from quarter.csv" in text_of(page)
+    assert "1 line repeats an earlier line of the file and is skipped: line 4." in text_of(page)
     assert database_state()[:7] == before and "imported changes" in text_of(client.get("/plans/"))
 
 
-@pytest.mark.parametrize("form", ["pasted", "chosen"])
-def test_every_bad_line_is_listed_and_the_input_is_kept(form, browse):
+@pytest.mark.parametrize("source", ["pasted text", "file"])
+def test_every_bad_line_is_listed_and_the_input_is_kept(source, browse):
     bad = FILE + "".join(f"grant,user:x{n},{ORDERS},<READ>\n" for n in range(120))
-    sent = {"text": bad} if form == "pasted" else {"file": SimpleUploadedFile("bad.csv", bad.encode())}
-    answer = browse("ada").post(IMPORT, sent)
-    assert answer.status_code == 400 and not Plan.objects.exists()
-    text = text_of(answer)
-    for words in ("120 lines to correct", "4 privilege `<READ>` is not one of READ, WRITE, EXECUTE, ADMIN",
-                  "Not shown: 20 more bad lines"):
-        assert words in text, words
-    area = answer.content.decode().split("<textarea")[1]
-    assert unescape(area.split(">\n", 1)[1].split("</textarea>")[0]) == bad
-    assert answer.content.decode().count('<th scope="row" class="number">') == 100
+    data = {"text": bad} if source == "pasted text" else {"file": SimpleUploadedFile("bad.csv", bad.encode())}
+    response = browse("ada").post(IMPORT, data)
+    assert response.status_code == 400 and not Plan.objects.exists()
+    text = text_of(response)
+    for message in ("120 lines to correct", "4 privilege `<READ>` is not one of READ, WRITE, EXECUTE, ADMIN",
+                    "Not shown: 20 more bad lines"):
+        assert message in text, message
+    textarea = response.content.decode().split("<textarea")[1]
+    assert unescape(textarea.split(">\n", 1)[1].split("</textarea>")[0]) == bad
+    assert response.content.decode().count('<th scope="row" class="number">') == 100
 
 
-@pytest.mark.parametrize(("sent", "words"), [
+@pytest.mark.parametrize(("data", "message"), [
     ({}, "there are no changes: choose a file or paste the changes"), ({"text": "  \n"}, "the file is empty"),
     ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
     ({"text": FILE.split("\n")[0]}, "a header and no changes"),
 ])
-def test_an_invalid_file_of_changes_is_explained(sent, words, browse):
-    answer = browse("ada").post(IMPORT, sent)
-    assert answer.status_code == 400 and words in text_of(answer) and not Plan.objects.exists()
-    assert f"\n{sent.get('text', '')}</textarea>" in answer.content.decode()
+def test_an_invalid_file_of_changes_is_explained(data, message, browse):
+    response = browse("ada").post(IMPORT, data)
+    assert response.status_code == 400 and message in text_of(response) and not Plan.objects.exists()
+    assert f"\n{data.get('text', '')}</textarea>" in response.content.decode()
 
 
-def test_too_long_files_are_refused_and_long_ones_not_shown_again(browse, monkeypatch):
+def test_too_large_files_are_refused_and_large_ones_are_not_kept_in_the_form(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_FILE_BYTES", 300)
     monkeypatch.setattr("authzconsole.web.plans.import_changes.MAX_KEPT_BYTES", 150)
-    for text, words in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to show here")):
-        answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", text.encode())})
-        assert answer.status_code == 400 and words in text_of(answer)
-        assert FILE not in unescape(answer.content.decode().split("<textarea")[1])
+    for text, message in ((FILE * 3, "MB are allowed: split it"), (FILE + "x" * 60, "too long to show here")):
+        response = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", text.encode())})
+        assert response.status_code == 400 and message in text_of(response)
+        assert FILE not in unescape(response.content.decode().split("<textarea")[1])
 
 
 def test_lines_that_are_not_utf_8_are_reported(browse):
     raw = (FILE + f"grant,user:é,{ORDERS},READ\n").encode("latin-1")
-    answer = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", raw)})
-    assert answer.status_code == 400 and "4 it is not UTF-8: save the file as UTF-8" in text_of(answer)
+    response = browse("ada").post(IMPORT, {"file": SimpleUploadedFile("x.csv", raw)})
+    assert response.status_code == 400 and "4 it is not UTF-8: save the file as UTF-8" in text_of(response)
 
 
 def test_example_files_can_be_downloaded(browse):
-    for extension, media in (("csv", "text/csv; charset=utf-8"), ("jsonl", "application/x-ndjson; charset=utf-8")):
-        answer = browse("ada").get(f"/plans/import/sample.{extension}")
-        assert answer.content.decode() == SAMPLES[extension] and answer["Content-Type"] == media
-        assert answer["Content-Disposition"] == f'attachment; filename="changes.{extension}"'
+    for extension, media_type in (("csv", "text/csv; charset=utf-8"), ("jsonl", "application/x-ndjson; charset=utf-8")):
+        response = browse("ada").get(f"/plans/import/sample.{extension}")
+        assert response.content.decode() == SAMPLES[extension] and response["Content-Type"] == media_type
+        assert response["Content-Disposition"] == f'attachment; filename="changes.{extension}"'
     assert SAMPLES["csv"] in unescape(browse("ada").get(IMPORT).content.decode())
 
 
 def test_the_empty_list_of_plans_links_to_the_forms_that_create_plans(browse):
     empty = browse("ada").get("/plans/").content.decode().split('<div class="empty">')[1]
-    assert MANY in empty and IMPORT in empty
-    assert MANY not in browse("aud").get("/plans/").content.decode()
+    assert BULK in empty and IMPORT in empty
+    assert BULK not in browse("aud").get("/plans/").content.decode()
 
 
 def test_creating_a_plan_takes_a_constant_number_of_queries(browse):
     client = browse("ada")
 
-    def statements(first, last):
+    def query_counts(first, last):
         addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         lines = "".join(f"grant,user:dee,{address},READ\n" for address in addresses)
-        sent = [(MANY, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE + lines}),
-                (MANY, INSIDE | {"address": list(map(str, addresses))})]
-        return [_queries(client, url, data) for url, data in sent]
+        requests = [(BULK, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE + lines}),
+                    (BULK, INSIDE | {"address": list(map(str, addresses))})]
+        return [_post_query_count(client, url, data) for url, data in requests]
 
-    few = statements(0, 2)
-    assert statements(2, 300) == few and max(few) <= 30
+    small = query_counts(0, 2)
+    assert query_counts(2, 300) == small and max(small) <= 30
 
 
-def _queries(client, url, data) -> int:
+def _post_query_count(client, url, data) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert client.post(url, data).status_code == 303
     return len(captured)
 
 
-@pytest.mark.parametrize(("url", "data"), [(MANY, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE})])
-def test_administrators_create_plans_and_anonymous_users_are_sent_to_sign_in(url, data, browse):
-    answer = browse().post(url, data)
-    assert answer.status_code == 303 and answer["Location"] == "/sign-in" and not Plan.objects.exists()
-    answer = browse("ada").post(url, data)
-    assert answer.status_code == 303 and answer["Location"] == f"/plans/{Plan.objects.get().pk}/"
+@pytest.mark.parametrize(("url", "data"), [(BULK, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE})])
+def test_administrators_create_plans_and_anonymous_users_are_redirected_to_sign_in(url, data, browse):
+    response = browse().post(url, data)
+    assert response.status_code == 303 and response["Location"] == "/sign-in" and not Plan.objects.exists()
+    response = browse("ada").post(url, data)
+    assert response.status_code == 303 and response["Location"] == f"/plans/{Plan.objects.get().pk}/"

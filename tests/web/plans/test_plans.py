@@ -23,7 +23,7 @@ from tests.support.reports import done_run
 
 ORDERS = "dataset:sales.orders"
 FORECAST = "/forecast/namespace:sales?deleter=dee&generation=final"
-WHO = ("ada", "aud", "ned", "dee", "out")
+ACCOUNTS = ("ada", "aud", "ned", "dee", "out")
 
 PAGES = [
     # page, then the status for: ada, aud, ned, dee, out
@@ -40,68 +40,67 @@ PAGES = [
 ]
 WRITES = ["/plans/{plan}/apply", "/plans/{plan}/discard", "/plans/{plan}/renew", "/plans/{applied}/undo", "/plans/readiness",
           "/plans/copy"]
-SENT = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "generation": "final", "source": "user:ned",
+FORM = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "generation": "final", "source": "user:ned",
         "target": "user:dee"}
 
 
 @pytest.fixture
 def plan(cast):
-    return create_plan_from_changes(author=COMMAND,
-                                    grant=[("user:out", parse_address(ORDERS), "READ"),
-                                           ("user:dee", parse_address(ORDERS), "READ")],
-                           revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
+    orders = parse_address(ORDERS)
+    return create_plan_from_changes(author=COMMAND, grant=[("user:out", orders, "READ"), ("user:dee", orders, "READ")],
+                                    revoke=[("user:ned", orders, "ADMIN")])
 
 
 @pytest.fixture
-def applied(cast):
-    made = create_plan_from_changes(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
-    return apply_plan(author=COMMAND, plan_id=made.pk)
+def applied_plan(cast):
+    plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
+    return apply_plan(author=COMMAND, plan_id=plan.pk)
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, plan):
-    assert [browse(name).get(page.format(plan=plan.pk)).status_code for name in WHO] == statuses
+    assert [browse(name).get(page.format(plan=plan.pk)).status_code for name in ACCOUNTS] == statuses
 
 
 @pytest.mark.parametrize("url", WRITES)
-def test_only_administrators_can_change_plans(url, browse, plan, applied):
+def test_only_administrators_can_change_plans(url, browse, plan, applied_plan):
     before = database_state()
-    url = url.format(plan=plan.pk, applied=applied.pk)
-    assert [browse(name).post(url, SENT).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
+    url = url.format(plan=plan.pk, applied=applied_plan.pk)
+    assert [browse(name).post(url, FORM).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
     assert database_state() == before
     assert browse("ada").get(url).status_code == 405
-    assert browse().post(url, SENT).status_code == 303
+    assert browse().post(url, FORM).status_code == 303
 
 
 @pytest.mark.parametrize("url", WRITES)
-def test_administrators_can_change_plans(url, browse, plan, applied):
-    url = url.format(plan=plan.pk, applied=applied.pk)
-    assert browse("ada").post(url, SENT | {"strand": "yes"}).status_code == 303
+def test_administrators_can_change_plans(url, browse, plan, applied_plan):
+    url = url.format(plan=plan.pk, applied=applied_plan.pk)
+    assert browse("ada").post(url, FORM | {"strand": "yes"}).status_code == 303
 
 
-def test_auditors_see_no_forms(browse, plan, applied):
-    for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied.pk}/", FORECAST):
+def test_auditors_see_no_forms(browse, plan, applied_plan):
+    for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied_plan.pk}/", FORECAST):
         text = page_html(browse("aud").get(url)).replace('action="/sign-out" method="post"', "")
         assert 'method="post"' not in text, url
 
 
 def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
     text = re.sub(r"(<[^>]+>|\s)+", " ", page_html(browse("ada").get(f"/plans/{plan.pk}/")))
-    for words in ("1 grant to add", "1 grant to revoke", "1 item already in place", "(no change)",
-                  "1 entity with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
-        assert words in text, words
+    for phrase in ("1 grant to add", "1 grant to revoke", "1 item already in place", "(no change)",
+                   "1 entity with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
+        assert phrase in text, phrase
 
 
 def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse, plan):
     client, before = browse("ada"), database_state()
-    answer = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
-    text = page_html(answer)
-    assert answer.status_code == 400 and "Confirm that entities will have" in text and "tidy up" in text
-    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes"})
-    assert answer.status_code == 400 and "the reason is missing" in page_html(answer)
+    response = client.post(f"/plans/{plan.pk}/apply", {"reason": "tidy up"})
+    text = page_html(response)
+    assert response.status_code == 400 and "Confirm that entities will have" in text and "tidy up" in text
+    response = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes"})
+    assert response.status_code == 400 and "the reason is missing" in page_html(response)
     assert database_state() == before
-    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
-    assert "is applied: 1 granted, 1 revoked." in page_html(answer) and "Undo with a plan" in page_html(answer)
+    response = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
+    assert "is applied: 1 granted, 1 revoked." in page_html(response) and "Undo with a plan" in page_html(response)
 
 
 def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
@@ -109,18 +108,19 @@ def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
     client, before = browse("ada"), database_state()
     page = page_html(client.get(f"/plans/{plan.pk}/"))
     assert "Changed since it was created: line" in page and "Apply plan" not in page
-    answer = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
-    assert answer.status_code == 409 and "Changed since it was created: line" in page_html(answer) and database_state() == before
-    answer = client.post(f"/plans/{plan.pk}/renew", follow=True)
-    assert "Apply plan" in page_html(answer) and f"plan {plan.pk}" in page_html(answer)
+    response = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
+    assert response.status_code == 409 and "Changed since it was created: line" in page_html(response)
+    assert database_state() == before
+    response = client.post(f"/plans/{plan.pk}/renew", follow=True)
+    assert "Apply plan" in page_html(response) and f"plan {plan.pk}" in page_html(response)
 
 
 def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
     client, before = browse("ada"), all_grants()
     client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "x"})
     assert all_grants() != before
-    answer = client.post(f"/plans/{plan.pk}/undo", follow=True)
-    inverse = answer.context["plan"]
+    response = client.post(f"/plans/{plan.pk}/undo", follow=True)
+    inverse = response.context["plan"]
     assert inverse.inverse_of_id == plan.pk and all_grants() != before
     client.post(f"/plans/{inverse.pk}/apply", {"reason": "back"})
     assert all_grants() == before
@@ -130,10 +130,10 @@ def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
 def test_a_discarded_plan_cannot_be_changed(browse, plan):
     client = browse("ada")
     client.post(f"/plans/{plan.pk}/discard")
-    decided = "was discarded already"
-    for verb, words in (("apply", decided), ("discard", decided), ("undo", "only an applied plan can be undone")):
-        answer = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
-        assert answer.status_code == 400 and words in page_html(answer)
+    discarded = "was discarded already"
+    for verb, message in (("apply", discarded), ("discard", discarded), ("undo", "only an applied plan can be undone")):
+        response = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
+        assert response.status_code == 400 and message in page_html(response)
 
 
 def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
@@ -142,8 +142,8 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
     assert "/forecast/namespace:sales?deleter=dee" in page
     page = client.get(FORECAST)
     assert page.context["forecast"].verdict == "refused" and page.context["receivers"] == ["user:dee"]
-    sent = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "principal": "user:dee"}
-    plan = client.post("/plans/readiness", sent, follow=True).context["plan"]
+    form = {"namespace": "namespace:sales", "user": "dee", "generation": "final", "principal": "user:dee"}
+    plan = client.post("/plans/readiness", form, follow=True).context["plan"]
     assert plan.effect["grants"] == 6 and not check(question).is_permitted
     client.post(f"/plans/{plan.pk}/apply", {"reason": "she takes over"})
     assert check(question).is_permitted
@@ -162,52 +162,53 @@ def test_a_forecast_requires_a_live_namespace(browse):
     assert "is not a namespace" in text
 
 
-@pytest.mark.parametrize(("sent", "words"), [
+@pytest.mark.parametrize(("form", "message"), [
     ({"source": "user:ned", "target": "user:ned"}, "is both"), ({"source": "x", "target": "user:ned"}, "is not a principal"),
     ({"source": "user:ned", "target": "user:dee", "within": "sales"}, "is not an address"),
 ])
-def test_an_invalid_copy_keeps_the_input(sent, words, browse):
-    answer = browse("ada").post("/plans/copy", sent)
-    assert answer.status_code == 400 and words in page_html(answer) and answer.context["given"]["target"] == sent["target"]
-    assert not Plan.objects.exists()
+def test_an_invalid_copy_keeps_the_input(form, message, browse):
+    response = browse("ada").post("/plans/copy", form)
+    assert response.status_code == 400 and message in page_html(response)
+    assert response.context["copy_form"]["target"] == form["target"] and not Plan.objects.exists()
 
 
-def test_sections_are_rendered_alone(browse, plan, htmx):
+def test_htmx_gets_single_sections(browse, plan, htmx):
     for part in ("effects", "items"):
         text = page_html(browse("aud").get(f"/plans/{plan.pk}/", headers=htmx(part)))
         assert f'id="{part}"' in text and "<html" not in text
-    text = page_html(browse("aud").get(FORECAST, headers=htmx("lacking")))
-    assert 'id="lacking"' in text and "<html" not in text
+    text = page_html(browse("aud").get(FORECAST, headers=htmx("undeletable")))
+    assert 'id="undeletable"' in text and "<html" not in text
 
 
 def test_items_are_paged(browse):
     grants = [(f"user:{name}", parse_address(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out")
               for number in range(60)]
     plan = create_plan_from_changes(author=COMMAND, grant=grants)
-    seen = []
+    positions = []
     for number in (1, 2, 3):
         page = browse("aud").get(f"/plans/{plan.pk}/?items={number}").context["items"]
-        seen += [row["item"].position for row in page["rows"]]
-    assert seen == list(range(1, 121)) and page["page"].total == 120 and not page["page"].next_url
+        positions += [row["item"].position for row in page["rows"]]
+    assert positions == list(range(1, 121)) and page["page"].total == 120 and not page["page"].next_url
 
 
 def test_the_number_of_queries_does_not_grow_with_the_data(browse):
     client = browse("ada")
 
-    def counts(numbers):
+    def query_counts(numbers):
         addresses = [parse_address(f"dataset:sales.more{number:03}") for number in numbers]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", address, "READ") for address in addresses],
-                               revoke=[("user:ned", address, "ADMIN") for address in addresses])
-        done = apply_plan(author=COMMAND, plan_id=create_readiness_plan(
+                                        revoke=[("user:ned", address, "ADMIN") for address in addresses])
+        applied_plan = apply_plan(author=COMMAND, plan_id=create_readiness_plan(
             author=COMMAND, namespace=parse_address("namespace:hr"), user="dee" if numbers[0] else "ned", generation="final").pk)
-        create_inverse_plan(author=COMMAND, plan_id=done.pk)
-        return [queries(client, url) for url in ("/plans/", f"/plans/{plan.pk}/", f"/plans/{done.pk}/", FORECAST)]
+        create_inverse_plan(author=COMMAND, plan_id=applied_plan.pk)
+        urls = ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied_plan.pk}/", FORECAST)
+        return [query_count(client, url) for url in urls]
 
-    before = counts(range(2))
-    assert counts(range(2, 60)) <= before
-    assert before <= [5, 10, 8, 21]
+    small = query_counts(range(2))
+    assert query_counts(range(2, 60)) <= small
+    assert small <= [5, 10, 8, 21]
 
 
 @pytest.fixture
@@ -226,11 +227,11 @@ def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, b
     assert browse("ada").post("/plans/policy-impact/0").status_code == 404
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
     assert "It keeps 1 permission that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
-    answer = browse("ada").post(url, {"user": "nobody"}, follow=True)
-    assert "No plan was created: user:nobody does not exist" in page_html(answer)
+    response = browse("ada").post(url, {"user": "nobody"}, follow=True)
+    assert "No plan was created: user:nobody does not exist" in page_html(response)
 
 
-def queries(client, url) -> int:
+def query_count(client, url) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert client.get(url).status_code == 200
     return len(captured)

@@ -1,4 +1,4 @@
-"""The pages of generations, and activating one."""
+"""The pages of policies, and activating a generation."""
 
 import pytest
 from django.utils import timezone
@@ -12,36 +12,38 @@ from tests.support.pages import page_html
 from tests.support.reports import done_run
 
 
-def rows(response) -> dict[tuple[str, str], dict]:
+def rows_of(response) -> dict[tuple[str, str], dict]:
+    """Return the rows of the page by (kind, operation)."""
     return {(table["kind"].name, row["operation"]): row for table in response.context["tables"] for row in table["rows"]}
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_every_operation_is_listed_with_requirement_and_source(name, browse):
     response = browse("dee").get(f"/policies/?generation={name}")
-    shown, text = rows(response), page_html(response)
-    assert list(shown) == [(kind.name, operation) for kind in KINDS.values() for operation in kind.operations]
-    for (kind, operation), row in shown.items():
+    rows, text = rows_of(response), page_html(response)
+    assert list(rows) == [(kind.name, operation) for kind in KINDS.values() for operation in kind.operations]
+    for (kind, operation), row in rows.items():
         policy = GENERATIONS[name].policy(kind, operation)
         (cell,) = row["cells"]
-        assert (cell["policy"], bool(cell["words"]), row["differs"]) == (policy, policy.has_rule, False)
-    assert ("no rule: denied" in text) == any(not row["cells"][0]["words"] for row in shown.values())
+        assert (cell["policy"], bool(cell["requirement"]), row["differs"]) == (policy, policy.has_rule, False)
+    assert ("no rule: denied" in text) == any(not row["cells"][0]["requirement"] for row in rows.values())
 
 
 def test_every_row_has_a_unique_id(browse):
-    ids = [row["id"] for row in rows(browse("dee").get("/policies/?generation=final&with=core")).values()]
+    ids = [row["id"] for row in rows_of(browse("dee").get("/policies/?generation=final&with=core")).values()]
     assert "namespace-delete" in ids and len(set(ids)) == len(ids)
     assert '<tr id="namespace-delete"' in page_html(browse("dee").get("/policies/"))
 
 
 def test_two_generations_are_compared_with_differences_marked(browse):
     client = browse("dee")
-    for one in GENERATIONS.values():
-        for other in GENERATIONS.values():
-            shown = rows(client.get(f"/policies/?generation={one.name}&with={other.name}&kind=dataset"))
-            marked = {operation for (_, operation), row in shown.items() if row["differs"]}
+    for first in GENERATIONS.values():
+        for second in GENERATIONS.values():
+            rows = rows_of(client.get(f"/policies/?generation={first.name}&with={second.name}&kind=dataset"))
+            marked = {operation for (_, operation), row in rows.items() if row["differs"]}
             assert marked == {operation for operation in KINDS["dataset"].operations
-                              if one.policy("dataset", operation).requirement != other.policy("dataset", operation).requirement}
+                              if first.policy("dataset", operation).requirement
+                              != second.policy("dataset", operation).requirement}
 
 
 @pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
@@ -52,19 +54,21 @@ def test_the_title_names_the_generations(query, title, browse):
 
 def test_the_page_can_show_differences_only(browse):
     page = browse("dee").get("/policies/?generation=final&with=core&only=differences")
-    assert all(row["differs"] for row in rows(page).values()) and len(rows(page)) == page.context["differences"]
+    rows = rows_of(page)
+    assert all(row["differs"] for row in rows.values()) and len(rows) == page.context["differences"]
 
 
 @pytest.mark.parametrize("query", ["generation=none", "with=final", "with=%00", "kind=nothing", "only=differences"])
 def test_unknown_parameters_fall_back_to_the_active_generation(query, browse):
     response = browse("dee").get(f"/policies/?{query}")
-    assert response.status_code == 200 and response.context["chosen"] == active_generation() and response.context["other"] is None
+    assert response.status_code == 200
+    assert response.context["generation"] == active_generation() and response.context["other_generation"] is None
 
 
 def test_only_administrators_can_activate_a_generation(browse):
-    offered = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
-               for name in ("ada", "aud", "dee")}
-    assert offered == {"ada": True, "aud": False, "dee": False}
+    has_link = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
+                for name in ("ada", "aud", "dee")}
+    assert has_link == {"ada": True, "aud": False, "dee": False}
     url, before = "/policies/core/activate", database_state()
     assert [browse(name).get(url).status_code for name in ("ada", "aud", "dee", "out")] == [200, 403, 404, 404]
     assert [browse(name).post(url, {"from": "final"}).status_code for name in ("aud", "dee", "out")] == [403, 404, 404]
@@ -87,8 +91,8 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
 
 def test_activating_a_generation_is_journalled_with_its_reason(browse):
     client = browse("ada")
-    sent = {"from": "final", "reason": "trial in spring"}
-    response = client.post("/policies/proposed/activate", sent, follow=True)
+    form = {"from": "final", "reason": "trial in spring"}
+    response = client.post("/policies/proposed/activate", form, follow=True)
     assert response.redirect_chain == [("/policies/", 303)] and active_generation().name == "proposed"
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.actor, line.reason) == ("generation-activate", "ada", "trial in spring")
@@ -104,9 +108,9 @@ def test_an_outdated_form_changes_nothing_and_keeps_its_reason(browse):
     assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and database_state() == before
 
 
-def test_the_pages_cost_a_fixed_number_of_queries(browse, django_assert_max_num_queries):
+def test_the_pages_take_a_constant_number_of_queries(browse, django_assert_max_num_queries):
     client = browse("ada")
-    for url, most in (("/policies/?generation=final&with=core", 3), ("/policies/core/activate", 6)):
+    for url, max_queries in (("/policies/?generation=final&with=core", 3), ("/policies/core/activate", 6)):
         client.get(url)
-        with django_assert_max_num_queries(most):
+        with django_assert_max_num_queries(max_queries):
             client.get(url)
