@@ -64,7 +64,7 @@ def test_a_dialog_is_named_by_its_heading(page):
     expect(page.get_by_role("dialog", name="Revoke ADMIN")).to_be_visible()
     page.keyboard.press("Escape")
     page.goto("/accounts/user:ned")
-    pressed(page, page.locator("#activity-ask"))
+    pressed(page, page.locator("#change-activity"))
     expect(page.get_by_role("dialog", name="Deactivate user:ned")).to_be_visible()
 
 
@@ -131,12 +131,12 @@ def test_a_change_on_a_separate_page_returns_to_the_entity_page(verb, page):
 
 def test_a_deactivation_is_confirmed_in_a_dialog_with_a_reason(page):
     page.goto("/accounts/user:ned")
-    pressed(page, page.locator("#activity-ask"))
+    pressed(page, page.locator("#change-activity"))
     dialog = page.locator("#dialog")
     expect(dialog).to_contain_text("6 entities would have fewer than two administrators: 6 with none.")
     page.keyboard.press("Escape")
-    expect(page.locator("#activity-ask")).to_be_focused()
-    pressed(page, page.locator("#activity-ask"))
+    expect(page.locator("#change-activity")).to_be_focused()
+    pressed(page, page.locator("#change-activity"))
     dialog.get_by_label("Reason", exact=True).fill("left the company")
     pressed(page, dialog.get_by_role("button", name="Deactivate account"))
     expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")

@@ -23,12 +23,12 @@ from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import User
-from grants.principals.principal_lists import capped_count_subquery
+from grants.principals.principal_lists import MAX_COUNTED, capped_count_subquery
 from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
 
 ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
-URLS = {"change": "account-change", "password": "account-password", "off_board": "person-off-board"}
+URL_NAMES = {"change": "account-change", "password": "account-password", "off_board": "person-off-board"}
 
 
 @require_safe
@@ -38,15 +38,15 @@ def account_list(request: HttpRequest) -> HttpResponse:
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
     total_tokens = capped_count_subquery(active_tokens().filter(owner=OuterRef("pk")))
     page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_PER_PAGE)
-    fresh = {"after": None, "before": None}
+    first_page = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
     return render_page(request, template, {
         "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.can_administer,
-        "rows": [{"user": user, "role": ROLE_LABELS[user.role], "principal": principal_link(user),
-                  "url": principal_url("account", str(user))}
+        "max_counted": MAX_COUNTED,
+        "rows": [{"user": user, "role": ROLE_LABELS[user.role], "url": principal_url("account", str(user))}
                  for user in page.rows],
-        "roles": [("", "All", url_with(request, role=None, **fresh)),
-                  *((value, title, url_with(request, role=value, **fresh)) for value, title in ROLE_CHOICES)],
+        "roles": [("", "All", url_with(request, role=None, **first_page)),
+                  *((value, title, url_with(request, role=value, **first_page)) for value, title in ROLE_CHOICES)],
     })
 
 
@@ -73,9 +73,9 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
         "email": form.get("email", ""), "email_reason": form.get("reason", ""),
         "password": password, "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
         "can_sign_in": user.has_usable_password(),
-        **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URLS.items()},
+        **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
         "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,
-        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "tokens_are_cut": len(tokens) > MAX_TOKENS,
+        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,
         "token_form": token_form({"owner": user.username}),
     }, status=status)
 
@@ -96,8 +96,8 @@ def _set_active(author: Author, name: str, form: dict):
 CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activity": _set_active}
 
 
-def _confirmation(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
-    """Render what would happen and the form that confirms it, as a page or in the dialog."""
+def _confirmation_response(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
+    """Render the forecast and the form that confirms the change, as a page or in the dialog."""
     template = "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
     return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path,
                                            "back": principal_url("account", str(user))})
@@ -111,7 +111,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     if name not in CHANGES:
         raise Http404("there is no such change")
     if request.method != "POST":
-        return _confirmation(request, user, change_forecast(user, name, form))
+        return _confirmation_response(request, user, change_forecast(user, name, form))
     try:
         outcome = CHANGES[name](request_author(request, form.get("reason", "").strip()), user.username, form)
     except GrantError as error:
@@ -127,7 +127,7 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     """Generate a password. It is shown in this response and never again."""
     user = _account_or_404(principal)
     if request.method != "POST":
-        return _confirmation(request, user, password_forecast(user))
+        return _confirmation_response(request, user, password_forecast(user))
     try:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:

@@ -14,12 +14,14 @@ MAX_SESSIONS_READ = 2_000
 
 
 def count_sessions(user: User) -> tuple[int, bool]:
-    """Return the number of valid sessions of this account, and whether sessions beyond the newest MAX_SESSIONS_READ of
-    all accounts were left unread. One query."""
-    kept = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MAX_SESSIONS_READ + 1])
+    """Return the number of valid sessions of this account, and whether the count is incomplete. Runs one query.
+
+    Only the newest MAX_SESSIONS_READ sessions of all accounts are read.
+    """
+    sessions = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MAX_SESSIONS_READ + 1])
     auth_hash = user.get_session_auth_hash()
-    total = sum(_belongs_to(session.get_decoded(), user, auth_hash) for session in kept[:MAX_SESSIONS_READ])
-    return total, len(kept) > MAX_SESSIONS_READ
+    total = sum(_belongs_to(session.get_decoded(), user, auth_hash) for session in sessions[:MAX_SESSIONS_READ])
+    return total, len(sessions) > MAX_SESSIONS_READ
 
 
 def _belongs_to(session: dict, user: User, auth_hash: str) -> bool:

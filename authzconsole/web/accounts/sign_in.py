@@ -1,4 +1,4 @@
-"""The views for signing in and for changing the own password, based on those of Django, with throttling."""
+"""Sign-in and the change of one's own password: the views of Django, with throttling."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,33 +17,37 @@ from authzconsole.common import login_throttle
 
 
 class PasswordAttemptForm:
-    """A form that checks a password, and counts wrong ones for a name and for a client address.
+    """A form that checks a password and counts wrong passwords by user name and by client address.
 
-    After too many, all such forms refuse further attempts for some time, also for unknown names: see
+    After too many wrong passwords, all such forms refuse further attempts for some time, also for unknown names. See
     authzconsole.common.login_throttle.
     """
 
     wait_seconds = 0
 
     @contextmanager
-    def counted(self, request: HttpRequest, name: str, then: str) -> Iterator[None]:
-        """Wrap the check, which raises ValidationError for a wrong password. then: what the user can do after the wait."""
+    def throttled(self, request: HttpRequest, name: str, next_step: str) -> Iterator[None]:
+        """Wrap a password check that raises ValidationError for a wrong password. Raise it without the check during a wait.
+
+        next_step: ends the error message, such as `sign in`.
+        """
         counters = login_throttle.password_counters(request, name)
         self.wait_seconds = login_throttle.seconds_to_wait(*counters)
         if self.wait_seconds:
             raise ValidationError("Too many wrong passwords for this name or from your address. "
-                                  f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {then}.")
+                                  f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {next_step}.")
         try:
             yield
         except ValidationError:
             login_throttle.count_failure(*counters)
             raise
-        # The counter of the address stays: otherwise the owner of one account could go on guessing for others.
+        # Reset only the counter of the name. Resetting that of the address would let the owner of one account go on
+        # guessing the passwords of others.
         login_throttle.reset(counters[0])
 
 
 class RetryAfterMixin:
-    """A view of a PasswordAttemptForm that answers 429 with Retry-After while attempts are refused."""
+    """Respond 429 with Retry-After while the PasswordAttemptForm of the view refuses attempts."""
 
     def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
         response = super().form_invalid(form)
@@ -62,7 +66,7 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is None or not password:
             return super().clean()
-        with self.counted(self.request, name, "sign in"):
+        with self.throttled(self.request, name, "sign in"):
             return super().clean()
 
 
@@ -73,7 +77,7 @@ class SignIn(RetryAfterMixin, views.LoginView):
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.htmx:
-            # htmx requested a section after the session ended: redirect the whole page
+            # htmx requested a section after the session ended; redirect the whole page
             back = request.htmx.current_url_abs_path or reverse("home")
             return HttpResponseClientRedirect(f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}")
         return super().get(request, *args, **kwargs)
@@ -90,19 +94,20 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
         self.request = request
 
     def clean_old_password(self) -> str:
-        with self.counted(self.request, self.user.username, "change yours"):
+        with self.throttled(self.request, self.user.username, "change yours"):
             return super().clean_old_password()
 
     def clean_new_password1(self) -> str:
         password = self.cleaned_data.get("new_password1", "")
-        # Compare with the old password that was already verified, not with that of the account: this would be an uncounted guess.
+        # Compare with the submitted old password, which is verified by now. Comparing with the password of the account would
+        # allow guesses that are not counted.
         if password == self.cleaned_data.get("old_password"):
             raise ValidationError("This is your current password. Choose another.")
         return password
 
 
 class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChangeView):
-    """Change the own password, then redirect to the page that required the change, if any."""
+    """Change the password of the signed-in user, then redirect to the page that required the change, if any."""
 
     template_name = "accounts/password.html"
     form_class = OwnPasswordForm

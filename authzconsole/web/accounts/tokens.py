@@ -1,4 +1,4 @@
-"""The list of API tokens, and the forms that create and revoke one."""
+"""The list of API tokens, and the forms that create and revoke a token."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token as pages list it. state: good, expired or revoked. state_label: the state as text."""
+    """A row in a list of tokens. state: `good` (active), `expired` or `revoked`. state_label: the state as text."""
 
     token: ApiToken
     owner: PrincipalLink
@@ -41,7 +41,7 @@ class TokenRow:
         return STATE_LABELS[self.state]
 
     @property
-    def is_good(self) -> bool:
+    def is_active(self) -> bool:
         return self.state == "good"
 
 
@@ -85,7 +85,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
 def new_token(request: HttpRequest) -> HttpResponse:
     """Create a token. Its secret is shown in this response and never again."""
     if request.method != "POST":
-        return _new_page(request, {"owner": name_from_input(name_parameter(request, "owner"), "user")})
+        return _form_response(request, {"owner": name_from_input(name_parameter(request, "owner"), "user")})
     form = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
     form["owner"] = name_from_input(request.POST.get("owner", ""), "user")
     form["selected_scopes"] = request.POST.getlist("scope")
@@ -93,8 +93,8 @@ def new_token(request: HttpRequest) -> HttpResponse:
         issued = create_token(author=request_author(request, form["reason"]), owner=form["owner"],
                               name=form["name"], scopes=form["selected_scopes"], days=_days(form["days"]))
     except (TokenError, GrantError) as error:
-        return _new_page(request, form, fault=f"{error}.", status=400)
-    return render_page(request, "accounts/token_issued.html", {"shown": token_row(issued.token, issued.token.owner),
+        return _form_response(request, form, fault=f"{error}.", status=400)
+    return render_page(request, "accounts/token_issued.html", {"row": token_row(issued.token, issued.token.owner),
                                                                "secret": issued.secret})
 
 
@@ -104,7 +104,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _new_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     return render_page(request, "accounts/token_new.html", {"token_form": token_form(form), "fault": fault}, status=status)
 
 
@@ -115,12 +115,13 @@ def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     if token is None:
         raise Http404("there is no such token")
     if request.method != "POST":
-        template = "accounts/_token_end.html" if requested_section(request) == "dialog" else "accounts/token_end.html"
-        return render_page(request, template, {"shown": token_row(token, token.owner)})
+        is_dialog = requested_section(request) == "dialog"
+        template = "accounts/_token_revoke_form.html" if is_dialog else "accounts/token_revoke.html"
+        return render_page(request, template, {"row": token_row(token, token.owner)})
     try:
         outcome = revoke_token(author=request_author(request, request.POST.get("reason", "").strip()), number=pk)
     except GrantError as error:
-        return render_page(request, "accounts/token_end.html", {"shown": token_row(token, token.owner), "fault": f"{error}."},
+        return render_page(request, "accounts/token_revoke.html", {"row": token_row(token, token.owner), "fault": f"{error}."},
                            status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(reverse("tokens"))

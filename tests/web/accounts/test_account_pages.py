@@ -12,8 +12,9 @@ from grants.models import JournalLine, User
 from tests.support.authors import COMMAND, database_state
 from tests.support.pages import page_html
 
-WHO = ("ada", "aud", "ned", "out")
+ACCOUNTS = ("ada", "aud", "ned", "out")
 PAGES = [
+    # page, then the status for: ada, aud, ned, out
     ("/accounts/", 200, 200, 404, 404),
     ("/accounts/user:dee", 200, 200, 404, 404),
     ("/accounts/user:nobody", 404, 404, 404, 404),
@@ -47,36 +48,36 @@ def issued(cast):
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, issued):
-    assert [browse(name).get(page.format(token=issued.token.pk)).status_code for name in WHO] == statuses
+    assert [browse(name).get(page.format(token=issued.token.pk)).status_code for name in ACCOUNTS] == statuses
 
 
-@pytest.mark.parametrize(("url", "sent"), WRITES)
-def test_only_administrators_can_write(url, sent, browse, issued):
+@pytest.mark.parametrize(("url", "form"), WRITES)
+def test_only_administrators_can_write(url, form, browse, issued):
     before, hashes = database_state(), set(User.objects.values_list("password", flat=True))
-    assert [browse(name).post(url.format(token=issued.token.pk), sent).status_code for name in WHO[1:]] == [403, 404, 404]
+    assert [browse(name).post(url.format(token=issued.token.pk), form).status_code for name in ACCOUNTS[1:]] == [403, 404, 404]
     assert database_state() == before and set(User.objects.values_list("password", flat=True)) == hashes
 
 
 def test_a_token_is_shown_once_and_never_again(browse):
     client = browse("ada")
-    sent = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
-    made = client.post("/accounts/tokens/new", sent)
-    secret = re.search(r"azc_[\w-]{40,}", page_html(made))[0]
-    assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in made["Cache-Control"]
+    form = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
+    response = client.post("/accounts/tokens/new", form)
+    secret = re.search(r"azc_[\w-]{40,}", page_html(response))[0]
+    assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in response["Cache-Control"]
     assert JournalLine.objects.get(action="token-add").reason == "for the job"
     for url in ("/accounts/tokens/", "/accounts/user:dee", "/accounts/tokens/new"):
         text = page_html(client.get(url))
         assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
 
 
-@pytest.mark.parametrize(("sent", "fault"), [
+@pytest.mark.parametrize(("form", "fault"), [
     ({"owner": "nobody"}, "is not an active account"), ({"scope": []}, "a token needs one or more of the scopes"),
     ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "the lifetime of a token must be 1 to"),
     ({"name": " "}, "the name of a token must have 1 to"), ({"scope": ["administer"]}, "is not an administrator of this console"),
 ])
-def test_an_invalid_token_is_explained_and_keeps_the_input(sent, fault, browse):
+def test_an_invalid_token_is_explained_and_keeps_the_input(form, fault, browse):
     response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
-                                                           "reason": "kept too"} | sent)
+                                                           "reason": "kept too"} | form)
     assert response.status_code == 400 and fault in page_html(response).replace("&#x27;", "'")
     assert "kept too" in page_html(response) and not ApiToken.objects.exists()
 
@@ -89,15 +90,15 @@ def test_a_token_is_revoked_after_confirmation(browse, issued, htmx):
     with pytest.raises(TokenRefused):
         verify_token(issued.secret)
     assert JournalLine.objects.get(action="token-revoke").reason == "leaked"
-    found = [len(client.get(f"/accounts/tokens/?state={state}").context["rows"]) for state in ("good", "expired", "revoked")]
-    assert found == [0, 0, 1]
+    totals = [len(client.get(f"/accounts/tokens/?state={state}").context["rows"]) for state in ("good", "expired", "revoked")]
+    assert totals == [0, 0, 1]
 
 
 def test_role_email_and_activity_changes_are_journalled(browse):
     client, url = browse("ada"), "/accounts/change/user:dee"
-    for sent in ({"change": "role", "role": "auditor"}, {"change": "email", "email": "d@example.com"},
+    for form in ({"change": "role", "role": "auditor"}, {"change": "email", "email": "d@example.com"},
                  {"change": "activity", "active": "no"}):
-        assert client.post(url, sent | {"reason": "moved"})["Location"] == "/accounts/user:dee"
+        assert client.post(url, form | {"reason": "moved"})["Location"] == "/accounts/user:dee"
     dee = User.objects.get(username="dee")
     assert (dee.role, dee.email, dee.is_active) == ("auditor", "d@example.com", False)
     assert list(JournalLine.objects.filter(reason="moved").values_list("action", flat=True)) == [
@@ -105,9 +106,9 @@ def test_role_email_and_activity_changes_are_journalled(browse):
     assert client.post(url, {"change": "name"}).status_code == 404
 
 
-def test_the_last_administrator_cannot_be_removed(browse):
-    for sent in ({"change": "role", "role": "ordinary"}, {"change": "activity", "active": "no"}):
-        response = browse("ada").post("/accounts/change/user:ada", sent)
+def test_the_last_administrator_cannot_lose_the_role_or_be_deactivated(browse):
+    for form in ({"change": "role", "role": "ordinary"}, {"change": "activity", "active": "no"}):
+        response = browse("ada").post("/accounts/change/user:ada", form)
         assert response.status_code == 400 and "only active administrator" in page_html(response)
     assert browse("ada").post("/accounts/change/user:dee", {"change": "role", "role": "king"}).status_code == 400
 
@@ -136,48 +137,50 @@ def test_accounts_are_filtered_by_name_and_role(browse):
     assert 'method="post"' not in page_html(client.get("/accounts/user:dee")).replace('"/sign-out" method="post"', "")
 
 
-@pytest.mark.parametrize(("url", "most"), {"/accounts/": 3, "/accounts/user:dee": 4, "/accounts/tokens/": 4}.items())
-def test_the_number_of_queries_does_not_grow_with_the_data(url, most, browse, issued, django_assert_max_num_queries):
+@pytest.mark.parametrize(("url", "max_queries"), {"/accounts/": 3, "/accounts/user:dee": 4, "/accounts/tokens/": 4}.items())
+def test_the_number_of_queries_does_not_grow_with_the_data(url, max_queries, browse, issued, django_assert_max_num_queries):
     for number in range(30):
         User.objects.create(username=f"more{number}")
         create_token(author=COMMAND, owner="dee", name=f"job {number}", scopes=["read"], days=9)
     client = browse("ada")
     client.get(url)
-    with django_assert_max_num_queries(most):
+    with django_assert_max_num_queries(max_queries):
         client.get(url)
 
 
 def forecast_text(client, url: str) -> str:
+    """Return the HTML of a confirmation page, which must change nothing."""
     before = database_state()
     text = unescape(page_html(client.get(url)))
     assert database_state() == before and 'name="reason"' in text
     return text
 
 
-def test_deactivating_shows_its_impact_before_it_happens(browse):
+def test_deactivation_shows_its_effects_before_it_happens(browse):
     client, url = browse("ada"), "/accounts/change/user:ned"
     browse("ned")
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
     text = forecast_text(client, f"{url}?change=activity&active=no")
-    for words in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
-                  "1 session ends.", "1 API token is refused while the account is inactive.",
-                  "6 entities would have fewer than two administrators",
-                  ": 6 with none.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
-        assert words in text
-    sent = fields(text)
-    assert sent == {"change": "activity", "active": "no", "reason": ""}
-    client.post(url, sent | {"reason": "left"})
+    for phrase in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
+                   "1 session ends.", "1 API token is refused while the account is inactive.",
+                   "6 entities would have fewer than two administrators",
+                   ": 6 with none.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
+        assert phrase in text
+    form = form_fields(text)
+    assert form == {"change": "activity", "active": "no", "reason": ""}
+    client.post(url, form | {"reason": "left"})
     assert ("Their 6 direct grants and 0 memberships take effect again."
             in forecast_text(client, f"{url}?change=activity&active=yes"))
 
 
-def fields(text: str) -> dict[str, str]:
-    form = text[text.index('class="form"'):]
-    found = dict(re.findall(r'name="(\w+)"(?: value="([^"]*)")?', form))
-    return {name: value for name, value in found.items() if name != "csrfmiddlewaretoken"}
+def form_fields(html: str) -> dict[str, str]:
+    """Return the values that the form of a confirmation page sends."""
+    form = html[html.index('class="form"'):]
+    fields = dict(re.findall(r'name="(\w+)"(?: value="([^"]*)")?', form))
+    return {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
 
 
-def test_changing_a_role_shows_its_impact_and_remaining_administrators(browse, cast):
+def test_a_role_change_shows_its_effects_and_the_remaining_administrators(browse, cast):
     client = browse("ada")
     text = forecast_text(client, "/accounts/change/user:dee?change=role&role=auditor")
     assert "The role changes from User to Auditor. Auditors see everything in this console and cannot change anything." in text
@@ -216,8 +219,8 @@ def test_a_refused_email_and_its_reason_are_kept(browse):
 @pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
 def test_an_invalid_email_address_is_refused(email, browse):
     before = database_state()
-    for url, sent in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
-        response = browse("ada").post(url, sent | {"email": email})
+    for url, form in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
+        response = browse("ada").post(url, form | {"email": email})
         assert response.status_code == 400
         assert "is not an email address. Enter one such as name@example.com" in page_html(response)
     assert database_state() == before

@@ -34,17 +34,17 @@ def test_a_forged_referer_leads_to_no_other_host(page, browse, cast):
     client = browse()
     location = client.post("/grant/dataset:sales.orders", FORM, headers={"Referer": page}).headers["Location"]
     client.get(location)
-    following = client.post(location, {"username": "ada", "password": PASSWORD,
-                                       "next": dict(parse_qsl(urlsplit(location).query)).get("next", "")})
-    assert following.status_code == 302 and following.headers["Location"] == "/"
+    response = client.post(location, {"username": "ada", "password": PASSWORD,
+                                      "next": dict(parse_qsl(urlsplit(location).query)).get("next", "")})
+    assert response.status_code == 302 and response.headers["Location"] == "/"
 
 
 def test_signing_in_on_a_second_page_continues_from_it(cast):
     client = Client(enforce_csrf_checks=True)
     client.get("/sign-in")
     client.force_login(cast["ada"])
-    given = {"username": "ada", "password": PASSWORD, "next": "/journal/", "csrfmiddlewaretoken": "of the page before"}
-    response = client.post("/sign-in", given, follow=True)
+    form = {"username": "ada", "password": PASSWORD, "next": "/journal/", "csrfmiddlewaretoken": "outdated"}
+    response = client.post("/sign-in", form, follow=True)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/journal/")
     assert "You are already signed in as ada." in page_html(response)
 
