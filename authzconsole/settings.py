@@ -279,8 +279,8 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.with_strictness",
-        "authzconsole.rest.openapi.document.with_authzen",
+        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.add_strictness",
+        "authzconsole.rest.openapi.document.add_authzen_endpoints",
     ],
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -19,18 +19,26 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_administrator, check_overseer
-from authzconsole.rest.framework.cursors import PageQuery, Part, cursor_for, list_identity, page_of, page_shape, position_in_list
+from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
+from authzconsole.rest.framework.cursors import (
+    ListPart,
+    PageQuery,
+    cursor_for,
+    list_identity,
+    page_of,
+    page_serializer,
+    position_in_list,
+)
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import LARGEST_NUMBER, Choice, NameText, Shape, Text
+from authzconsole.rest.framework.fields import MAX_INTEGER, Choice, NameText, StrictSerializer, Text
 from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import FILE, LOCATION, described, in_path
+from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation, path_parameter
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
-RUN_PATH = in_path("number", "The number of the run.", int)
-TABLE_PATH = in_path("table", "A table of the analysis, such as `rows`; see the list of analyses.")
+RUN_PATH = path_parameter("number", "The number of the run.", int)
+TABLE_PATH = path_parameter("table", "A table of the analysis, such as `rows`; see the list of analyses.")
 
 
 class ColumnSerializer(serializers.Serializer):
@@ -64,11 +72,11 @@ class RunSerializer(serializers.Serializer):
     state = serializers.ChoiceField(RunState.values)
     stage = serializers.CharField(help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty.")
     cancel_requested = serializers.BooleanField(
-        help_text="Whether its cancellation was requested. A running run stops within seconds.")
+        help_text="Whether the cancellation of the run was requested. A running run stops within seconds.")
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
-    scheduled = serializers.BooleanField(help_text="Whether its schedule started it.")
+    scheduled = serializers.BooleanField(help_text="Whether the schedule of the analysis started the run.")
     requested_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
@@ -76,8 +84,8 @@ class RunSerializer(serializers.Serializer):
     waiting_reason = serializers.CharField(help_text="Why a waiting run has not started; empty in lists.")
     silent_seconds = serializers.IntegerField(
         allow_null=True, help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
-                                   f"second; after {SILENT_AFTER_SECONDS} s, it probably has a problem.")
-    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="When its report was removed.")
+                                   f"second. After {SILENT_AFTER_SECONDS} s without one, the worker probably has a problem.")
+    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="When the report of the run was removed.")
     error = serializers.CharField()
     summary = serializers.DictField(
         help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
@@ -95,7 +103,7 @@ class RunsQuery(PageQuery):
     state = Choice(choices=RunState.values, required=False)
 
 
-class StartSerializer(Shape):
+class StartSerializer(StrictSerializer):
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
     to_generation = Choice(choices=list(GENERATIONS), required=False)
@@ -109,7 +117,7 @@ class ResultsQuery(PageQuery):
 
 
 class CsvRenderer(BaseRenderer):
-    """Declares the media type for content negotiation and the OpenAPI document. The view writes the file itself."""
+    """Declare the media type for content negotiation and for the OpenAPI document. The view writes the file itself."""
 
     media_type, format = "text/csv", "csv"
 
@@ -122,22 +130,28 @@ class JsonLinesRenderer(CsvRenderer):
     media_type, format = "application/x-ndjson", "jsonl"
 
 
-RUN = {"number": 7, "analysis": AnalysisName.DELETE_READINESS.value, "options": {"generation": "final", "namespace": ""},
-       "state": "waiting",
-       "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0, "requested_by": "admin", "scheduled": False,
-       "requested_at": "2026-02-01T08:00:00Z", "started_at": None, "finished_at": None, "revision": None,
-       "waiting_reason": "It starts within seconds.", "silent_seconds": None, "results_removed_at": None, "error": "",
-       "summary": {}}
-ANALYSIS = {"name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
-            "question": "Who can delete which namespace, and which grants are missing?",
-            "tables": [{"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}]}
-ROWS = {"items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1, "ready": False}],
-        "next": None, "total": 1}
+RUN_EXAMPLE = {
+    "number": 7, "analysis": AnalysisName.DELETE_READINESS.value, "options": {"generation": "final", "namespace": ""},
+    "state": "waiting", "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0,
+    "requested_by": "admin", "scheduled": False, "requested_at": "2026-02-01T08:00:00Z", "started_at": None,
+    "finished_at": None, "revision": None, "waiting_reason": "It starts within seconds.", "silent_seconds": None,
+    "results_removed_at": None, "error": "", "summary": {},
+}
+ANALYSIS_EXAMPLE = {
+    "name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
+    "question": "Who can delete which namespace, and which grants are missing?", "tables": [{"name": "rows",
+    "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}],
+}
+RESULTS_EXAMPLE = {
+    "items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1,
+    "ready": False}], "next": None, "total": 1,
+}
 
 
 class Analyses(Endpoint):
-    @described("analyses_list", TAG, "List the analyses", "With their options and tables.",
-               answers={200: AnalysesSerializer}, example={"items": [ANALYSIS]})
+    @api_operation(
+        "analyses_list", TAG, "List the analyses", "Each analysis has its options and the tables of its report.",
+        responses={200: AnalysesSerializer}, response_example={"items": [ANALYSIS_EXAMPLE]})
     def get(self, request: Request) -> Response:
         return Response({"items": [_analysis_as_json(analysis) for analysis in ANALYSES.values()]})
 
@@ -145,42 +159,47 @@ class Analyses(Endpoint):
 class Runs(Endpoint):
     queries = {"GET": RunsQuery}
 
-    @described("runs_list", TAG, "List runs", "Sorted by number, newest first. For administrators and auditors.", query=RunsQuery,
-               answers={200: page_shape(RunSerializer)}, example={"items": [RUN | {"waiting_reason": ""}], "next": None})
+    @api_operation(
+        "runs_list", TAG, "List runs", "Sorted by number, newest first. For administrators and auditors.",
+        query=RunsQuery, responses={200: page_serializer(RunSerializer)},
+        response_example={"items": [RUN_EXAMPLE | {"waiting_reason": ""}], "next": None})
     def get(self, request: Request) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         query = self.query
         rows = AnalysisRun.objects.select_related("requested_by")
         rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
-        return Response(page_of([Part(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)))
+        return Response(page_of([ListPart(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)))
 
-    @described("runs_start", TAG, "Start an analysis", "The run waits for a worker. Location is the URL of the run.",
-               sends=StartSerializer, sent={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
-               answers={202: RunSerializer}, example=RUN, parameters=[LOCATION])
+    @api_operation(
+        "runs_start", TAG, "Start an analysis", "The run waits for a worker. Location is the URL of the run.",
+        request=StartSerializer, request_example={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
+        responses={202: RunSerializer}, response_example=RUN_EXAMPLE, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        sent = self.body(StartSerializer)
-        run = request_run(analysis=sent.pop("analysis"), options=sent, requested_by=request.user)
+        data = self.body(StartSerializer)
+        run = request_run(analysis=data.pop("analysis"), options=data, requested_by=request.user)
         response = created_response(_run_details_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
 
 
-class OneRun(Endpoint):
-    @described("runs_retrieve", TAG, "Follow a run",
-               "The state of the run and, when it is done, its figures. For administrators and auditors.",
-               answers={200: RunSerializer}, example=RUN, errors=[404], parameters=[RUN_PATH])
+class RunDetail(Endpoint):
+    @api_operation(
+        "runs_retrieve", TAG, "Follow a run",
+        "The state of the run and, when it is done, its figures. For administrators and auditors.",
+        responses={200: RunSerializer}, response_example=RUN_EXAMPLE, errors=[404], parameters=[RUN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         return Response(_run_details_as_json(_run_or_404(number)))
 
 
-class Cancellation(Endpoint):
-    @described("runs_cancel", TAG, "Cancel a run",
-               "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished "
-               "run is not changed. The request has no body.",
-               answers={200: RunSerializer}, example=RUN | {"state": "cancelled", "cancel_requested": True},
-               errors=[404, 413, 415], parameters=[RUN_PATH])
+class RunCancellation(Endpoint):
+    @api_operation(
+        "runs_cancel", TAG, "Cancel a run",
+        "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished run "
+        "is not changed. The request has no body.",
+        responses={200: RunSerializer}, response_example=RUN_EXAMPLE | {"state": "cancelled", "cancel_requested": True},
+        errors=[404, 413, 415], parameters=[RUN_PATH])
     def post(self, request: Request, number: int) -> Response:
         check_administrator(request)
         run = _run_or_404(number)
@@ -192,69 +211,72 @@ class Cancellation(Endpoint):
 class Results(Endpoint):
     queries = {"GET": ResultsQuery}
 
-    @described("runs_results", TAG, "Read a report's table",
-               "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done "
-               "or if the report has no such table, and 410 if the report was removed. For administrators and auditors.",
-               query=ResultsQuery, answers={200: ResultsSerializer}, example=ROWS, errors=[404, 409, 410],
-               parameters=[RUN_PATH, TABLE_PATH])
+    @api_operation(
+        "runs_results", TAG, "Read a report's table",
+        "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done or "
+        "if the report has no such table, and 410 if the report was removed. For administrators and auditors.",
+        query=ResultsQuery, responses={200: ResultsSerializer}, response_example=RESULTS_EXAMPLE, errors=[404, 409, 410],
+        parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> Response:
-        run, found = _finished_run(request, number, table)
+        run, result_table = _finished_run(request, number, table)
         query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
-        first = position_in_list(query["cursor"], identity) if query["cursor"] else 0
-        page = result_page(run, found.name, where=ResultFilter(equal=_column_filter(found, query)), first_row=first,
-                           max_rows=query["limit"])
-        end = first + len(page.rows)
-        following = cursor_for(end, identity) if end < page.total_rows else None
-        return Response({"items": page.rows, "next": following, "total": page.total_rows})
+        first_row = position_in_list(query["cursor"], identity) if query["cursor"] else 0
+        where = ResultFilter(equal=_column_filter(result_table, query))
+        page = result_page(run, result_table.name, where=where, first_row=first_row, max_rows=query["limit"])
+        end = first_row + len(page.rows)
+        next_cursor = cursor_for(end, identity) if end < page.total_rows else None
+        return Response({"items": page.rows, "next": next_cursor, "total": page.total_rows})
 
 
-class _ResultsFile(Endpoint):
-    """A table as one file. The file is complete before the first byte is sent, so that an error gets an error status."""
+class _TableDownload(Endpoint):
+    """Send a table as one file. The file is complete before the first byte is sent, so that an error has an error status."""
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
-        run, found = _finished_run(request, number, table)
-        readable_table(run, found.name)
+        run, result_table = _finished_run(request, number, table)
+        readable_table(run, result_table.name)
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{run.analysis}-{run.pk}-{found.name}.{renderer.format}"
-            export_table(found, run.result_folder, path)
+            path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
+            export_table(result_table, run.result_folder, path)
             # the open file stays readable after its folder is deleted
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 
 
-class ResultsCsv(_ResultsFile):
+class ResultsCsv(_TableDownload):
     renderer_classes = [CsvRenderer]
 
-    @described("runs_results_csv", TAG, "Download a report's table as CSV",
-               "All rows, sorted by the key, with unchanged values. (The download on the pages puts an apostrophe before values "
-               "that a spreadsheet would treat as a formula.)",
-               answers={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
+    @api_operation(
+        "runs_results_csv", TAG, "Download a report's table as CSV",
+        "All rows, sorted by the key, with unchanged values. (The download on the pages puts an apostrophe before values "
+        "that a spreadsheet would treat as a formula.)",
+        responses={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
 
-class ResultsParquet(_ResultsFile):
+class ResultsParquet(_TableDownload):
     renderer_classes = [ParquetRenderer]
 
-    @described("runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, sorted by the key.",
-               answers={(200, "application/vnd.apache.parquet"): FILE}, errors=[404, 409, 410],
-               parameters=[RUN_PATH, TABLE_PATH])
+    @api_operation(
+        "runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, sorted by the key.",
+        responses={(200, "application/vnd.apache.parquet"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
 
-class ResultsJsonLines(_ResultsFile):
+class ResultsJsonLines(_TableDownload):
     renderer_classes = [JsonLinesRenderer]
 
-    @described("runs_results_jsonl", TAG, "Download a report's table as JSON Lines",
-               "All rows, one object per line, sorted by the key.", answers={(200, "application/x-ndjson"): FILE},
-               errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
+    @api_operation(
+        "runs_results_jsonl", TAG, "Download a report's table as JSON Lines",
+        "All rows, one object per line, sorted by the key.",
+        responses={(200, "application/x-ndjson"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
 
 def _run_or_404(number: int) -> AnalysisRun:
-    run = AnalysisRun.objects.select_related("requested_by").filter(pk=number).first() if number <= LARGEST_NUMBER else None
+    run = AnalysisRun.objects.select_related("requested_by").filter(pk=number).first() if number <= MAX_INTEGER else None
     if run is None:
         raise Http404
     return run
@@ -262,24 +284,24 @@ def _run_or_404(number: int) -> AnalysisRun:
 
 def _finished_run(request: Request, number: int, table: str) -> tuple[AnalysisRun, Table]:
     """Return the run and the table. Raise Http404 if they do not exist, Problem if the run has no report."""
-    check_overseer(request)
+    check_can_see_all(request)
     run = _run_or_404(number)
     try:
-        found = analysis_by_name(run.analysis).table(table)
+        result_table = analysis_by_name(run.analysis).table(table)
     except AnalysisError as error:
         raise Problem(404, str(error)) from None
     if run.state != RunState.DONE:
         raise Problem(409, f"run {run.pk} is {run.state}, so it has no report")
-    return run, found
+    return run, result_table
 
 
 def _column_filter(table: Table, query: dict) -> dict:
-    equal = {name: query[name] for name in ("namespace", "user", "change") if name in query}
-    if unknown := [name for name in equal if name not in table.column_names]:
+    column_filter = {name: query[name] for name in ("namespace", "user", "change") if name in query}
+    if unknown := [name for name in column_filter if name not in table.column_names]:
         columns = ", ".join(table.column_names)
         raise Problem(400, f"the table `{table.name}` has no column `{unknown[0]}`; its columns are {columns}",
                       errors=[{"field": name, "message": "no such column"} for name in unknown])
-    return equal
+    return column_filter
 
 
 def _analysis_as_json(analysis: Analysis) -> dict:

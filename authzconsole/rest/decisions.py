@@ -9,7 +9,7 @@ from authzconsole.common.api_caller import Caller
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.openapi.authzen_document import STATE
-from authzconsole.rest.openapi.operations import described
+from authzconsole.rest.openapi.operations import api_operation
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
@@ -51,7 +51,7 @@ class OptionsSerializer(serializers.Serializer):
 
 
 class DecisionsSerializer(EvaluationSerializer):
-    """One question, or several in `evaluations`; the other members are then defaults for all of them."""
+    """One question, or several questions in `evaluations`. The other members are then defaults for all of them."""
 
     evaluations = EvaluationSerializer(many=True, required=False)
     options = OptionsSerializer(required=False)
@@ -75,31 +75,40 @@ class DecisionSerializer(serializers.Serializer):
 
 
 class DecisionAnswerSerializer(serializers.Serializer):
-    """`decision` and `context` for one question; `evaluations`, in the same order, for several."""
+    """`decision` and `context` for one question, or `evaluations`, in the same order, for several questions."""
 
     decision = serializers.BooleanField(required=False)
     context = ReasonsSerializer(required=False)
     evaluations = DecisionSerializer(many=True, required=False)
 
 
-QUESTION = {"subject": {"type": "user", "id": "sofia.lindqvist"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "sales.orders"}}
-ANSWER = {"decision": False, "context": {
-    "generation": "final", "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
-    "attempts": [{"requirement": "has", "met": False, "words": "READ on dataset:sales.orders", "wanted": ["READ"],
-                  "where": "dataset:sales.orders", "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}],
-    "source": {"seed": "002", "table": "Datasets", "row": "Read"},
-    "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}}
+QUESTION_EXAMPLE = {
+    "subject": {"type": "user", "id": "sofia.lindqvist"}, "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
+ANSWER_EXAMPLE = {
+    "decision": False,
+    "context": {
+        "generation": "final", "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
+        "attempts": [{"requirement": "has", "met": False, "words": "READ on dataset:sales.orders", "wanted": ["READ"],
+                      "where": "dataset:sales.orders",
+                      "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}],
+        "source": {"seed": "002", "table": "Datasets", "row": "Read"},
+        "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
+    },
+}
 
 
 class Decisions(Endpoint):
     scopes = {"POST": TokenScope.DECIDE}
 
-    @described("decisions_ask", TAG, "Ask for an explained decision",
-               f"Takes the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
-               "with the scope `decide` can ask about any subject, an account with the role `ordinary` only about itself. "
-               "Unknown members are ignored, as AuthZEN requires.",
-               sends=DecisionsSerializer, sent=QUESTION, answers={200: DecisionAnswerSerializer}, example=ANSWER)
+    @api_operation(
+        "decisions_ask", TAG, "Ask for an explained decision",
+        f"Accepts the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
+        "with the scope `decide` can ask about any subject, an account with the role `ordinary` only about itself. Unknown "
+        "members are ignored, as AuthZEN requires.",
+        request=DecisionsSerializer, request_example=QUESTION_EXAMPLE, responses={200: DecisionAnswerSerializer},
+        response_example=ANSWER_EXAMPLE)
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
         caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
@@ -107,12 +116,11 @@ class Decisions(Endpoint):
 
 
 def _with_explain(body: dict) -> dict:
-    """Return the body with `explain` set in every context. Malformed members are left for the question to refuse."""
+    """Return the body with `explain` set in every context. Malformed members stay; reading the question refuses them."""
     body = _set_explain(body, body.get("context", {}))
     if isinstance(items := body.get("evaluations"), list):
-        explained = [_set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item
-                     for item in items]
-        body = body | {"evaluations": explained}
+        body = body | {"evaluations": [
+            _set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]}
     return body
 
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.framework.callers import author_of, check_administrator, visible_entities, visible_entity
-from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import (
@@ -19,13 +19,13 @@ from authzconsole.rest.framework.fields import (
     KindText,
     NameText,
     QueryBoolean,
-    Shape,
+    StrictSerializer,
     Text,
     reason_field,
 )
 from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, described, in_path
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, api_operation, path_parameter
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, matching_entities, subtree_of
@@ -37,8 +37,9 @@ from grants.lifecycle.services import delete_entity, describe_entity, recreate_e
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
-PATH = in_path("address", "An address such as `dataset:sales.orders`. It is the whole rest of the path; percent-encode reserved "
-                          "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
+PATH = path_parameter(
+    "address", "An address such as `dataset:sales.orders`. It is the whole rest of the path. Percent-encode reserved "
+    "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
 
 
 class EntitySerializer(serializers.Serializer):
@@ -58,11 +59,11 @@ class HolderSerializer(serializers.Serializer):
 
 
 class ForecastSerializer(serializers.Serializer):
-    """The effect of a change, counted before it is made."""
+    """The effect of a change, counted before the change is made."""
 
     generation = serializers.CharField()
     entities = serializers.DictField(child=serializers.IntegerField(), help_text="The number of entities that change, by kind.")
-    planned_inside = serializers.IntegerField(help_text="Planned entities inside, which stay planned.")
+    planned_inside = serializers.IntegerField(help_text="Planned entities inside the address. They stay planned.")
     grants_removed = serializers.IntegerField()
     grants_kept = serializers.IntegerField()
     applying = HolderSerializer(many=True, help_text="Existing grants on the address that start to count.")
@@ -70,7 +71,7 @@ class ForecastSerializer(serializers.Serializer):
 
 
 class LifecycleSerializer(serializers.Serializer):
-    """What the request did, or for a dry run would do."""
+    """The changes that the request made, or for a dry run would make."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
@@ -82,7 +83,7 @@ class LifecycleSerializer(serializers.Serializer):
 
 class EntitiesQuery(PageQuery):
     q = Text(required=False, max_length=200,
-             help_text="A part of the key, ignoring case; or `kind:` and the start of a key.")
+             help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.")
     address = AddressText(required=False, help_text="Only this address.")
     parent = AddressText(required=False, help_text="Only the children of this entity.")
     within = AddressText(required=False, help_text="Only this entity and everything inside it.")
@@ -90,7 +91,7 @@ class EntitiesQuery(PageQuery):
     state = Choice(choices=State.values, required=False)
 
 
-class RegisterSerializer(Shape):
+class RegisterSerializer(StrictSerializer):
     address = AddressText()
     description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
     creator = NameText(required=False, help_text="The user who gets the privileges of a creator in the active generation.")
@@ -98,94 +99,107 @@ class RegisterSerializer(Shape):
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
-class DescribeSerializer(Shape):
+class DescribeSerializer(StrictSerializer):
     description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS)
     reason = reason_field()
 
 
-class DeleteQuery(Shape):
+class DeleteQuery(StrictSerializer):
     reason = reason_field()
     dry_run = QueryBoolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
-ORDERS = {"address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales", "state": "live",
-          "description": "Every order, by day", "created_at": "2026-02-01T08:00:00Z", "changed_at": "2026-02-01T08:00:00Z"}
-DONE = {"dry_run": False, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812, "entity": ORDERS,
-        "forecast": None}
+ENTITY_EXAMPLE = {
+    "address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales",
+    "state": "live", "description": "Every order, by day", "created_at": "2026-02-01T08:00:00Z",
+    "changed_at": "2026-02-01T08:00:00Z",
+}
+OUTCOME_EXAMPLE = {
+    "dry_run": False, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812,
+    "entity": ENTITY_EXAMPLE, "forecast": None,
+}
+DELETION_EXAMPLE = OUTCOME_EXAMPLE | {
+    "sentence": "dataset:sales.orders was deleted", "entity": ENTITY_EXAMPLE | {"state": "deleted"},
+}
+REGISTRATION_EXAMPLE = {
+    "address": "dataset:sales.orders.by_day", "description": "Every order, by day", "creator": "sofia.lindqvist",
+    "reason": "new feed",
+}
 
 
 class Entities(Endpoint):
     queries = {"GET": EntitiesQuery}
 
-    @described("entities_list", TAG, "Browse and search entities",
-               "Sorted by kind and key. Accounts with the role `ordinary` find the entities that `list` or `get` shows to them.",
-               query=EntitiesQuery, answers={200: page_shape(EntitySerializer)}, example={"items": [ORDERS], "next": None})
+    @api_operation(
+        "entities_list", TAG, "Browse and search entities",
+        "Sorted by kind and key. Accounts with the role `ordinary` find the entities that `list` or `get` shows to them.",
+        query=EntitiesQuery, responses={200: page_serializer(EntitySerializer)},
+        response_example={"items": [ENTITY_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
-        return Response(page_of([Part(_matching(request, query), ("kind", "key"))], entity_as_json, query=query,
+        rows = _matching_entities(request, query)
+        return Response(page_of([ListPart(rows, ("kind", "key"))], entity_as_json, query=query,
                                 identity=list_identity("entities", query)))
 
-    @described("entities_register", TAG, "Register an entity",
-               "Makes a new or planned address live. An entity that is already live is not changed (200). The parent must be "
-               "live. A deleted entity has to be recreated instead.",
-               sends=RegisterSerializer, sent={"address": "dataset:sales.orders.by_day", "description": "Every order, by day",
-                                          "creator": "sofia.lindqvist", "reason": "new feed"},
-               answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
-               parameters=[LOCATION])
+    @api_operation(
+        "entities_register", TAG, "Register an entity",
+        "Makes a new or planned address live. An entity that is already live is not changed (200). The parent must be live. "
+        "A deleted entity has to be recreated instead.",
+        request=RegisterSerializer, request_example=REGISTRATION_EXAMPLE,
+        responses={200: LifecycleSerializer, 201: LifecycleSerializer}, response_example=OUTCOME_EXAMPLE | {"changed": False},
+        errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         return _make_live(self, request, "register", register_entity)
 
 
-class Recreations(Endpoint):
-    @described("entities_recreate", TAG, "Recreate a deleted entity",
-               "Makes a deleted address live again. Its leftover grants count again.",
-               sends=RegisterSerializer, sent={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
-               answers={200: LifecycleSerializer, 201: LifecycleSerializer}, example=DONE | {"changed": False}, errors=[409],
-               parameters=[LOCATION])
+class EntityRecreation(Endpoint):
+    @api_operation(
+        "entities_recreate", TAG, "Recreate a deleted entity",
+        "Makes a deleted address live again. Its leftover grants count again.",
+        request=RegisterSerializer,
+        request_example={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
+        responses={200: LifecycleSerializer, 201: LifecycleSerializer}, response_example=OUTCOME_EXAMPLE | {"changed": False},
+        errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         return _make_live(self, request, "recreate", recreate_entity)
 
 
-class OneEntity(Endpoint):
+class EntityDetail(Endpoint):
     queries = {"DELETE": DeleteQuery}
 
-    @described("entities_retrieve", TAG, "Read an entity", "Returns 404 for entities that are not registered or not visible.",
-               answers={200: EntitySerializer}, example=ORDERS, errors=[404], parameters=[PATH, ETAG])
+    @api_operation(
+        "entities_retrieve", TAG, "Read an entity", "Returns 404 for entities that are not registered or not visible.",
+        responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404], parameters=[PATH, ETAG])
     def get(self, request: Request, address: str) -> Response:
         return _entity_response(visible_entity(request, address_or_404(address)))
 
-    @described("entities_describe", TAG, "Describe an entity", "Changes the description.",
-               sends=DescribeSerializer, sent={"description": "Every order, by day", "reason": "more precise"},
-               answers={200: EntitySerializer}, example=ORDERS, errors=[404, 412, 428], parameters=[PATH, IF_MATCH, ETAG])
+    @api_operation(
+        "entities_describe", TAG, "Describe an entity", "Changes the description.",
+        request=DescribeSerializer, request_example={"description": "Every order, by day", "reason": "more precise"},
+        responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404, 412, 428],
+        parameters=[PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, address: str) -> Response:
-        place = self._administrable_address(request, address)
-        sent = self.body(DescribeSerializer)
+        entity_address = _administrable_address(request, address)
+        data = self.body(DescribeSerializer)
         with transaction.atomic():
-            _check_match(request, place, is_required=True)
-            describe_entity(author=author_of(request, sent["reason"]), address=place, description=sent["description"])
-        return _entity_response(entity_at(place))
+            _check_match(request, entity_address, is_required=True)
+            describe_entity(author=author_of(request, data["reason"]), address=entity_address, description=data["description"])
+        return _entity_response(entity_at(entity_address))
 
-    @described("entities_delete", TAG, "Delete an entity",
-               "Deletes the entity and every live entity inside it. The active generation decides whether their grants are "
-               "removed too.",
-               query=DeleteQuery, answers={200: LifecycleSerializer}, errors=[404, 409, 412],
-               parameters=[PATH, IF_MATCH_OPTIONAL],
-               example=DONE | {"sentence": "dataset:sales.orders was deleted", "entity": ORDERS | {"state": "deleted"}})
+    @api_operation(
+        "entities_delete", TAG, "Delete an entity",
+        "Deletes the entity and every live entity inside it. The active generation decides whether their grants are removed "
+        "too.",
+        query=DeleteQuery, responses={200: LifecycleSerializer}, errors=[404, 409, 412], parameters=[PATH, IF_MATCH_OPTIONAL],
+        response_example=DELETION_EXAMPLE)
     def delete(self, request: Request, address: str) -> Response:
-        place = self._administrable_address(request, address)
+        entity_address = _administrable_address(request, address)
         with transaction.atomic():
-            _check_match(request, place, is_required=False)
+            _check_match(request, entity_address, is_required=False)
             if self.query["dry_run"]:
-                return Response(_forecast_response(place, "delete"))
-            outcome = delete_entity(author=author_of(request, self.query["reason"]), address=place)
-        return Response(_outcome_as_json(outcome, entity_at(place)))
-
-    @staticmethod
-    def _administrable_address(request: Request, address: str) -> Address:
-        place = address_or_404(address)
-        visible_entity(request, place)
-        check_administrator(request)
-        return place
+                return Response(_deletion_forecast(entity_address))
+            outcome = delete_entity(author=author_of(request, self.query["reason"]), address=entity_address)
+        return Response(_outcome_as_json(outcome, entity_at(entity_address)))
 
 
 def entity_as_json(entity: Entity) -> dict:
@@ -200,7 +214,7 @@ def as_json_time(time) -> str | None:
     return None if time is None else time.isoformat().replace("+00:00", "Z")
 
 
-def _matching(request: Request, query: dict) -> QuerySet[Entity]:
+def _matching_entities(request: Request, query: dict) -> QuerySet[Entity]:
     rows = visible_entities(request)
     if "q" in query:
         rows = rows & matching_entities(query["q"]).order_by()
@@ -215,30 +229,30 @@ def _matching(request: Request, query: dict) -> QuerySet[Entity]:
 
 
 def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callable[..., Outcome]) -> Response:
-    """Register or recreate an entity; `service` is the function that does it."""
+    """Register or recreate an entity with `service`, or report the effect of a dry run."""
     check_administrator(request)
-    sent = endpoint.body(RegisterSerializer)
-    place, creator = sent["address"], f"user:{sent['creator']}" if "creator" in sent else None
-    # a dry run makes the change and rolls it back, so that it is refused for the same reasons
+    data = endpoint.body(RegisterSerializer)
+    address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else None
+    # a dry run makes the change and rolls it back, so that the same errors are reported
     with transaction.atomic():
-        forecast = lifecycle_forecast(place, verb) if sent["dry_run"] else None
-        before = current_revision()
-        outcome = service(author=author_of(request, sent["reason"]), address=place, description=sent["description"],
+        forecast = lifecycle_forecast(address, verb) if data["dry_run"] else None
+        revision_before = current_revision()
+        outcome = service(author=author_of(request, data["reason"]), address=address, description=data["description"],
                           creator=creator)
-        entity = entity_at(place)
-        if sent["dry_run"]:
+        entity = entity_at(address)
+        if data["dry_run"]:
             transaction.set_rollback(True)
-    if sent["dry_run"]:
+    if data["dry_run"]:
         sentence = _dry_run_sentence(forecast, creator) if outcome.has_changed else outcome.sentence
-        outcome = Outcome(outcome.has_changed, sentence, before)
+        outcome = Outcome(outcome.has_changed, sentence, revision_before)
         return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
     content = _outcome_as_json(outcome, entity)
-    return created_response(content, entity_location(place)) if outcome.has_changed else Response(content)
+    return created_response(content, entity_location(address)) if outcome.has_changed else Response(content)
 
 
 def _dry_run_sentence(forecast: LifecycleForecast, creator: str | None) -> str:
-    verb = {"register": "registered", "recreate": "recreated"}[forecast.verb]
-    parts = [f"{forecast.address} would be {verb}"]
+    participle = {"register": "registered", "recreate": "recreated"}[forecast.verb]
+    parts = [f"{forecast.address} would be {participle}"]
     if count := forecast.grants_applying:
         parts.append(f"{count:,} {'grant' if count == 1 else 'grants'} on it would start to count")
     if creator and forecast.creator_receives:
@@ -246,12 +260,12 @@ def _dry_run_sentence(forecast: LifecycleForecast, creator: str | None) -> str:
     return "; ".join([*parts, "nothing was changed"])
 
 
-def _forecast_response(place: Address, verb: str) -> dict:
-    forecast = lifecycle_forecast(place, verb)
+def _deletion_forecast(address: Address) -> dict:
+    forecast = lifecycle_forecast(address, "delete")
     if forecast.refusal:
         raise Problem(409, forecast.refusal)
-    entities = "entity" if forecast.entities_total == 1 else "entities"
-    sentence = f"{place} would be deleted, {forecast.entities_total:,} {entities} in total; nothing was changed"
+    noun = "entity" if forecast.entities_total == 1 else "entities"
+    sentence = f"{address} would be deleted, {forecast.entities_total:,} {noun} in total; nothing was changed"
     return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
 
 
@@ -264,8 +278,16 @@ def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: Lifecycl
 def _forecast_as_json(forecast: LifecycleForecast) -> dict:
     return {"generation": forecast.generation.name, "entities": forecast.entities, "planned_inside": forecast.planned_inside,
             "grants_removed": forecast.grants_removed, "grants_kept": forecast.grants_kept,
-            "applying": [{"principal": name, "privileges": list(map(str, held))} for name, held in forecast.applying],
+            "applying": [{"principal": name, "privileges": list(map(str, privileges))} for name, privileges in forecast.applying],
             "creator_receives": list(map(str, forecast.creator_receives))}
+
+
+def _administrable_address(request: Request, text: str) -> Address:
+    """Return the address in the path. Raise Http404 if it is not visible, Problem (403) if the caller may not change it."""
+    address = address_or_404(text)
+    visible_entity(request, address)
+    check_administrator(request)
+    return address
 
 
 def _entity_etag(entity: Entity) -> str:
@@ -276,7 +298,7 @@ def _entity_response(entity: Entity) -> Response:
     return Response(entity_as_json(entity), headers={"ETag": _entity_etag(entity)})
 
 
-def _check_match(request: Request, place: Address, *, is_required: bool) -> None:
-    """Compare the ETag under the lock of the journal, so that nothing changes between the comparison and the change."""
+def _check_match(request: Request, address: Address, *, is_required: bool) -> None:
+    """Check If-Match while holding the lock of the journal, so that no change happens between the check and the change."""
     lock_journal()
-    check_match(request, _entity_etag(entity_at(place)), is_required=is_required)
+    check_match(request, _entity_etag(entity_at(address)), is_required=is_required)

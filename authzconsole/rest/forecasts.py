@@ -4,12 +4,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import check_overseer
-from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of
+from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, NameText
 from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
-from authzconsole.rest.openapi.operations import described
+from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation
 from grants.lifecycle.namespace_deletion import (
@@ -26,18 +26,18 @@ TAG = "Forecasts"
 
 
 class StepSerializer(serializers.Serializer):
-    """One step of the deletion: the live entities of one or a few kinds, in the order in which the platform deletes them."""
+    """One step of the deletion: the live entities of one or more kinds. Steps are in the order of the platform."""
 
     kinds = serializers.DictField(child=serializers.IntegerField(), help_text="Live entities by kind.")
     live = serializers.IntegerField()
-    missing = serializers.IntegerField(help_text="The number that the user may not delete.")
+    missing = serializers.IntegerField(help_text="Entities that the user may not delete.")
     gone = serializers.IntegerField()
     remains = serializers.IntegerField()
     outcome = serializers.ChoiceField([str(outcome) for outcome in StepOutcome])
 
 
 class HeirsSerializer(serializers.Serializer):
-    """Holders of leftover grants, who would have access at once if an address were recreated."""
+    """Holders of leftover grants. They would have access at once if the address were recreated."""
 
     privilege = serializers.ChoiceField(PRIVILEGES)
     users = serializers.IntegerField()
@@ -64,7 +64,7 @@ class DeletionForecastSerializer(serializers.Serializer):
     heirs_groups = serializers.IntegerField()
     ghosts = GrantedSerializer(many=True, help_text="The first remaining grants, by address.")
     missing = serializers.IntegerField(help_text="Live entities that the user may not delete.")
-    items = serializers.ListField(child=serializers.CharField(), help_text="One page of these entities.")
+    items = serializers.ListField(child=serializers.CharField(), help_text="One page of the entities that `missing` counts.")
     next = serializers.CharField(allow_null=True)
 
 
@@ -74,7 +74,7 @@ class DeletionQuery(PageQuery):
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
 
 
-EXAMPLE = {
+FORECAST_EXAMPLE = {
     "namespace": "namespace:sales", "user": "sofia.lindqvist", "generation": "final", "verdict": "inconsistent",
     "sentence": "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted.",
     "source": {"seed": "002", "table": "Namespaces", "row": "Delete"}, "live": 6, "gone": 2, "remains": 4,
@@ -90,26 +90,28 @@ EXAMPLE = {
 class DeletionForecasts(Endpoint):
     queries = {"GET": DeletionQuery}
 
-    @described("forecasts_deletion", TAG, "Forecast the deletion of a namespace",
-               "What would be deleted and what would remain, step by step, if this user deleted the namespace now, and what "
-               "happens to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For administrators and "
-               "auditors.",
-               query=DeletionQuery, answers={200: DeletionForecastSerializer}, example=EXAMPLE, errors=[409])
+    @api_operation(
+        "forecasts_deletion", TAG, "Forecast the deletion of a namespace",
+        "Reports what would be deleted and what would remain, step by step, if the user deleted the namespace now, and what "
+        "would happen to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For administrators "
+        "and auditors.",
+        query=DeletionQuery, responses={200: DeletionForecastSerializer}, response_example=FORECAST_EXAMPLE, errors=[409])
     def get(self, request: Request) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         query = self.query
         name = query.get("generation")
         generation = GENERATIONS[name] if name else active_generation()
         forecast = deletion_forecast(query["namespace"], query["user"], generation)
-        undeletable = undeletable_entities(query["namespace"], query["user"], generation)
-        page = page_of([Part(undeletable, ("kind", "key"))], str, query=query, identity=list_identity("forecast", query))
+        blocking_entities = undeletable_entities(query["namespace"], query["user"], generation)
+        page = page_of([ListPart(blocking_entities, ("kind", "key"))], str, query=query,
+                       identity=list_identity("forecast", query))
         return Response(_forecast_as_json(forecast) | page)
 
 
 def _forecast_as_json(forecast: DeletionForecast) -> dict:
-    numbers = ("live", "gone", "remains", "namespace_goes", "grants_removed", "grants_kept", "heirs_users", "heirs_groups",
-               "missing", "user", "sentence")
-    return {name: getattr(forecast, name) for name in numbers} | {
+    member_names = ("live", "gone", "remains", "namespace_goes", "grants_removed", "grants_kept", "heirs_users", "heirs_groups",
+                    "missing", "user", "sentence")
+    return {name: getattr(forecast, name) for name in member_names} | {
         "namespace": str(forecast.namespace), "generation": forecast.generation.name, "verdict": str(forecast.verdict),
         "source": forecast.generation.deletion.source.as_json(), "steps": list(map(_step_as_json, forecast.steps)),
         "heirs": [{"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import author_of, check_administrator
-from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
-from authzconsole.rest.framework.endpoint import Endpoint, read_strictly
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.rest.framework.endpoint import Endpoint, validated_data
 from authzconsole.rest.framework.fields import (
     AddressText,
     Boolean,
@@ -21,12 +21,12 @@ from authzconsole.rest.framework.fields import (
     List,
     PrincipalText,
     QueryBoolean,
-    Shape,
+    StrictSerializer,
     privilege_list,
     reason_field,
 )
 from authzconsole.rest.framework.problems import Problem, field_errors
-from authzconsole.rest.openapi.operations import described
+from authzconsole.rest.openapi.operations import api_operation
 from entities.address import Address
 from entities.vocabulary import Privilege
 from grants.changes.outcomes import ChangeItem, ChangeOutcome
@@ -70,13 +70,13 @@ class GrantsQuery(PageQuery):
     within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
 
 
-class ChangeItemSerializer(Shape):
+class ChangeItemSerializer(StrictSerializer):
     principal = PrincipalText()
     entity = AddressText()
     privileges = privilege_list()
 
 
-class ChangeSetSerializer(Shape):
+class ChangeSetSerializer(StrictSerializer):
     """Grants and revocations that are applied together or not at all."""
 
     grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
@@ -86,15 +86,15 @@ class ChangeSetSerializer(Shape):
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
-class Envelope(ChangeSetSerializer):
-    """The change set with unvalidated items. Each item is validated separately, so that every error is reported."""
+class ChangeSetEnvelope(ChangeSetSerializer):
+    """A `ChangeSetSerializer` with unvalidated items. `ChangeSet` validates each item, so that every error is reported."""
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)
 
 
 class ChangeSerializer(serializers.Serializer):
-    """What the change set changed, or for a dry run would change."""
+    """The changes that the change set made, or for a dry run would make."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
@@ -110,83 +110,93 @@ class ChangeSerializer(serializers.Serializer):
                                        help_text="Accounts of the console that became principals.")
     notices = serializers.ListField(
         child=serializers.CharField(),
-        help_text="One sentence for each existing address that is not live, and for each inactive user, that says why a new "
-                  "grant "
-                  "has no effect yet.")
+        help_text="One sentence for each existing address that is not live, and for each inactive user. It says why a new "
+                  "grant has no effect yet.")
 
 
-READ = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ"}
-LISTED = READ | {"state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close"}
-SENT = {"grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
-        "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
-        "reason": "quarterly close"}
-CHANGED = {"dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
-           "granted": [READ, READ | {"privilege": "WRITE"}],
-           "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
-           "planned": [], "principals": [], "notices": []}
-REVISION = {"revision": serializers.IntegerField(help_text="The newest revision of the journal; use it as the `base_revision` "
-                                                           "of a change.")}
+GRANTED_EXAMPLE = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ"}
+GRANT_EXAMPLE = GRANTED_EXAMPLE | {
+    "state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close",
+}
+CHANGE_SET_EXAMPLE = {
+    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
+    "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
+    "reason": "quarterly close",
+}
+CHANGE_EXAMPLE = {
+    "dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
+    "granted": [GRANTED_EXAMPLE, GRANTED_EXAMPLE | {"privilege": "WRITE"}],
+    "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
+    "planned": [], "principals": [], "notices": [],
+}
+REVISION_FIELD = {"revision": serializers.IntegerField(
+    help_text="The newest revision of the journal; use it as the `base_revision` of a change.")}
 
 
 class Grants(Endpoint):
     queries = {"GET": GrantsQuery}
 
-    @described("grants_list", TAG, "List grants",
-               "Grants of a principal, on an entity, both, or all; grants of users come first. Accounts with the role `ordinary` "
-               "can only read their own grants and those of their groups (otherwise 403).",
-               query=GrantsQuery, answers={200: page_shape(GrantSerializer, **REVISION)},
-               example={"items": [LISTED], "next": None, "revision": 812})
+    @api_operation(
+        "grants_list", TAG, "List grants",
+        "All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with the role "
+        "`ordinary` can only read their own grants and those of their groups (otherwise 403).",
+        query=GrantsQuery, responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
+        response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812})
     def get(self, request: Request) -> Response:
         query = self.query
         # read before the grants, so that a change in between makes the revision stale
         revision = current_revision()
-        parts = [Part(rows.filter(**_entity_filter(query)).select_related("content_object", "granted_by", who),
-                      (f"{who}_id", "content_object_id", "permission_id")) for who, rows in _readable_grants(request, query)]
+        parts = [ListPart(rows.filter(**_entity_filter(query)).select_related("content_object", "granted_by", relation),
+                          (f"{relation}_id", "content_object_id", "permission_id"))
+                 for relation, rows in _readable_grants(request, query)]
         page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
         return Response(page | {"revision": revision})
 
-    @described("grants_change", TAG, "Grant and revoke",
-               f"A change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all, and "
-               "applying it again changes nothing. Every error names its list and index. A grant on an address that is not "
-               "registered plans the address; the response lists it. `privileges` is required; leaving it out does not mean all.",
-               sends=ChangeSetSerializer, sent=SENT, answers={200: ChangeSerializer}, example=CHANGED, errors=[409])
+    @api_operation(
+        "grants_change", TAG, "Grant and revoke",
+        f"Accepts a change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all. "
+        "Applying it again changes nothing. Every error names its list and index. A grant on an address that is not "
+        "registered registers it as planned; the response lists such addresses. `privileges` is required and has no default.",
+        request=ChangeSetSerializer, request_example=CHANGE_SET_EXAMPLE, responses={200: ChangeSerializer},
+        response_example=CHANGE_EXAMPLE, errors=[409])
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        sent = self.body(Envelope)
-        items = ChangeSet.read(sent)
-        author = author_of(request, sent["reason"])
+        data = self.body(ChangeSetEnvelope)
+        change_set = ChangeSet.parse(data)
+        author = author_of(request, data["reason"])
         with transaction.atomic():
-            before = lock_journal().revision
-            outcome = items.apply_with(change_grants, author=author, base_revision=sent.get("base_revision"),
-                                       attributes={name: sent[name] for name in GrantAttributes._fields})
-            if sent["dry_run"]:
+            revision_before = lock_journal().revision
+            outcome = change_set.apply_with(change_grants, author=author, base_revision=data.get("base_revision"),
+                                            attributes={name: data[name] for name in GrantAttributes._fields})
+            if data["dry_run"]:
                 transaction.set_rollback(True)
-        return Response(_change_as_json(outcome, before if sent["dry_run"] else outcome.revision, dry_run=sent["dry_run"]))
+        revision = revision_before if data["dry_run"] else outcome.revision
+        return Response(_change_as_json(outcome, revision, dry_run=data["dry_run"]))
 
 
 @dataclass
 class ChangeSet:
     """The validated items of a change set.
 
-    changes: by list, each change with the index of the item that it comes from. errors: of the invalid items.
+    changes: by list, each change with the index of its item. errors: one or more for each invalid item.
     """
 
     changes: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
-    def read(cls, sent: dict) -> "ChangeSet":
-        """Validate the items. Raise Problem if there are none, or too many."""
-        count = sum(len(sent[name]) for name in LISTS)
+    def parse(cls, data: dict) -> "ChangeSet":
+        """Validate the items and collect their errors. Raise Problem if there are no items, or too many."""
+        count = sum(len(data[name]) for name in LISTS)
         if not count:
             raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
         if count > MAX_ITEMS:
             raise Problem(400, f"the change set holds {count:,} items; the limit is {MAX_ITEMS:,}")
-        items, seen = cls(), {}
+        change_set, positions = cls(), {}
         for name in LISTS:
-            for index, raw in enumerate(sent[name]):
-                items._add(name, index, raw, seen)
-        return items
+            for index, raw in enumerate(data[name]):
+                change_set._add_item(name, index, raw, positions)
+        return change_set
 
     def add_error(self, name: str, index: int, message: str) -> None:
         error = {"list": name, "index": index, "message": message}
@@ -199,16 +209,16 @@ class ChangeSet:
     def apply_with(self, service: Callable[..., T], **options) -> T:
         """Call `service(grant=, revoke=)` and return its result.
 
-        Raise Problem with every error of every item, including those that only the database can find. It is raised after the
-        changes were made, so the caller must run this in a transaction.
+        Raise Problem with every error of every item, including those that only the database can find. Problem is raised
+        after the changes were made, so the caller must run this in a transaction.
         """
         try:
             outcome = service(**options, **{name: self.changes_of(name) for name in LISTS})
-        except ChangeRefused as refused:
-            for index, name, message in refused.errors:
+        except ChangeRefused as error:
+            for index, name, message in error.errors:
                 self.add_error(name, self.changes[name][index][0], message)
         except GrantError:
-            # the valid items alone can be nothing to change; the errors of the others are more helpful
+            # without the invalid items, nothing may be left to change; the errors of those items are more helpful
             self._check_errors()
             raise
         self._check_errors()
@@ -221,37 +231,40 @@ class ChangeSet:
             raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed; the first is "
                                f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
 
-    def _add(self, name: str, index: int, raw: object, seen: dict) -> None:
+    def _add_item(self, name: str, index: int, raw: object, positions: dict[ChangeItem, str]) -> None:
+        """Validate one item and add its changes. `positions` has the item of each change so far, such as `grant[2]`."""
         if not isinstance(raw, dict):
             self.add_error(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
             return
         try:
-            read = read_strictly(ChangeItemSerializer, raw)
-        except serializers.ValidationError as refused:
-            self.add_error(name, index, "; ".join(_error_sentences(refused)))
+            item_data = validated_data(ChangeItemSerializer, raw)
+        except serializers.ValidationError as error:
+            self.add_error(name, index, "; ".join(_error_sentences(error)))
             return
-        for privilege in read["privileges"]:
-            item = ChangeItem(read["principal"], read["entity"], Privilege[privilege])
-            if item in seen:
-                self.add_error(name, index, f"{item} repeats {seen[item]}: keep one of the two")
+        for privilege in item_data["privileges"]:
+            item = ChangeItem(item_data["principal"], item_data["entity"], Privilege[privilege])
+            if item in positions:
+                self.add_error(name, index, f"{item} repeats {positions[item]}: keep one of the two")
             else:
-                seen[item] = f"{name}[{index}]"
+                positions[item] = f"{name}[{index}]"
                 self.changes[name].append((index, item))
 
 
-def _error_sentences(refused: serializers.ValidationError) -> Iterator[str]:
-    for error in field_errors(refused.detail):
-        yield f"`{error['field']}`: {error['message']}" if error["field"] else error["message"]
+def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
+    for item in field_errors(error.detail):
+        yield f"`{item['field']}`: {item['message']}" if item["field"] else item["message"]
 
 
 def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, QuerySet]]:
-    """Yield ("user" or "group", grants) that the caller can read, users first. Raise Problem (403) for other principals."""
+    """Yield "user" and "group" with the grants that the caller can read. Raise Problem (403) for other principals."""
     if "principal" in query:
         yield from _grants_of(request, *parse_principal(query["principal"]), query["through_groups"])
         return
-    own = not request.user.can_see_all
-    yield "user", UserGrant.objects.filter(**{"user": request.user} if own else {})
-    yield "group", GroupGrant.objects.filter(**{"group__user": request.user} if own else {})
+    user_grants, group_grants = UserGrant.objects.all(), GroupGrant.objects.all()
+    if not request.user.can_see_all:
+        user_grants, group_grants = user_grants.filter(user=request.user), group_grants.filter(group__user=request.user)
+    yield "user", user_grants
+    yield "group", group_grants
 
 
 def _grants_of(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, QuerySet]]:
@@ -270,16 +283,16 @@ def _grants_of(request: Request, kind: str, name: str, through_groups: bool) -> 
 
 
 def _entity_filter(query: dict) -> dict:
-    where = {}
+    conditions = {}
     if "entity" in query:
-        where = _address_filter("content_object", query["entity"])
+        conditions = _address_filter("content_object", query["entity"])
     if "within" in query:
         container = query["within"]
         if container.kind not in ("namespace", "application"):
             raise Problem(400, "`within` must be the address of a namespace or an application",
                           errors=[{"field": "within", "message": "this must be the address of a namespace or an application"}])
-        where |= _address_filter(container.kind, container)
-    return where
+        conditions |= _address_filter(container.kind, container)
+    return conditions
 
 
 def _address_filter(relation: str, address: Address) -> dict:

@@ -5,11 +5,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_overseer
-from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, Text, Time
-from authzconsole.rest.openapi.operations import described
+from authzconsole.rest.openapi.operations import api_operation
 from grants.journal import ACTIONS, current_revision, first_break
 from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import JournalLine
@@ -28,7 +28,7 @@ class LineSerializer(serializers.Serializer):
     detail = serializers.CharField()
     reason = serializers.CharField()
     request_id = serializers.CharField()
-    hash = serializers.CharField(help_text="SHA-256 of the hash of the previous line and the other members of this line.")
+    hash = serializers.CharField(help_text="The SHA-256 of the hash of the previous line and the other members of this line.")
 
 
 class BreakSerializer(serializers.Serializer):
@@ -53,38 +53,43 @@ class JournalQuery(PageQuery):
     to_revision = QueryInteger(required=False, help_text="Only lines up to this revision.")
 
 
-LINE = {"revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant", "principal": "user:sofia.lindqvist",
-        "entity": "dataset:sales.orders", "privilege": "READ", "detail": "", "reason": "quarterly close",
-        "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "hash": "0" * 64}
+LINE_EXAMPLE = {
+    "revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant",
+    "principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", "detail": "",
+    "reason": "quarterly close", "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "hash": "0" * 64,
+}
 
 
 class Journal(Endpoint):
     queries = {"GET": JournalQuery}
 
-    @described("journal_list", TAG, "Read the journal", "Newest first. For administrators and auditors.", query=JournalQuery,
-               answers={200: page_shape(LineSerializer)}, example={"items": [LINE], "next": None})
+    @api_operation(
+        "journal_list", TAG, "Read the journal", "Newest first. For administrators and auditors.",
+        query=JournalQuery, responses={200: page_serializer(LineSerializer)},
+        response_example={"items": [LINE_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         query = self.query
-        where = {name: query[name] for name in ("principal", "actor", "action", "since", "until") if name in query}
-        rows = journal_lines(**where, entity=str(query.get("entity", "")))
-        for name, bound in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
-            rows = rows.filter(**{bound: query[name]}) if name in query else rows
+        filters = {name: query[name] for name in ("principal", "actor", "action", "since", "until") if name in query}
+        rows = journal_lines(**filters, entity=str(query.get("entity", "")))
+        for name, lookup in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
+            rows = rows.filter(**{lookup: query[name]}) if name in query else rows
         with custom_query_plan():
-            page = page_of([Part(rows, ("-place",))], _line_as_json, query=query, identity=list_identity("journal", query))
+            page = page_of([ListPart(rows, ("-place",))], _line_as_json, query=query, identity=list_identity("journal", query))
         return Response(page)
 
 
 class Proof(Endpoint):
-    @described("journal_prove", TAG, "Verify the journal",
-               "Verifies the hash chain from the first line to the last. This takes about a second per 100,000 lines. "
-               "For administrators and auditors.",
-               answers={200: ProofSerializer}, example={"holds": True, "revision": 812, "first_break": None})
+    @api_operation(
+        "journal_prove", TAG, "Verify the journal",
+        "Verifies the hash chain from the first line to the last. This takes about a second per 100,000 lines. For "
+        "administrators and auditors.",
+        responses={200: ProofSerializer}, response_example={"holds": True, "revision": 812, "first_break": None})
     def get(self, request: Request) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         revision, journal_break = current_revision(), first_break()
-        broken = {"revision": journal_break.revision, "sentence": journal_break.sentence} if journal_break else None
-        return Response({"holds": journal_break is None, "revision": revision, "first_break": broken})
+        break_as_json = {"revision": journal_break.revision, "sentence": journal_break.sentence} if journal_break else None
+        return Response({"holds": journal_break is None, "revision": revision, "first_break": break_as_json})
 
 
 def _line_as_json(line: JournalLine) -> dict:

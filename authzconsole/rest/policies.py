@@ -10,10 +10,10 @@ from rest_framework.response import Response
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Choice, KindText, Shape, reason_field
+from authzconsole.rest.framework.fields import Choice, KindText, StrictSerializer, reason_field
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, described, in_path
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, api_operation, path_parameter
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import activate_generation, active_generation
 from grants.journal import lock_journal
@@ -34,8 +34,10 @@ class SourceSerializer(serializers.Serializer):
 
 
 class RequirementSerializer(serializers.Serializer):
-    """A node of a requirement. `has` requires any one of `privileges` at `scope`; `given` requires its part only if the
-    question has the `parameter`."""
+    """A node of a requirement tree.
+
+    `has` requires one of the `privileges` at `scope`. `given` requires its part only if the question has the `parameter`.
+    """
 
     node = serializers.ChoiceField(NODES)
     privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))), required=False)
@@ -52,7 +54,7 @@ class PolicySerializer(serializers.Serializer):
                                                                 "denied.")
     words = serializers.CharField(help_text="The requirement in words; empty if there is no rule.")
     source = SourceSerializer()
-    advice = serializers.CharField(help_text="For a missing rule: which other operation to ask about.")
+    advice = serializers.CharField(help_text="If there is no rule: the operation to ask about instead.")
 
 
 class GenerationSerializer(serializers.Serializer):
@@ -77,26 +79,30 @@ class ActiveSerializer(serializers.Serializer):
     name = serializers.ChoiceField(list(GENERATIONS))
 
 
-class CatalogueQuery(Shape):
+class CatalogueQuery(StrictSerializer):
     kind = KindText(required=False, help_text="Only policies of this kind of entity.")
     operation = Choice(choices=OPERATIONS, required=False, help_text="Only policies of this operation.")
 
 
-class ActivateSerializer(Shape):
+class ActivateSerializer(StrictSerializer):
     name = Choice(choices=list(GENERATIONS))
     reason = reason_field()
 
 
-FINAL = {"name": "final", "title": "Final", "summary": "Each entity stands alone.", "active": True,
-         "creator_receives": [], "deleting_removes_grants": False,
-         "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"}}
-ROW = {"kind": "dataset", "operation": "read", "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
-       "words": "READ on the entity", "source": {"seed": "002", "table": "Datasets", "row": "Read"}, "advice": ""}
+GENERATION_EXAMPLE = {
+    "name": "final", "title": "Final", "summary": "Each entity stands alone.", "active": True, "creator_receives": [],
+    "deleting_removes_grants": False, "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"},
+}
+POLICY_EXAMPLE = {
+    "kind": "dataset", "operation": "read", "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
+    "words": "READ on the entity", "source": {"seed": "002", "table": "Datasets", "row": "Read"}, "advice": "",
+}
 
 
 class Generations(Endpoint):
-    @described("policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
-               answers={200: GenerationsSerializer}, example={"items": [FINAL]})
+    @api_operation(
+        "policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
+        responses={200: GenerationsSerializer}, response_example={"items": [GENERATION_EXAMPLE]})
     def get(self, request: Request) -> Response:
         active = active_generation()
         return Response({"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]})
@@ -105,37 +111,41 @@ class Generations(Endpoint):
 class Catalogue(Endpoint):
     queries = {"GET": CatalogueQuery}
 
-    @described("policies_retrieve", TAG, "Read a generation",
-               "Its policies: the requirement of each operation on each kind, as a tree and in words, with its source.",
-               query=CatalogueQuery, errors=[404],
-               answers={200: CatalogueSerializer}, example=FINAL | {"policies": [ROW]},
-               parameters=[in_path("generation", f"One of {', '.join(GENERATIONS)}.")])
+    @api_operation(
+        "policies_retrieve", TAG, "Read a generation",
+        "Returns its policies: the requirement of each operation on each kind, as a tree and in words, with the source.",
+        query=CatalogueQuery, errors=[404], responses={200: CatalogueSerializer},
+        response_example=GENERATION_EXAMPLE | {"policies": [POLICY_EXAMPLE]},
+        parameters=[path_parameter("generation", f"One of {', '.join(GENERATIONS)}.")])
     def get(self, request: Request, generation: str) -> Response:
         try:
-            rules = generation_by_name(generation)
+            selected = generation_by_name(generation)
         except UnknownGeneration as error:
             raise Problem(404, str(error)) from None
-        rows = [_policy_as_json(policy) for policy in _matching_policies(rules, **self.query)]
-        return Response(_generation_as_json(rules, active_generation()) | {"policies": rows})
+        rows = [_policy_as_json(policy) for policy in _matching_policies(selected, **self.query)]
+        return Response(_generation_as_json(selected, active_generation()) | {"policies": rows})
 
 
 class ActiveGeneration(Endpoint):
-    @described("policies_active_retrieve", TAG, "Read the active generation",
-               "Decisions use the active generation unless a request names another.", answers={200: ActiveSerializer},
-               example={"name": "final"}, parameters=[ETAG])
+    @api_operation(
+        "policies_active_retrieve", TAG, "Read the active generation",
+        "Decisions use the active generation unless a request names another.",
+        responses={200: ActiveSerializer}, response_example={"name": "final"}, parameters=[ETAG])
     def get(self, request: Request) -> Response:
         return _active_response()
 
-    @described("policies_active_change", TAG, "Activate a generation", "Changes the permissions of all users at once.",
-               sends=ActivateSerializer, sent={"name": "proposed", "reason": "trial in spring"}, answers={200: ActiveSerializer},
-               example={"name": "proposed"}, errors=[412, 428], parameters=[IF_MATCH, ETAG])
+    @api_operation(
+        "policies_active_change", TAG, "Activate a generation", "Changes the permissions of all users at once.",
+        request=ActivateSerializer, request_example={"name": "proposed", "reason": "trial in spring"},
+        responses={200: ActiveSerializer}, response_example={"name": "proposed"}, errors=[412, 428],
+        parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
         check_administrator(request)
-        sent = self.body(ActivateSerializer)
+        data = self.body(ActivateSerializer)
         with transaction.atomic():
             lock_journal()
             check_match(request, etag_of(active_generation().name))
-            activate_generation(author=author_of(request, sent["reason"]), name=sent["name"])
+            activate_generation(author=author_of(request, data["reason"]), name=data["name"])
         return _active_response()
 
 

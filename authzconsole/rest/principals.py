@@ -10,13 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.framework.callers import author_of, check_administrator
-from authzconsole.rest.framework.cursors import PageQuery, Part, list_identity, page_of, page_shape
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, Shape, Text, reason_field
+from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.locations import group_location, user_location
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, described, in_path
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
@@ -34,8 +34,10 @@ from grants.principals.services import (
 )
 
 TAG = "Users and groups"
-USER_PATH = in_path("name", "The name of the user. It is the whole rest of the path; percent-encode reserved characters.")
-GROUP_PATH = in_path("name", "The name of the group. It is the whole rest of the path; percent-encode reserved characters.")
+USER_PATH = path_parameter(
+    "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters.")
+GROUP_PATH = path_parameter(
+    "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.")
 
 
 class UserSerializer(serializers.Serializer):
@@ -43,8 +45,8 @@ class UserSerializer(serializers.Serializer):
     active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
     email = serializers.CharField()
     role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
-    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal; it is an unknown subject "
-                                                      "in every decision.")
+    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal. Decisions treat it as an "
+                                                      "unknown subject.")
 
 
 class GroupSerializer(serializers.Serializer):
@@ -79,13 +81,13 @@ class MembersQuery(PageQuery):
     user = NameText(required=False, help_text="Only groups of this user.")
 
 
-class MemberQuery(Shape):
+class MemberQuery(StrictSerializer):
     group = NameText()
     user = NameText()
     reason = reason_field()
 
 
-class NewUserSerializer(Shape):
+class NewUserSerializer(StrictSerializer):
     name = NameText()
     email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS)
     active = Boolean(required=False, default=True)
@@ -93,8 +95,8 @@ class NewUserSerializer(Shape):
     reason = reason_field()
 
 
-class UserChangeSerializer(Shape):
-    """Members that are left out are not changed."""
+class UserChangeSerializer(StrictSerializer):
+    """The members to change. Omitted members stay as they are."""
 
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
     active = Boolean(required=False)
@@ -102,103 +104,118 @@ class UserChangeSerializer(Shape):
     reason = reason_field()
 
 
-class NewGroupSerializer(Shape):
+class NewGroupSerializer(StrictSerializer):
     name = NameText()
     reason = reason_field()
 
 
-class NewMemberSerializer(Shape):
+class NewMemberSerializer(StrictSerializer):
     group = NameText()
     user = NameText()
     reason = reason_field()
 
 
-SOFIA = {"name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
-         "is_principal": True}
-ALICE = SOFIA | {"name": "alice", "email": "alice@example.com"}
-ADDED = {"changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812}
+USER_EXAMPLE = {
+    "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
+    "is_principal": True,
+}
+NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com"}
+OUTCOME_EXAMPLE = {
+    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
+}
 
 
 class Users(Endpoint):
     queries = {"GET": UsersQuery}
 
-    @described("users_list", TAG, "List users",
-        "Sorted by name. Accounts with the role `ordinary` find only themselves.", query=UsersQuery,
-               answers={200: page_shape(UserSerializer)}, example={"items": [SOFIA], "next": None})
+    @api_operation(
+        "users_list", TAG, "List users", "Sorted by name. Accounts with the role `ordinary` find only themselves.",
+        query=UsersQuery, responses={200: page_serializer(UserSerializer)},
+        response_example={"items": [USER_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
         rows = User.objects.all() if request.user.can_see_all else User.objects.filter(pk=request.user.pk)
-        where = {"username__icontains": query.get("q"), "username": query.get("name"), "is_active": query.get("active"),
+        lookups = {"username__icontains": query.get("q"), "username": query.get("name"), "is_active": query.get("active"),
                  "role": query.get("role")}
-        rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("username",))], user_as_json, query=query, identity=list_identity("users", query)))
+        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
+        return Response(page_of([ListPart(rows, ("username",))], user_as_json, query=query,
+                                identity=list_identity("users", query)))
 
-    @described("users_create", TAG, "Add a user", "The user cannot sign in until an administrator sets a password.",
-               sends=NewUserSerializer, sent={"name": "alice", "email": "alice@example.com"}, answers={201: UserSerializer},
-               example=ALICE, errors=[409], parameters=[LOCATION, ETAG])
+    @api_operation(
+        "users_create", TAG, "Add a user", "The user cannot sign in until an administrator sets a password.",
+        request=NewUserSerializer, request_example={"name": "alice", "email": "alice@example.com"},
+        responses={201: UserSerializer}, response_example=NEW_USER_EXAMPLE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        sent = self.body(NewUserSerializer)
+        data = self.body(NewUserSerializer)
         with transaction.atomic():
             lock_journal()
-            if User.objects.filter(username=sent["name"]).exists():
-                raise Problem(409, f"user:{sent['name']} exists already: change it with PATCH {user_location(sent['name'])}")
-            add_user(author=author_of(request, sent.pop("reason")), **sent)
-            user = _user_or_404(sent["name"])
+            if User.objects.filter(username=data["name"]).exists():
+                raise Problem(409, f"user:{data['name']} exists already: change it with PATCH {user_location(data['name'])}")
+            add_user(author=author_of(request, data.pop("reason")), **data)
+            user = _user_or_404(data["name"])
         return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
 
 
-class OneUser(Endpoint):
-    @described("users_retrieve", TAG, "Read a user",
-        "Accounts with the role `ordinary` can only read themselves.", answers={200: UserSerializer},
-               example=SOFIA, errors=[404], parameters=[USER_PATH, ETAG])
+class UserDetail(Endpoint):
+    @api_operation(
+        "users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.",
+        responses={200: UserSerializer}, response_example=USER_EXAMPLE, errors=[404], parameters=[USER_PATH, ETAG])
     def get(self, request: Request, name: str) -> Response:
         return _user_response(_visible_user(request, name))
 
-    @described("users_change", TAG, "Change a user",
-               "Changes activity, role and email, whichever is sent. The last active administrator cannot be removed.",
-               sends=UserChangeSerializer, sent={"active": False, "reason": "left the company"}, answers={200: UserSerializer},
-               example=SOFIA | {"active": False}, errors=[404, 409, 412, 428], parameters=[USER_PATH, IF_MATCH, ETAG])
+    @api_operation(
+        "users_change", TAG, "Change a user",
+        "Changes `active`, `role` or `email`. The last active administrator cannot be deactivated and keeps the role.",
+        request=UserChangeSerializer, request_example={"active": False, "reason": "left the company"},
+        responses={200: UserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
+        parameters=[USER_PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, name: str) -> Response:
         _visible_user(request, name)
         check_administrator(request)
-        sent = self.body(UserChangeSerializer)
-        author = author_of(request, sent.pop("reason"))
-        if not sent:
+        data = self.body(UserChangeSerializer)
+        author = author_of(request, data.pop("reason"))
+        if not data:
             raise Problem(400, "nothing to change: send `active`, `role` or `email`")
         with transaction.atomic():
             lock_journal()
             check_match(request, _user_etag(_user_or_404(name)))
-            _change_user(author, name, sent)
+            _change_user(author, name, data)
         return _user_response(_user_or_404(name))
 
 
 class Groups(Endpoint):
     queries = {"GET": GroupsQuery}
 
-    @described("groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their "
-                                                  "groups.", query=GroupsQuery,
-               answers={200: page_shape(GroupSerializer)}, example={"items": [{"name": "marketing-analytics"}], "next": None})
+    @api_operation(
+        "groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.",
+        query=GroupsQuery, responses={200: page_serializer(GroupSerializer)},
+        response_example={"items": [{"name": "marketing-analytics"}], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
-        where = {"name__icontains": query.get("q"), "name": query.get("name")}
-        rows = _visible_groups(request).filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("name",))], _group_as_json, query=query, identity=list_identity("groups", query)))
+        lookups = {"name__icontains": query.get("q"), "name": query.get("name")}
+        rows = _visible_groups(request).filter(**{name: value for name, value in lookups.items() if value is not None})
+        return Response(page_of([ListPart(rows, ("name",))], _group_as_json, query=query,
+                                identity=list_identity("groups", query)))
 
-    @described("groups_create", TAG, "Add a group", "Adds an empty group.", sends=NewGroupSerializer, sent={"name": "analysts"},
-               answers={201: GroupSerializer}, example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
+    @api_operation(
+        "groups_create", TAG, "Add a group", "Adds an empty group.",
+        request=NewGroupSerializer, request_example={"name": "analysts"}, responses={201: GroupSerializer},
+        response_example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         check_administrator(request)
-        sent = self.body(NewGroupSerializer)
-        outcome = add_group(author=author_of(request, sent["reason"]), name=sent["name"])
+        data = self.body(NewGroupSerializer)
+        outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
         if not outcome.has_changed:
             raise Problem(409, outcome.sentence)
-        return created_response({"name": sent["name"]}, group_location(sent["name"]))
+        return created_response({"name": data["name"]}, group_location(data["name"]))
 
 
-class OneGroup(Endpoint):
-    @described("groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
-               answers={200: GroupSerializer}, example={"name": "marketing-analytics"}, errors=[404], parameters=[GROUP_PATH])
+class GroupDetail(Endpoint):
+    @api_operation(
+        "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
+        responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
+        parameters=[GROUP_PATH])
     def get(self, request: Request, name: str) -> Response:
         group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
         if group is None:
@@ -209,30 +226,33 @@ class OneGroup(Endpoint):
 class Members(Endpoint):
     queries = {"GET": MembersQuery, "DELETE": MemberQuery}
 
-    @described("members_list", TAG, "List memberships", "Memberships of a group, of a user, or all. Accounts with the role "
-                                                        "`ordinary` find only their memberships.",
-               query=MembersQuery, answers={200: page_shape(MemberSerializer)},
-               example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
+    @api_operation(
+        "members_list", TAG, "List memberships",
+        "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
+        query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
+        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
     def get(self, request: Request) -> Response:
         query, rows = self.query, User.groups.through.objects.select_related("user", "group")
         if not request.user.can_see_all:
             rows = rows.filter(user=request.user)
-        where = {"group__name": query.get("group"), "user__username": query.get("user")}
-        rows = rows.filter(**{name: value for name, value in where.items() if value is not None})
-        return Response(page_of([Part(rows, ("group_id", "user_id"))], _member_as_json, query=query,
+        lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
+        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
+        return Response(page_of([ListPart(rows, ("group_id", "user_id"))], _member_as_json, query=query,
                                 identity=list_identity("members", query)))
 
-    @described("members_add", TAG, "Add a member", "Adding an existing member changes nothing.", sends=NewMemberSerializer,
-               sent={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
-               answers={200: OutcomeSerializer}, example=ADDED)
+    @api_operation(
+        "members_add", TAG, "Add a member", "Adding an existing member changes nothing.",
+        request=NewMemberSerializer,
+        request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
+        responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE)
     def post(self, request: Request) -> Response:
         check_administrator(request)
         return _change_membership(request, add_member, self.body(NewMemberSerializer))
 
-    @described("members_remove", TAG, "Remove a member",
-        "Removing a user who is not a member changes nothing.", query=MemberQuery,
-               answers={200: OutcomeSerializer},
-               example=ADDED | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
+    @api_operation(
+        "members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.",
+        query=MemberQuery, responses={200: OutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
         check_administrator(request)
         return _change_membership(request, remove_member, self.query)
@@ -251,24 +271,25 @@ def _member_as_json(row) -> dict:
     return {"group": row.group.name, "user": row.user.username}
 
 
-def _change_membership(request: Request, service: Callable[..., Outcome], sent: dict) -> Response:
+def _change_membership(request: Request, service: Callable[..., Outcome], data: dict) -> Response:
     try:
-        outcome = service(author=author_of(request, sent["reason"]), user=sent["user"], group=sent["group"])
+        outcome = service(author=author_of(request, data["reason"]), user=data["user"], group=data["group"])
     except PrincipalError as error:
         raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
     return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})
 
 
-def _change_user(author: Author, name: str, sent: dict) -> None:
-    if "role" in sent:
-        set_user_role(author=author, name=name, role=sent["role"])
-    if "active" in sent:
-        set_user_active(author=author, name=name, active=sent["active"])
-    if "email" in sent:
-        set_user_email(author=author, name=name, email=sent["email"])
+def _change_user(author: Author, name: str, data: dict) -> None:
+    if "role" in data:
+        set_user_role(author=author, name=name, role=data["role"])
+    if "active" in data:
+        set_user_active(author=author, name=name, active=data["active"])
+    if "email" in data:
+        set_user_email(author=author, name=name, email=data["email"])
 
 
 def _visible_user(request: Request, name: str) -> User:
+    """Return the user. Raise Http404 if it does not exist, or if the caller may not see it."""
     if not (request.user.can_see_all or name == request.user.username):
         raise Http404
     return _user_or_404(name)

@@ -10,16 +10,16 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_overseer
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, Shape, Text, reason_field
+from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, described, in_path
+from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
-ANALYSIS_PATH = in_path("analysis", f"One of {', '.join(ANALYSES)}.")
+ANALYSIS_PATH = path_parameter("analysis", f"One of {', '.join(ANALYSES)}.")
 TIME_FORMAT = r"^([01]\d|2[0-3]):[0-5]\d$"
 
 
@@ -28,7 +28,7 @@ class ScheduleSerializer(serializers.Serializer):
     on = serializers.BooleanField()
     at = serializers.RegexField(TIME_FORMAT, help_text="The time of day in UTC, HH:MM.")
     options = serializers.DictField(child=serializers.CharField(), help_text="The options of the run. Without a generation, "
-                                                                             "the active one of that night.")
+                                                                             "the run uses the active generation of the night.")
 
 
 class SchedulesSerializer(serializers.Serializer):
@@ -49,7 +49,7 @@ class MinuteText(ErrorMessages, serializers.RegexField):
         return data
 
 
-class SwitchSerializer(Shape):
+class SwitchSerializer(StrictSerializer):
     on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night.")
@@ -58,38 +58,45 @@ class SwitchSerializer(Shape):
     reason = reason_field()
 
 
-EXAMPLE = {"analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "02:30", "options": {"generation": "final"}}
+SCHEDULE_EXAMPLE = {
+    "analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "02:30", "options": {"generation": "final"},
+}
 
 
 class Schedules(Endpoint):
-    @described("schedules_list", TAG, "List schedules",
-               "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
-               answers={200: SchedulesSerializer}, example={"items": [EXAMPLE]})
+    @api_operation(
+        "schedules_list", TAG, "List schedules",
+        "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
+        responses={200: SchedulesSerializer}, response_example={"items": [SCHEDULE_EXAMPLE]})
     def get(self, request: Request) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         return Response({"items": list(map(_as_json, all_schedules()))})
 
 
-class OneSchedule(Endpoint):
-    @described("schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
-               answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404], parameters=[ANALYSIS_PATH, ETAG])
+class ScheduleDetail(Endpoint):
+    @api_operation(
+        "schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
+        responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404],
+        parameters=[ANALYSIS_PATH, ETAG])
     def get(self, request: Request, analysis: str) -> Response:
-        check_overseer(request)
+        check_can_see_all(request)
         return _response(_schedule(analysis))
 
-    @described("schedules_change", TAG, "Change a schedule",
-               "The options are replaced by those that are sent. Runs that a schedule starts have `scheduled` set.",
-               sends=SwitchSerializer, sent={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
-               answers={200: ScheduleSerializer}, example=EXAMPLE, errors=[404, 412],
-               parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
+    @api_operation(
+        "schedules_change", TAG, "Change a schedule",
+        "The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is true.",
+        request=SwitchSerializer,
+        request_example={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
+        responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404, 412],
+        parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
     def put(self, request: Request, analysis: str) -> Response:
         check_administrator(request)
         schedule = _schedule(analysis)
-        sent = self.body(SwitchSerializer)
+        data = self.body(SwitchSerializer)
         check_match(request, _etag(schedule), is_required=False)
-        at = time.fromisoformat(sent["at"]) if "at" in sent else schedule.at
-        options = {name: sent[name] for name in ("generation", "to_generation", "namespace") if name in sent}
-        change_schedule(author=author_of(request, sent["reason"]), analysis=analysis, is_on=sent["on"], at=at, options=options)
+        at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
+        options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
+        change_schedule(author=author_of(request, data["reason"]), analysis=analysis, is_on=data["on"], at=at, options=options)
         return _response(_schedule(analysis))
 
 

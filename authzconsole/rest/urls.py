@@ -4,10 +4,19 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.rest.analyses import Analyses, Cancellation, OneRun, Results, ResultsCsv, ResultsJsonLines, ResultsParquet, Runs
+from authzconsole.rest.analyses import (
+    Analyses,
+    Results,
+    ResultsCsv,
+    ResultsJsonLines,
+    ResultsParquet,
+    RunCancellation,
+    RunDetail,
+    Runs,
+)
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
-from authzconsole.rest.entities import Entities, OneEntity, Recreations
+from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
@@ -17,8 +26,8 @@ from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.plans import (
     CopiedPlans,
     ImpactPlans,
-    OnePlan,
     PlanApplication,
+    PlanDetail,
     PlanDiscard,
     PlanInverse,
     PlanItems,
@@ -28,8 +37,8 @@ from authzconsole.rest.plans import (
     ReadinessPlans,
 )
 from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
-from authzconsole.rest.principals import Groups, Members, OneGroup, OneUser, Users
-from authzconsole.rest.schedules import OneSchedule, Schedules
+from authzconsole.rest.principals import GroupDetail, Groups, Members, UserDetail, Users
+from authzconsole.rest.schedules import ScheduleDetail, Schedules
 
 urlpatterns = [
     # the only path with a trailing slash; Django redirects to it
@@ -39,12 +48,12 @@ urlpatterns = [
     path("redoc", redoc, name="rest-redoc"),
     path("entities", Entities.as_view(), name="rest-entities"),
     # not an address, because addresses contain a colon
-    path("entities/recreate", Recreations.as_view(), name="rest-recreations"),
-    path("entities/<path:address>", OneEntity.as_view(), name="rest-entity"),
+    path("entities/recreate", EntityRecreation.as_view(), name="rest-recreations"),
+    path("entities/<path:address>", EntityDetail.as_view(), name="rest-entity"),
     path("users", Users.as_view(), name="rest-users"),
-    path("users/<path:name>", OneUser.as_view(), name="rest-user"),
+    path("users/<path:name>", UserDetail.as_view(), name="rest-user"),
     path("groups", Groups.as_view(), name="rest-groups"),
-    path("groups/<path:name>", OneGroup.as_view(), name="rest-group"),
+    path("groups/<path:name>", GroupDetail.as_view(), name="rest-group"),
     path("members", Members.as_view(), name="rest-members"),
     path("grants", Grants.as_view(), name="rest-grants"),
     path("plans", Plans.as_view(), name="rest-plans"),
@@ -54,7 +63,7 @@ urlpatterns = [
     path("plans/many", PlansForMany.as_view(), name="rest-plans-many"),
     path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
     path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
-    path("plans/<int:number>", OnePlan.as_view(), name="rest-plan"),
+    path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),
     path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
     path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
     path("plans/<int:number>/apply", PlanApplication.as_view(), name="rest-plan-apply"),
@@ -68,10 +77,10 @@ urlpatterns = [
     path("decisions", Decisions.as_view(), name="rest-decisions"),
     path("analyses", Analyses.as_view(), name="rest-analyses"),
     path("schedules", Schedules.as_view(), name="rest-schedules"),
-    path("schedules/<slug:analysis>", OneSchedule.as_view(), name="rest-schedule"),
+    path("schedules/<slug:analysis>", ScheduleDetail.as_view(), name="rest-schedule"),
     path("runs", Runs.as_view(), name="rest-runs"),
-    path("runs/<int:number>", OneRun.as_view(), name="rest-run"),
-    path("runs/<int:number>/cancel", Cancellation.as_view(), name="rest-run-cancel"),
+    path("runs/<int:number>", RunDetail.as_view(), name="rest-run"),
+    path("runs/<int:number>/cancel", RunCancellation.as_view(), name="rest-run-cancel"),
     path("runs/<int:number>/tables/<slug:table>", Results.as_view(), name="rest-run-table"),
     path("runs/<int:number>/tables/<slug:table>.csv", ResultsCsv.as_view(), name="rest-run-csv"),
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),

@@ -11,7 +11,7 @@ from rest_framework.serializers import ListSerializer
 from analytics.models import AnalysisRun
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from authzconsole.rest import grants
-from authzconsole.rest.framework.fields import ErrorMessages, Shape
+from authzconsole.rest.framework.fields import ErrorMessages, StrictSerializer
 from grants.journal import ACTIONS
 from tests.rest.conftest import problem
 
@@ -134,22 +134,23 @@ def test_type_errors_use_the_messages_of_the_console(ada):
     assert problem(ada.get("/members", limit="1001"), 400)["detail"] == "limit: this must be 1000 or less"
 
 
-def every_shape(base=Shape):
-    for shape in base.__subclasses__():
-        yield shape
-        yield from every_shape(shape)
+def strict_serializers(base=StrictSerializer):
+    for serializer_class in base.__subclasses__():
+        yield serializer_class
+        yield from strict_serializers(serializer_class)
 
 
 def test_every_field_has_the_messages_of_the_console(ada):
     # import every endpoint
     ada.get("/analyses")
-    fields = [(shape, field) for shape in every_shape() for field in shape().fields.values()]
+    fields = [(serializer_class, field) for serializer_class in strict_serializers()
+              for field in serializer_class().fields.values()]
     assert len(fields) > 100
-    for shape, field in fields:
+    for serializer_class, field in fields:
         for checked_field in filter(None, (field, getattr(field, "child", None))):
-            # list serializers only document a list, which `Several` reads; unvalidated fields report no errors
+            # list serializers only document a list, which an envelope reads; unvalidated fields report no errors
             is_unvalidated = type(checked_field).__name__ == "_UnvalidatedField"
-            assert isinstance(checked_field, ErrorMessages | ListSerializer) or is_unvalidated, (shape, field)
+            assert isinstance(checked_field, ErrorMessages | ListSerializer) or is_unvalidated, (serializer_class, field)
 
 
 def test_errors_name_the_allowed_methods_and_media_types(ada):

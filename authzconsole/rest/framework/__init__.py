@@ -1,4 +1,4 @@
-"""What every REST endpoint uses: callers, fields, cursors, ETags and problem details.
+"""Code that every REST endpoint uses: callers, fields, cursors, ETags and problem details.
 
-Nothing here knows a single resource.
+Nothing here depends on a single resource.
 """

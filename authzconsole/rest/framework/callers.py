@@ -1,4 +1,7 @@
-"""Authenticate REST callers and check what they may see: the account of a session, or the owner of a token within its scopes."""
+"""Authenticate REST callers and check their permissions.
+
+A caller is the account of a session, or the owner of a token within the scopes of the token.
+"""
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -36,11 +39,12 @@ class Authentication(BaseAuthentication):
 
 
 def check_administrator(request: Request) -> None:
+    """Raise Problem (403) unless the caller is an administrator."""
     if not request.user.can_administer:
         raise Problem(403, NO_WRITES)
 
 
-def check_overseer(request: Request) -> None:
+def check_can_see_all(request: Request) -> None:
     """Raise Problem (403) unless the caller is an administrator or auditor."""
     if not request.user.can_see_all:
         raise Problem(403, "only administrators and auditors of this console can read this")
@@ -58,7 +62,7 @@ def visible_entities(request: Request) -> QuerySet[Entity]:
 
 
 def visible_entity(request: Request, address: Address) -> Entity:
-    """Return the entity. Raise Http404 if it is not registered or not visible, which looks the same."""
+    """Return the entity. Raise the same Http404 if it is not registered and if it is not visible."""
     entity = visible_entities(request).filter(kind=address.kind, key=address.key).first()
     if entity is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""Keyset paging for long lists, with signed cursors: a page in the middle costs what the first page costs."""
+"""Keyset paging for long lists, with signed cursors. Every page costs as much as the first one."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from rest_framework import serializers
 
 from authzconsole.common.keyset import rows_after
 from authzconsole.common.signed_cursor import CursorNotOurs, CursorOfAnotherList, read_cursor, sign_cursor
-from authzconsole.rest.framework.fields import QueryInteger, Shape, Text
+from authzconsole.rest.framework.fields import QueryInteger, StrictSerializer, Text
 from authzconsole.rest.framework.problems import Problem
 
 MAX_ROWS, DEFAULT_ROWS = 1_000, 50
 SALT = "authzconsole.rest.cursor"
 
 
-class PageQuery(Shape):
+class PageQuery(StrictSerializer):
     limit = QueryInteger(required=False, default=DEFAULT_ROWS, min_value=1, max_value=MAX_ROWS,
-                       help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.")
+                         help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.")
     cursor = Text(required=False, default="", allow_blank=True, max_length=4_000,
-                  help_text="`next` of the previous page. All other parameters must stay the same.")
+                  help_text="The `next` member of the previous page. All other parameters except `limit` must stay the same.")
 
 
-def page_shape(item: type[serializers.Serializer], **more: serializers.Field) -> type[serializers.Serializer]:
-    """Return the serializer of one page of `item`."""
+def page_serializer(item: type[serializers.Serializer], **fields: serializers.Field) -> type[serializers.Serializer]:
+    """Return the serializer of a page of `item`. `fields` are further members of the page."""
     name = item.__name__.removesuffix("Serializer") + "Page"
-    following = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null on the last page.")
-    return type(name, (serializers.Serializer,), {"items": item(many=True), "next": following, **more, "__doc__": None})
+    next_cursor = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null on the last page.")
+    return type(name, (serializers.Serializer,), {"items": item(many=True), "next": next_cursor, **fields, "__doc__": None})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a list that consists of several tables.
+class ListPart:
+    """One part of a list. A list has one part for each table that its rows come from.
 
     order: columns that together are unique; a leading `-` means descending.
     """
@@ -48,8 +48,8 @@ class Part:
         return [getattr(row, column.lstrip("-")) for column in self.order]
 
 
-def page_of(parts: Sequence[Part], as_json: Callable[[object], dict], *, query: dict, identity: object) -> dict:
-    """Return one page over all parts, one part after the other. `identity` contains what must not change between pages."""
+def page_of(parts: Sequence[ListPart], as_json: Callable[[object], dict], *, query: dict, identity: object) -> dict:
+    """Return one page of the parts, one part after the other. `identity` is everything that must stay the same between pages."""
     first_part, values = position_in_list(query["cursor"], identity) if query["cursor"] else (0, None)
     limit, rows = query["limit"], []
     for number, part in enumerate(parts):
@@ -83,5 +83,5 @@ def position_in_list(cursor: str, identity: object):
 
 
 def list_identity(name: str, query: dict) -> Iterable:
-    """Return what distinguishes one list from another: its name and filters, but not the size of a page."""
+    """Return what distinguishes this list from others: its name and its filters, but not the size of a page."""
     return [name, *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit"))]

@@ -1,4 +1,4 @@
-"""The base class of REST endpoints: check the scope, read query parameters and bodies strictly."""
+"""The base class of REST endpoints. It checks the scope, and validates query parameters and bodies strictly."""
 
 from django.http import HttpRequest
 from rest_framework import serializers
@@ -8,25 +8,26 @@ from rest_framework.views import APIView
 
 from authzconsole.common.request_body import read_json_object
 from authzconsole.models import TokenScope
-from authzconsole.rest.framework.fields import Shape
+from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.framework.problems import Problem, problem_response
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
-class Nothing(Shape):
-    """A shape without members."""
+class EmptySerializer(StrictSerializer):
+    """An object without members."""
 
 
 class Endpoint(APIView):
     """A REST endpoint.
 
-    queries: the shape of the query parameters, by method; a method that is not listed takes none. scopes: the token scope,
-    by method; by default ADMINISTER for changes and READ for the rest. query: the parameters of this request.
+    queries: the serializer of the query parameters, by method; methods that are not listed have no parameters.
+    scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
+    query: the validated parameters of the request.
     """
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
-    queries: dict[str, type[Shape]] = {}
+    queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
     query: dict = {}
 
@@ -34,7 +35,7 @@ class Endpoint(APIView):
         return self.scopes.get(method, TokenScope.ADMINISTER if method in (*METHODS_WITH_BODY, "DELETE") else TokenScope.READ)
 
     def initial(self, request: Request, *args, **kwargs) -> None:
-        # before authentication, because the CSRF check of a session would try to parse a body of another type
+        # before authentication, because the CSRF check of a session would parse a form in the body
         if request.method in METHODS_WITH_BODY and request._request.content_type not in ("", "application/json"):
             raise Problem(415, "the Content-Type must be application/json")
         super().initial(request, *args, **kwargs)
@@ -47,19 +48,19 @@ class Endpoint(APIView):
         return response
 
     def _read_query(self, request: Request) -> dict:
-        shape = self.queries.get("GET" if request.method == "HEAD" else request.method, Nothing)
+        serializer_class = self.queries.get("GET" if request.method == "HEAD" else request.method, EmptySerializer)
         parameters = request.query_params
-        if repeated := [name for name, values in parameters.lists() if len(values) > 1]:
-            raise serializers.ValidationError({name: ["this parameter is given more than once"] for name in repeated})
-        return read_strictly(shape, parameters.dict())
+        if repeated_names := [name for name, values in parameters.lists() if len(values) > 1]:
+            raise serializers.ValidationError({name: ["this parameter is given more than once"] for name in repeated_names})
+        return validated_data(serializer_class, parameters.dict())
 
-    def body(self, shape: type[Shape]) -> dict:
-        """Return the body, read strictly. Raise RequestRefused (400, 413) or ValidationError."""
-        return read_strictly(shape, self.raw_body())
+    def body(self, serializer_class: type[StrictSerializer]) -> dict:
+        """Return the validated body. Raise Problem (415), RequestRefused (400, 413) or ValidationError."""
+        return validated_data(serializer_class, self.raw_body())
 
     def check_empty_body(self) -> None:
-        """Accept no body or an empty object. Raise as `body` does."""
-        read_strictly(Nothing, read_json_object(self.request._request, default={}))
+        """Accept no body or an empty object. Raise RequestRefused (400, 413) or ValidationError for other bodies."""
+        validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
     def raw_body(self) -> dict:
         if self.request._request.content_type == "":
@@ -67,15 +68,15 @@ class Endpoint(APIView):
         return read_json_object(self.request._request)
 
 
-def read_strictly(shape: type[Shape], data: object) -> dict:
+def validated_data(serializer_class: type[StrictSerializer], data: object) -> dict:
     """Return the validated data. Raise ValidationError."""
-    serializer = shape(data=data)
+    serializer = serializer_class(data=data)
     serializer.is_valid(raise_exception=True)
     return serializer.validated_data
 
 
 def unknown_path(request: HttpRequest, **kwargs):
-    """Answer 404 for every path below the API that no endpoint has."""
+    """Return 404 for every path of the API that has no endpoint."""
     return problem_response(Problem(404, "this API has no such path; /api/v1/openapi.json lists all paths"), request)
 
 

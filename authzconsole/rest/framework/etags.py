@@ -1,4 +1,4 @@
-"""ETags: refuse a change that is based on an outdated read, so that no one overwrites a change they have not seen."""
+"""ETags: refuse a change that is based on outdated data, so that no other change is overwritten."""
 
 import hashlib
 import json

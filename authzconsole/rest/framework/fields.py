@@ -1,4 +1,4 @@
-"""Strict serializer fields: they do not coerce other types, and shapes refuse unknown members."""
+"""Strict serializers and fields. They convert no types, and serializers refuse unknown members."""
 
 from rest_framework import serializers
 
@@ -8,8 +8,8 @@ from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
 from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, name_fault, parse_principal
 
-LARGEST_NUMBER = 2**63 - 1
-LONGEST_ADDRESS_CHARACTERS = 600
+MAX_INTEGER = 2**63 - 1
+MAX_ADDRESS_CHARACTERS = 600
 
 
 class ErrorMessages:
@@ -26,8 +26,8 @@ class ErrorMessages:
     }
 
 
-class Shape(ErrorMessages, serializers.Serializer):
-    """A JSON object or a set of query parameters; unknown members are errors."""
+class StrictSerializer(ErrorMessages, serializers.Serializer):
+    """A JSON object. Unknown members are refused."""
 
     default_error_messages = {"invalid": "this must be an object"}
 
@@ -59,7 +59,7 @@ class Boolean(ErrorMessages, serializers.BooleanField):
 
 
 class Integer(ErrorMessages, serializers.IntegerField):
-    def __init__(self, *, min_value=0, max_value=LARGEST_NUMBER, **options):
+    def __init__(self, *, min_value=0, max_value=MAX_INTEGER, **options):
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
     def to_internal_value(self, data):
@@ -88,7 +88,7 @@ class AddressText(Text):
     """The address of an entity; the validated value is an `Address`."""
 
     def __init__(self, **options):
-        super().__init__(max_length=LONGEST_ADDRESS_CHARACTERS, **options)
+        super().__init__(max_length=MAX_ADDRESS_CHARACTERS, **options)
 
     def run_validation(self, data=serializers.empty):
         text = super().run_validation(data)

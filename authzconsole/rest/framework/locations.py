@@ -1,4 +1,4 @@
-"""The URLs of resources in this API. Addresses and names are percent-encoded, including slashes."""
+"""The URLs of REST resources. Addresses and names are percent-encoded, including slashes."""
 
 from urllib.parse import quote
 

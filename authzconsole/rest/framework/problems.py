@@ -34,15 +34,17 @@ TYPES = {
     503: "unavailable",
 }
 # the status of domain errors; the first matching class decides
-_STATUS_BY_ERROR = ((NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
-             (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
-             (UnknownGeneration, 400), (StorageError, 503))
+_STATUS_BY_ERROR = (
+    (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
+    (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
+    (UnknownGeneration, 400), (StorageError, 503),
+)
 
 
 class Problem(Exception):
-    """A refused request.
+    """A request that is refused.
 
-    errors: one object for each fault. type_: the last part of the problem type; by default that of the status.
+    errors: one object for each error. type_: the last part of the problem type; by default the one of the status.
     members: further members of the response.
     """
 
@@ -95,23 +97,24 @@ def _problem_of(error: Exception, view) -> Problem | None:
             return Problem(400, "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]),
                            errors=errors)
         case MethodNotAllowed():
-            allowed = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
-            return Problem(405, f"this path only accepts {allowed}")
+            methods = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
+            return Problem(405, f"this path only accepts {methods}")
         case NotAcceptable():
-            offered = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
-            return Problem(406, f"this path cannot answer in a format of the Accept header: send {offered}, or no Accept header")
+            media_types = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
+            return Problem(406, f"this path cannot answer in a format of the Accept header: send {media_types}, or no Accept "
+                                f"header")
         case QuestionError():
             return Problem(400, str(error), errors=_errors_from_sentence(str(error)))
         case APIException():
             return Problem(error.status_code, str(error.detail), headers=_headers_of(error))
-    status = next((status for family, status in _STATUS_BY_ERROR if isinstance(error, family)), None)
+    status = next((status for error_class, status in _STATUS_BY_ERROR if isinstance(error, error_class)), None)
     if status is None:
         return None
     field = getattr(error, "field", "")
     return Problem(status, str(error), errors=[{"field": field, "message": str(error)}] if field else [])
 
 
-# such sentences begin with the path of the member at fault
+# a sentence that begins with the path of the invalid member
 _MEMBER = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)`:? (.+)", re.DOTALL)
 
 
@@ -121,17 +124,17 @@ def _errors_from_sentence(sentence: str) -> list[dict]:
 
 
 def field_errors(detail, path: str = "") -> Iterator[dict]:
-    """Yield the errors of a serializer as a flat list; `field` is a path such as `grant[2].entity`, empty for the whole body."""
+    """Yield the errors of a serializer. `field` is a path such as `grant[2].entity`, or empty for the whole body."""
     if isinstance(detail, dict):
-        for name, inner in detail.items():
+        for name, nested in detail.items():
             if isinstance(name, int):
-                yield from field_errors(inner, f"{path}[{name}]")
+                yield from field_errors(nested, f"{path}[{name}]")
             else:
-                own = "" if name == "non_field_errors" else name
-                yield from field_errors(inner, ".".join(filter(None, [path, own])))
+                member = "" if name == "non_field_errors" else name
+                yield from field_errors(nested, ".".join(filter(None, [path, member])))
     elif isinstance(detail, list):
-        for inner in detail:
-            yield from field_errors(inner, path)
+        for nested in detail:
+            yield from field_errors(nested, path)
     else:
         yield {"field": path, "message": str(detail)}
 

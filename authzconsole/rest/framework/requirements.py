@@ -1,4 +1,4 @@
-"""Write a requirement as JSON for REST."""
+"""Convert a requirement to JSON for REST."""
 
 from grants.policies.grammar import (
     AllOf,

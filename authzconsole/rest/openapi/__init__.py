@@ -1,4 +1,4 @@
 """The OpenAPI document and the pages that show it.
 
-Endpoints describe themselves with `operations`; nothing here answers API requests.
+Endpoints describe their operations with `operations.api_operation`. Nothing here answers API requests.
 """

@@ -8,7 +8,7 @@ from grants.policies.catalogue import GENERATIONS
 TAG = "AuthZEN Authorization API 1.0"
 SUBJECT, ACTION, RESOURCE = {"type": "user", "id": "mei.chen"}, {"name": "read"}, {"type": "dataset", "id": "sales.orders"}
 QUESTION = {"subject": SUBJECT, "action": ACTION, "resource": RESOURCE}
-FOUND = {"results": [RESOURCE], "page": {"next_token": "", "count": 1}}
+SEARCH_RESPONSE = {"results": [RESOURCE], "page": {"next_token": "", "count": 1}}
 
 _OPERATIONS = {
     "access_evaluation_endpoint": (
@@ -23,16 +23,16 @@ _OPERATIONS = {
     "search_subject_endpoint": (
         "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? "
                                                     "For tokens, administrators and auditors.",
-        "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", FOUND | {"results": [SUBJECT]}),
+        "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", SEARCH_RESPONSE | {"results": [SUBJECT]}),
     "search_resource_endpoint": (
         "authzen_search_resource", "Resource Search", "On which resources is this subject permitted to perform this action?",
-        "AuthzenSearch", QUESTION | {"resource": {"type": "dataset"}}, "AuthzenFound", FOUND),
+        "AuthzenSearch", QUESTION | {"resource": {"type": "dataset"}}, "AuthzenFound", SEARCH_RESPONSE),
     "search_action_endpoint": (
         "authzen_search_action", "Action Search", "Which actions is this subject permitted to perform on this resource?",
-        "AuthzenSearch", {"subject": SUBJECT, "resource": RESOURCE}, "AuthzenFound", FOUND | {"results": [ACTION]}),
+        "AuthzenSearch", {"subject": SUBJECT, "resource": RESOURCE}, "AuthzenFound", SEARCH_RESPONSE | {"results": [ACTION]}),
 }
-# by status: the reason, and an example of the message
-_REFUSALS = {
+# by status: the description, and an example of the message
+_ERRORS = {
     "400": ("The request is malformed. The message names the member.", "`subject` is missing"),
     "401": ("There is no session and no valid token.", "the token has expired"),
     "403": ("The token lacks the scope `decide`, or the account can only ask about itself.",
@@ -51,7 +51,7 @@ ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "The 
 
 
 def authzen_paths() -> dict:
-    paths = {f"/{PATHS[endpoint]}": {"post": _operation(*about)} for endpoint, about in _OPERATIONS.items()}
+    paths = {f"/{PATHS[endpoint]}": {"post": _operation(*details)} for endpoint, details in _OPERATIONS.items()}
     return paths | {"/.well-known/authzen-configuration": {"get": _metadata()}}
 
 
@@ -65,7 +65,7 @@ def authzen_components() -> dict:
     page = {"type": "object", "properties": {
         "token": text | {"description": "`next_token` of the previous page; absent or empty for the first page."},
         "limit": {"type": "integer", "minimum": 0, "description": "The number of results per page; 0 only returns the total."}}}
-    answered = {"type": "object", "required": ["next_token"], "properties": {
+    response_page = {"type": "object", "required": ["next_token"], "properties": {
         "next_token": text | {"description": "Empty on the last page."},
         "count": {"type": "integer", "description": "The number of results on this page."},
         "total": {"type": "integer", "description": "The number of results on all pages, if known."}}}
@@ -80,24 +80,25 @@ def authzen_components() -> dict:
         "AuthzenDecisions": {"type": "object", "properties": {
             "evaluations": {"type": "array", "items": {"$ref": "#/components/schemas/AuthzenDecision"}},
             **decision["properties"]}},
-        "AuthzenFound": {"type": "object", "properties": {"results": {"type": "array", "items": anything}, "page": answered},
+        "AuthzenFound": {"type": "object", "properties": {"results": {"type": "array", "items": anything}, "page": response_page},
                          "required": ["results"]},
     }
 
 
-def _operation(name: str, summary: str, description: str, sent: str, request: dict, answer: str, example: dict) -> dict:
+def _operation(operation_id: str, summary: str, description: str, request_schema: str, request_example: dict,
+               response_schema: str, response_example: dict) -> dict:
     return {
-        "operationId": name, "tags": [TAG], "summary": summary, "description": description,
+        "operationId": operation_id, "tags": [TAG], "summary": summary, "description": description,
         "security": [{"token": []}, {"session": []}],
-        "requestBody": {"required": True, "content": {"application/json": _content(sent, request)}},
+        "requestBody": {"required": True, "content": {"application/json": _content(request_schema, request_example)}},
         "responses": {"200": {"description": "Success.", "headers": ID_HEADER,
-                              "content": {"application/json": _content(answer, example)}},
-                      **{status: _refusal(status) for status in _REFUSALS}},
+                              "content": {"application/json": _content(response_schema, response_example)}},
+                      **{status: _error_response(status) for status in _ERRORS}},
     }
 
 
 def _context() -> dict:
-    """Unknown members, and members that the operation does not use, have no effect."""
+    """Return the schema of `context`. Unknown members, and members that the operation does not use, have no effect."""
     address = {"type": "string", "description": "An address."}
     return {"type": "object", "additionalProperties": {}, "properties": {
         "generation": {"type": "string", "enum": list(GENERATIONS), "description": "By default the active generation."},
@@ -110,15 +111,15 @@ def _context() -> dict:
 
 
 def _reasons() -> dict:
-    """The explanation. Without `explain`, it is present only if the question could not be evaluated."""
+    """Return the schema of an explanation. Without `explain`, it is present only if the question could not be evaluated."""
     text, nodes = {"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
-    gap = {"type": "object", "properties": {"entity": text, "privilege": text}, "required": ["entity", "privilege"]}
+    missing_grant = {"type": "object", "properties": {"entity": text, "privilege": text}, "required": ["entity", "privilege"]}
     return {"type": "object", "additionalProperties": {}, "properties": {
         "generation": text, "sentence": text,
         "state": text | {"enum": ["planned", "deleted", "not registered"], "description": STATE},
         "attempts": nodes | {"description": "The tree of requirements."},
         "source": {"type": "object", "additionalProperties": text, "description": "Document, table and row of the rule."},
-        "missing": {"type": "array", "items": gap,
+        "missing": {"type": "array", "items": missing_grant,
                     "description": "The smallest set of grants that would turn a denial into a permission."},
         "reason": text | {"description": "Why the question could not be evaluated."},
         "error": {"type": "object", "properties": {"status": {"type": "integer"}, "message": text}}}}
@@ -128,21 +129,21 @@ def _content(schema: str, example: dict) -> dict:
     return {"schema": {"$ref": f"#/components/schemas/{schema}"}, "examples": {"Example": {"value": example}}}
 
 
-def _refusal(status: str, sentence: str = "") -> dict:
-    """Return the description of an error response, whose body is one JSON string as AuthZEN requires."""
-    words, example = _REFUSALS[status]
-    further = {_HEADERS[status]: {"schema": {"type": "string"}}} if status in _HEADERS else {}
-    return {"description": words, "headers": ID_HEADER | further, "content": {"application/json": {
-        "schema": {"type": "string"}, "examples": {"Refusal": {"value": sentence or example}}}}}
+def _error_response(status: str, message: str = "") -> dict:
+    """Return the description of an error response. Its body is one JSON string, as AuthZEN requires."""
+    description, example = _ERRORS[status]
+    headers = {_HEADERS[status]: {"schema": {"type": "string"}}} if status in _HEADERS else {}
+    return {"description": description, "headers": ID_HEADER | headers, "content": {"application/json": {
+        "schema": {"type": "string"}, "examples": {"Refusal": {"value": message or example}}}}}
 
 
 def _metadata() -> dict:
     names = ["policy_decision_point", *PATHS]
-    shape = {"type": "object", "properties": {name: {"type": "string", "format": "uri"} for name in names}, "required": names}
+    schema = {"type": "object", "properties": {name: {"type": "string", "format": "uri"} for name in names}, "required": names}
     example = {"policy_decision_point": "http://127.0.0.1:8000"} | {
         name: f"http://127.0.0.1:8000/{path}" for name, path in PATHS.items()}
     return {"operationId": "authzen_configuration", "tags": [TAG], "summary": "Metadata", "security": [{}],
             "description": "The URLs of the endpoints. Public.",
-            "responses": {"405": _refusal("405", "this endpoint only accepts GET and HEAD"),
+            "responses": {"405": _error_response("405", "this endpoint only accepts GET and HEAD"),
                           "200": {"description": "Success.", "headers": ID_HEADER, "content": {"application/json": {
-                              "schema": shape, "examples": {"Example": {"value": example}}}}}}}
+                              "schema": schema, "examples": {"Example": {"value": example}}}}}}}

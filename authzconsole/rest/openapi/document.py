@@ -11,11 +11,11 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import Shape
+from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
 
 
-class Schemes(OpenApiAuthenticationExtension):
+class AuthenticationSchemes(OpenApiAuthenticationExtension):
     target_class = "authzconsole.rest.framework.callers.Authentication"
     name = ["token", "session"]
 
@@ -28,23 +28,27 @@ class Schemes(OpenApiAuthenticationExtension):
         ]
 
 
-def with_authzen(result: dict, generator, request, public) -> dict:
-    """Add the AuthZEN endpoints (a hook of drf-spectacular, which does not find plain Django views)."""
+def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
+    """Add the AuthZEN endpoints, which drf-spectacular does not find, because they are plain Django views.
+
+    A postprocessing hook of drf-spectacular.
+    """
     result["paths"] |= authzen_paths()
     result["components"]["schemas"] |= authzen_components()
     return result
 
 
-def with_strictness(result: dict, generator, request, public) -> dict:
-    """Add what drf-spectacular cannot know (a hook).
+def add_strictness(result: dict, generator, request, public) -> dict:
+    """Add what drf-spectacular cannot derive from the endpoints.
 
-    Bodies are required, strict shapes accept no further members, lists have a maximum length, either authentication method is
-    enough, and every response has the id of the request.
+    Bodies are required, strict serializers accept no other members, lists have a maximum length, each of the two
+    authentication methods is sufficient, and every response has the id of the request. A postprocessing hook of
+    drf-spectacular.
     """
-    for shape in _subclasses(Shape):
-        if schema := result["components"]["schemas"].get(shape.__name__.removesuffix("Serializer")):
+    for serializer_class in _subclasses(StrictSerializer):
+        if schema := result["components"]["schemas"].get(serializer_class.__name__.removesuffix("Serializer")):
             schema["additionalProperties"] = False
-            for name, max_items in _limited_lists(shape):
+            for name, max_items in _limited_lists(serializer_class):
                 schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
         operation["security"] = [{"token": []}, {"session": []}]
@@ -55,14 +59,14 @@ def with_strictness(result: dict, generator, request, public) -> dict:
     return result
 
 
-def _subclasses(shape: type) -> Iterator[type]:
-    for inner in shape.__subclasses__():
-        yield inner
-        yield from _subclasses(inner)
+def _subclasses(serializer_class: type) -> Iterator[type]:
+    for subclass in serializer_class.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
-def _limited_lists(shape: type[Shape]) -> Iterator[tuple[str, int]]:
-    for name, field in shape().fields.items():
+def _limited_lists(serializer_class: type[StrictSerializer]) -> Iterator[tuple[str, int]]:
+    for name, field in serializer_class().fields.items():
         if isinstance(field, serializers.ListSerializer) and field.max_length is not None:
             yield name, field.max_length
 
@@ -80,5 +84,5 @@ def _document_bytes() -> bytes:
 @login_not_required
 @require_safe
 def openapi(request: HttpRequest) -> HttpResponse:
-    """Return the document. It is public: it describes the API, but no data of this console."""
+    """Return the document. It is public, because it contains no data of the console."""
     return HttpResponse(_document_bytes(), content_type="application/json")

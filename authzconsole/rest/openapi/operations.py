@@ -1,4 +1,4 @@
-"""Describe REST operations for the OpenAPI document: name, examples, and all possible responses."""
+"""Describe REST operations for the OpenAPI document: names, examples and all possible responses."""
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from authzconsole.rest.framework.problems import CONTENT_TYPE, TYPES
 
 
 class ProblemErrorSerializer(serializers.Serializer):
-    """One error, in a `field` or in the item `index` of a `list`."""
+    """One error: of a `field`, or of the item `index` of a `list`."""
 
     message = serializers.CharField()
     field = serializers.CharField(required=False)
@@ -20,12 +20,13 @@ class ProblemErrorSerializer(serializers.Serializer):
 
 
 class ProblemSerializer(serializers.Serializer):
-    """A refused request (RFC 9457). `instance` is the id of the request, which is also in the log of the console."""
+    """The reason why a request was refused (RFC 9457). `instance` is the request id; the log of the console has it too."""
 
-    type = serializers.CharField(help_text=f"urn:authzconsole:problem: and one of {', '.join(TYPES.values())}, stale-base.")
+    type = serializers.CharField(
+        help_text=f"`urn:authzconsole:problem:` followed by one of {', '.join(TYPES.values())}, stale-base.")
     title = serializers.CharField()
     status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="One sentence that says what is wrong, where, and what to do.")
+    detail = serializers.CharField(help_text="A sentence that names the problem, its place and the solution.")
     instance = serializers.CharField()
     errors = ProblemErrorSerializer(many=True)
     base_revision = serializers.IntegerField(required=False, help_text="For a stale base: the revision that was sent.")
@@ -37,7 +38,7 @@ REASONS = {
     400: "The request is invalid; `errors` lists every error.",
     401: "There is no session, or the token is unknown, expired or revoked.",
     403: "The token lacks the scope, or the account lacks the role.",
-    404: "The resource does not exist or is not visible to the caller; the two look the same.",
+    404: "The resource does not exist, or is not visible to the caller. The response is the same in both cases.",
     405: "The method is not listed in the Allow header.",
     406: "The path has no format that the Accept header allows.",
     409: "The request conflicts with the current state.",
@@ -61,47 +62,53 @@ DETAILS = {
     503: "the folder of snapshots and results cannot be used",
 }
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
-                            description="The ETag that was read, or `*`. Required (otherwise 428).")
+                            description="The ETag that was read, or `*`. Required: without it, the response is 428.")
 IF_MATCH_OPTIONAL = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
                                      description="The ETag that was read. Returns 412 if the resource has changed.")
-ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="Send it back in If-Match.")
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True,
+                        description="Send it in If-Match to change the resource.")
 LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[201, 202], description="The URL of the resource.")
 
 
-def in_path(name: str, description: str, type_: type = str) -> OpenApiParameter:
+def path_parameter(name: str, description: str, type_: type = str) -> OpenApiParameter:
     return OpenApiParameter(name, type_, OpenApiParameter.PATH, description=description)
 
 
-def described(name: str, tag: str, summary: str, description: str, *, answers: dict, example: object = None,
-              query: type[serializers.Serializer] | None = None, sends=None, sent: object = None,
-              errors: Iterable[int] = (), parameters: Iterable[OpenApiParameter] = ()) -> Callable:
-    """Describe an operation.
+def api_operation(operation_id: str, tag: str, summary: str, description: str, *, responses: dict,
+                  response_example: object = None, query: type[serializers.Serializer] | None = None, request=None,
+                  request_example: object = None, errors: Iterable[int] = (),
+                  parameters: Iterable[OpenApiParameter] = ()) -> Callable:
+    """Describe an operation of an endpoint.
 
-    answers: the shape of the response, by status. example: a response with the first status. sends: the shape of the body.
-    sent: an example of the body.
+    responses: the serializer of the response, by status. response_example: a response with the lowest status.
+    request: the serializer of the body. errors: the statuses of errors, in addition to those of every operation.
     """
-    examples = [OpenApiExample("Response", example, response_only=True, status_codes=[str(min(answers))])] if example else []
-    examples += [OpenApiExample("Request", sent, request_only=True)] if sent is not None else []
-    refused = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if sends else ())})
+    examples = []
+    if response_example:
+        status_codes = [str(min(responses))]
+        examples.append(OpenApiExample("Response", response_example, response_only=True, status_codes=status_codes))
+    if request_example is not None:
+        examples.append(OpenApiExample("Request", request_example, request_only=True))
+    error_statuses = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if request else ())})
     return extend_schema(
-        operation_id=name, tags=[tag], summary=summary, description=description, request=sends,
+        operation_id=operation_id, tags=[tag], summary=summary, description=description, request=request,
         parameters=[*parameters, *([query] if query else [])], examples=examples,
-        responses={status: _answer(status, shape) for status, shape in answers.items()}
-        | {(status, CONTENT_TYPE): refusal(status) for status in refused},
+        responses={status: _success_response(status, serializer) for status, serializer in responses.items()}
+        | {(status, CONTENT_TYPE): _error_response(status) for status in error_statuses},
     )
 
 
-def refusal(status: int) -> OpenApiResponse:
+def _error_response(status: int) -> OpenApiResponse:
     content = {"type": f"urn:authzconsole:problem:{TYPES[status]}", "title": HTTPStatus(status).phrase,
                "status": status, "detail": DETAILS[status], "instance": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "errors": []}
     return OpenApiResponse(ProblemSerializer, REASONS[status], examples=[OpenApiExample("Problem", content)])
 
 
-def _answer(status: int, shape) -> OpenApiResponse:
-    if isinstance(shape, OpenApiResponse):
-        return shape
-    words = {200: "Success.", 201: "Created.", 202: "Accepted; Location is the URL to poll.", 204: "Done."}
-    return OpenApiResponse(shape, words[status[0] if isinstance(status, tuple) else status])
+def _success_response(status: int, serializer) -> OpenApiResponse:
+    if isinstance(serializer, OpenApiResponse):
+        return serializer
+    descriptions = {200: "Success.", 201: "Created.", 202: "Accepted; Location is the URL to poll.", 204: "Done."}
+    return OpenApiResponse(serializer, descriptions[status[0] if isinstance(status, tuple) else status])
 
 
 FILE = OpenApiTypes.BINARY

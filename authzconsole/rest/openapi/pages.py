@@ -1,4 +1,4 @@
-"""The pages that show the OpenAPI document: Swagger UI and Redoc, served locally with the strictest possible CSP."""
+"""The pages that show the OpenAPI document: Swagger UI and Redoc, from local files and with a strict CSP."""
 
 from csp.constants import SELF, UNSAFE_INLINE
 from csp.decorators import csp_update

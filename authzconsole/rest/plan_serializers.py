@@ -1,0 +1,176 @@
+"""The serializers of the REST resource `plans`, and the examples of their OpenAPI operations."""
+
+from rest_framework import serializers
+
+from authzconsole.rest.framework.cursors import PageQuery
+from authzconsole.rest.framework.fields import (
+    AddressText,
+    Choice,
+    Integer,
+    List,
+    NameText,
+    PrincipalText,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
+from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer
+from grants.models import PlanState, PlanVerb
+from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
+from grants.policies.catalogue import GENERATIONS
+from grants.principal_names import MAX_REASON_CHARACTERS
+
+MAX_STRANDED = 50
+ORIGINS = tuple(origin.value for origin in PlanOrigin)
+
+
+class PlanEffectSerializer(serializers.Serializer):
+    """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
+
+    grants = serializers.IntegerField(help_text="Grants that the plan adds.")
+    revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
+    already = serializers.IntegerField(help_text="Items that change nothing.")
+    principals = serializers.IntegerField(help_text="Users and groups whose direct grants change.")
+    planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
+    stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
+    stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")
+
+
+class PlanSerializer(serializers.Serializer):
+    number = serializers.IntegerField()
+    title = serializers.CharField()
+    origin = serializers.CharField(help_text=f"The source of the plan: one of {', '.join(ORIGINS)}.")
+    recipe = serializers.DictField(help_text="The parameters of the source. The plan can be renewed with them.")
+    state = serializers.ChoiceField(PlanState.values)
+    base_revision = serializers.IntegerField(help_text="The revision that the plan is based on.")
+    made_by = serializers.CharField()
+    made_at = serializers.DateTimeField()
+    decided_by = serializers.CharField(help_text="The account that applied or discarded it; otherwise empty.")
+    decided_at = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField()
+    revision = serializers.IntegerField(allow_null=True, help_text="The revision after the plan was applied.")
+    effect = PlanEffectSerializer()
+    inverse_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan undoes.")
+    renewal_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan replaces.")
+
+
+class StrandedSerializer(serializers.Serializer):
+    entity = serializers.CharField()
+    admins = serializers.IntegerField(help_text="The number of active administrators afterwards: 0 or 1.")
+
+
+class PlanDetailSerializer(PlanSerializer):
+    stale = serializers.CharField(help_text="The change that makes the plan stale, so that it cannot be applied; otherwise "
+                                            "empty.")
+    stranded = StrandedSerializer(many=True, help_text=f"The first {MAX_STRANDED} entities that the plan strands.")
+
+
+class PlanItemSerializer(serializers.Serializer):
+    position = serializers.IntegerField()
+    verb = serializers.ChoiceField(PlanVerb.values)
+    principal = serializers.CharField()
+    entity = serializers.CharField()
+    privilege = serializers.ChoiceField(PRIVILEGES)
+    already = serializers.BooleanField(help_text="Whether the item changes nothing.")
+
+
+class TallySerializer(serializers.Serializer):
+    privilege = serializers.ChoiceField(PRIVILEGES)
+    kind = serializers.CharField()
+    entities = serializers.IntegerField()
+
+
+class PlanPrincipalSerializer(serializers.Serializer):
+    principal = serializers.CharField()
+    members = serializers.IntegerField(allow_null=True, help_text="The number of members, for a group.")
+    gains = TallySerializer(many=True)
+    losses = TallySerializer(many=True)
+
+
+class PlansQuery(PageQuery):
+    state = Choice(choices=PlanState.values, required=False)
+    origin = Choice(choices=ORIGINS, required=False)
+
+
+class MakePlanSerializer(StrictSerializer):
+    grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
+    base_revision = Integer(required=False, help_text="The revision that the items are based on; by default the newest.")
+
+
+class PlanEnvelope(MakePlanSerializer):
+    """A `MakePlanSerializer` with unvalidated items. `ChangeSet` validates each item, so that every error is reported."""
+
+    grant = List(required=False, default=list)
+    revoke = List(required=False, default=list)
+
+
+class CopySerializer(StrictSerializer):
+    source = PrincipalText()
+    target = PrincipalText()
+    within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
+
+
+class CloseGapSerializer(StrictSerializer):
+    namespace = AddressText()
+    user = NameText(help_text="The user who should be able to delete it.")
+    principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group "
+                                                        "of the user.")
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
+
+
+class NamespaceText(AddressText):
+    """The address of a namespace; the validated value is its name."""
+
+    def run_validation(self, data=serializers.empty):
+        address = super().run_validation(data)
+        if address.kind != "namespace":
+            raise serializers.ValidationError("this must be the address of a namespace, such as namespace:sales")
+        return address.key
+
+
+class KeepSerializer(StrictSerializer):
+    run = Integer(help_text="The number of a finished run of policy-impact.")
+    user = NameText(required=False, help_text="Only permissions that this user would lose.")
+    group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
+    namespace = NamespaceText(required=False, help_text="Only permissions inside this namespace; its address.")
+
+
+class ApplySerializer(StrictSerializer):
+    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="The reason; it is written to the journal with every change.")
+
+
+class DiscardSerializer(StrictSerializer):
+    reason = reason_field()
+
+
+EFFECT_EXAMPLE = {
+    "grants": 3, "revokes": 0, "already": 0, "principals": 1, "planned": 0, "stranded_none": 0, "stranded_one": 0,
+}
+RECIPE_EXAMPLE = {
+    "namespace": "namespace:logistics", "user": "sofia.lindqvist", "generation": "final",
+    "principal": "user:sofia.lindqvist",
+}
+PLAN_EXAMPLE = {
+    "number": 12, "title": "Let user:sofia.lindqvist delete namespace:logistics (final)", "origin": "readiness",
+    "recipe": RECIPE_EXAMPLE, "state": "proposed", "base_revision": 812, "made_by": "admin",
+    "made_at": "2026-02-01T08:00:00Z", "decided_by": "", "decided_at": None, "reason": "", "revision": None,
+    "effect": EFFECT_EXAMPLE, "inverse_of": None, "renewal_of": None,
+}
+APPLIED_EXAMPLE = PLAN_EXAMPLE | {
+    "state": "applied", "decided_by": "admin", "decided_at": "2026-02-01T08:05:00Z", "revision": 816,
+    "reason": "she takes over the namespace",
+}
+ITEM_EXAMPLE = {
+    "position": 1, "verb": "grant", "principal": "user:sofia.lindqvist", "entity": "dataset:logistics.tracking.events",
+    "privilege": "ADMIN", "already": False,
+}
+PRINCIPAL_EXAMPLE = {
+    "principal": "user:sofia.lindqvist", "members": None, "losses": [],
+    "gains": [{"privilege": "ADMIN", "kind": "dataset", "entities": 3}],
+}
+CHANGES_EXAMPLE = {
+    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ"]}],
+    "title": "Quarter",
+}
