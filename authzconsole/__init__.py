@@ -1,6 +1,6 @@
-"""The console: settings, pages, REST, AuthZEN, commands, and what sets up and runs it.
+"""The console: settings, pages, REST, AuthZEN, commands, and the programs that set it up and run it.
 
-Rules and changes of grants are in `grants`, analyses in `analytics`.
+Rules and changes of grants are in `grants`, and analyses in `analytics`.
 """
 
 from authzconsole.celery import app as celery_app

@@ -23,7 +23,7 @@ def _renderers(log_format: str) -> list[Processor]:
 
 
 def logging_configuration(level: str, log_format: str) -> dict:
-    """Configure structlog and return the LOGGING setting. LOG_FORMAT chooses one line of text, or one JSON object, per entry."""
+    """Configure structlog and return the LOGGING setting. An entry is a line of text or a JSON object, as `log_format` says."""
     if log_format not in FORMATS:
         raise ImproperlyConfigured(f"LOG_FORMAT is {log_format!r}; it must be one of: {', '.join(FORMATS)}")
     structlog.configure(

@@ -8,5 +8,5 @@ from authzconsole.wsgi import application
 
 __all__ = ["application"]
 
-# without this, the workers of a killed server live on and answer requests next to those of its successor
+# without this, the workers of a killed server would continue to answer requests, next to those of the next server
 die_with_parent(signal.SIGTERM, os.getppid())()

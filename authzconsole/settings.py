@@ -1,4 +1,4 @@
-"""The settings of the console. Each comes from the environment and has a default that works on a single machine."""
+"""The settings of the console. They come from environment variables. The defaults work on a single machine."""
 
 import contextlib
 import json
@@ -24,37 +24,38 @@ STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _stored_secret_key() -> str:
-    """Return the key of this checkout. It is generated at the first start and only readable by its owner."""
+    """Return the secret key of this checkout. It is generated at the first start, and only its owner can read it."""
     path = STATE_DIR / "secret_key"
     if not path.exists():
-        aside = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
-        with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        temporary = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(50))
         # atomic: the first process that links its file decides the key for all
         with contextlib.suppress(FileExistsError):
-            os.link(aside, path)
-        aside.unlink()
-    kept = path.read_text()
-    if not kept:
+            os.link(temporary, path)
+        temporary.unlink()
+    key = path.read_text()
+    if not key:
         raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key (all users have to "
                                    f"sign in again)")
-    return kept
+    return key
 
 
 def _spark_conf() -> dict[str, str]:
     """Return further Spark settings by name, read from a JSON object; booleans and numbers are written as Spark expects them."""
-    said = env.str("SPARK_CONF", default="") or "{}"
+    text = env.str("SPARK_CONF", default="") or "{}"
     example = """SPARK_CONF='{"spark.executor.memory": "4g"}'"""
     try:
-        conf = json.loads(said)
+        conf = json.loads(text)
     except ValueError as error:
         raise ImproperlyConfigured(f"SPARK_CONF is not valid JSON ({error}); write it as {example}") from None
     if not isinstance(conf, dict):
         raise ImproperlyConfigured(f"SPARK_CONF must be one JSON object, such as {example}")
-    own = {"spark.master": "SPARK_MASTER", "spark.driver.memory": "SPARK_DRIVER_MEMORY", "spark.pyspark.python": "PYSPARK_PYTHON"}
+    variable_names = {"spark.master": "SPARK_MASTER", "spark.driver.memory": "SPARK_DRIVER_MEMORY",
+                      "spark.pyspark.python": "PYSPARK_PYTHON"}
     for name, value in conf.items():
-        if name in own:
-            raise ImproperlyConfigured(f"SPARK_CONF: {name} has its own environment variable: set {own[name]}")
+        if name in variable_names:
+            raise ImproperlyConfigured(f"SPARK_CONF: {name} has its own environment variable: set {variable_names[name]}")
         if not name.startswith("spark.") or not isinstance(value, str | int | float):
             # the message omits the value, which can be a secret
             raise ImproperlyConfigured(f"SPARK_CONF: each name must start with `spark.` and each value must be a string, a "
@@ -143,7 +144,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
     # plan the statement behind a decision once instead of for every question: five times as many decisions per second
     DATABASES["default"].setdefault("OPTIONS", {}).update(server_side_binding=True, prepare_threshold=5)
-    # statements take milliseconds; just-in-time compilation takes hundreds
+    # a statement takes milliseconds, its just-in-time compilation hundreds of milliseconds
     DATABASES["default"]["OPTIONS"].setdefault("options", "-c jit=off")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -196,7 +197,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout"
 
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
-    # a sweep that had to wait is useless, because the next one finds the same
+    # a delayed sweep can expire, because the next sweep does the same work
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
@@ -206,10 +207,10 @@ SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")
 SPARK_CONF = _spark_conf()
 SNAPSHOT_URI = env.str("SNAPSHOT_URI", default=str(STATE_DIR / "snapshots"))
 SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
-# per analysis and options; the newest report is always kept, and 0 days means no limit
+# for each analysis with its options; the newest report is always kept, and 0 days means no limit
 RESULTS_KEPT = env.int("RESULTS_KEPT", default=10)
 RESULTS_KEPT_DAYS = env.int("RESULTS_KEPT_DAYS", default=90)
-# a run that takes longer is stopped; the limit for starting Spark is shorter
+# a run that takes longer is stopped; starting Spark has a shorter limit
 RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
 SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)
 for name, seconds in (("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS), ("SPARK_START_SECONDS", SPARK_START_SECONDS)):
@@ -264,7 +265,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_handler",
     # the number of trusted proxies; earlier entries of X-Forwarded-For can be forged
     "NUM_PROXIES": env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://"))),
-    # the Accept header selects the format; `?format=` would be a second way
+    # only the Accept header selects the format
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {

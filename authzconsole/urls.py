@@ -41,7 +41,7 @@ from authzconsole.web.reports.run_pages import cancel_run_view, run_list, run_pa
 from authzconsole.web.reports.schedules import schedule_page
 from authzconsole.web.reports.table import report_table_page
 
-# an address is always the last part of a path because the name of a Kerberos principal can contain slashes
+# an address is always the last part of a path, because the name of a Kerberos principal can contain slashes
 urlpatterns = [
     # overview
     path("", home, name="home"),

@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 
 console = get_wsgi_application()
 
-# only now are Django's applications loaded
+# after `get_wsgi_application`, which loads the applications of Django
 from authzconsole.api.token_fast_path import TokenFastPath  # noqa: E402
 
 application = TokenFastPath(console)

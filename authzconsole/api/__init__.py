@@ -1,4 +1,4 @@
 """The AuthZEN Authorization API 1.0 under `/access/v1`.
 
-Everything else that services call is in `authzconsole.rest`.
+The other API for programs is in `authzconsole.rest`.
 """

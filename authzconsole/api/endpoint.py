@@ -1,6 +1,6 @@
-"""The frame of every AuthZEN endpoint: authenticate the caller, read the body, and report errors as one JSON string.
+"""The decorator of every AuthZEN endpoint. It authenticates the caller, reads the body, and reports errors as one JSON string.
 
-The endpoints are plain Django views: a decision takes a fraction of a millisecond, less than a framework's view around it.
+The endpoints are plain Django views, because a decision takes less time than a view of Django REST framework adds.
 """
 
 import json
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def json_response(content: object, *, status: int = 200, headers: dict | None = None) -> HttpResponse:
-    """Return a JSON response that must not be cached, because the next answer can differ."""
+    """Return a JSON response with headers that prevent caching, because the next answer can differ."""
     return HttpResponse(json.dumps(content), content_type="application/json", status=status,
                         headers={"Cache-Control": "no-store", **(headers or {})})
 
@@ -49,14 +49,17 @@ def endpoint(scope: str) -> Callable:
             except Exception as error:
                 return _server_error_response(request, error)
 
-        # a token needs no CSRF protection; `authenticate_caller` checks it for sessions
+        # requests with a token need no CSRF check; `authenticate_caller` makes it for sessions
         return csrf_exempt(login_not_required(view))
 
     return decorate
 
 
 def _retry_lost_connection(handle: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Repeat the request once on a new connection if the persistent one was lost. This is safe: decisions change nothing."""
+    """Handle the request. If the persistent database connection was lost, repeat it once on a new connection.
+
+    Repeating is safe, because decisions change nothing.
+    """
     try:
         return handle(request)
     except (OperationalError, InterfaceError):
@@ -70,12 +73,13 @@ def _server_error_response(request: HttpRequest, error: Exception) -> HttpRespon
     if is_database_locked(error):
         return json_response(f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
                              status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
-    # in place of Django's HTML page, but with the signal that Django sends
+    # a JSON message instead of Django's HTML page, with the same signal
     logger.exception("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)
     return json_response(f"internal error; the log of the console has the details under the request id {request.id}", status=500)
 
 
 def check_method(request: HttpRequest, *allowed: str) -> None:
+    """Raise RequestRefused (405) for other methods."""
     if request.method not in allowed:
         raise RequestRefused(405, f"this endpoint only accepts {' and '.join(allowed)}", Allow=", ".join(allowed))

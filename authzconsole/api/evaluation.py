@@ -12,7 +12,7 @@ from grants.policies.question import Question, QuestionError, question_from_json
 
 MAX_EVALUATIONS = 1_000
 MEMBERS = ("subject", "action", "resource", "context")
-# by semantic: the decision after which evaluation stops
+# the decision after which evaluation stops, by semantic
 STOP_DECISIONS = {"execute_all": None, "deny_on_first_deny": False, "permit_on_first_permit": True}
 
 
@@ -28,13 +28,13 @@ def evaluations(caller: Caller, body: dict) -> dict:
 
 def evaluate_request(caller: Caller, body: dict) -> dict:
     """Return the response to a request with one question or many. Raise RequestRefused or QuestionError."""
-    items, stop_decision = _items(body), _stop_decision(body)
+    items, stop_decision = _batch_items(body), _stop_decision(body)
     if not items:
         return _evaluate_one(caller, body)
     defaults = {member: body[member] for member in MEMBERS if member in body}
     _check_defaults(defaults, caller.generation)
     questions = [_question(defaults, item, index, caller.generation) for index, item in enumerate(items)]
-    return {"evaluations": _until(stop_decision, list(_answers(caller, questions)))}
+    return {"evaluations": _evaluations_until(stop_decision, list(_answers(caller, questions)))}
 
 
 def _evaluate_one(caller: Caller, body: dict) -> dict:
@@ -50,7 +50,7 @@ def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Itera
     return answer_questions(questions, redact=redact_all, states=caller.visible_states)
 
 
-def _items(body: dict) -> list:
+def _batch_items(body: dict) -> list:
     items = body.get("evaluations", [])
     if not isinstance(items, list):
         raise RequestRefused(400, "`evaluations` must be an array")
@@ -70,7 +70,7 @@ def _stop_decision(body: dict) -> bool | None:
 
 
 def _check_defaults(defaults: dict, generation: str) -> None:
-    """Raise QuestionError for malformed defaults, which refuse the whole request. A malformed item only fails itself."""
+    """Raise QuestionError for malformed defaults. They refuse the whole request; a malformed item only refuses that item."""
     complete = {"subject": {"type": "", "id": ""}, "action": {"name": ""}, "resource": {"type": "", "id": ""}, "context": {}}
     if isinstance(defaults.get("context"), dict):
         # the members of the context are checked with each item that inherits it
@@ -88,7 +88,7 @@ def _question(defaults: dict, item: object, index: int, generation: str) -> Ques
         return error
 
 
-def _until(stop_decision: bool | None, evaluations: list[dict]) -> list[dict]:
-    """Return the evaluations up to and including the first with the stop decision."""
+def _evaluations_until(stop_decision: bool | None, evaluations: list[dict]) -> list[dict]:
+    """Return the evaluations up to the first one with the stop decision, inclusive."""
     count = next((count for count, item in enumerate(evaluations, 1) if item["decision"] is stop_decision), len(evaluations))
     return evaluations[:count]

@@ -1,4 +1,4 @@
-"""The AuthZEN metadata document, which names the endpoints. It is public: clients read it before they have a token."""
+"""The AuthZEN metadata document, which lists the endpoints. It is public, because clients read it before they have a token."""
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required

@@ -1,9 +1,9 @@
-"""Page tokens of the AuthZEN searches. A token is signed and carries its search, its limit and the last id before the page."""
+"""Page tokens of the AuthZEN searches. A signed token contains its search, its limit and the last id before its page."""
 
 from dataclasses import dataclass
 
 from authzconsole.common.refusal import RequestRefused
-from authzconsole.common.signed_cursor import CursorNotOurs, CursorOfAnotherList, read_cursor, sign_cursor
+from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from grants.evaluation.authzen_search import SearchPage
 
 MAX_RESULTS = 1_000
@@ -14,8 +14,8 @@ SALT = "authzconsole.api.page"
 class RequestedPage:
     """The page that a search request asks for.
 
-    search: what must stay the same from page to page. is_requested: whether the request has the member `page`.
-    limit: as requested, None for the default. after: the last id of the page before, empty for the first page.
+    search: the values that must stay the same from page to page. is_requested: whether the request has the member `page`.
+    limit: the requested limit; None if there is none. after: the last id of the previous page; empty for the first page.
     """
 
     search: object
@@ -27,30 +27,30 @@ class RequestedPage:
     def max_rows(self) -> int:
         return MAX_RESULTS if self.limit is None else min(self.limit, MAX_RESULTS)
 
-    def response(self, found: SearchPage, results: list[dict]) -> dict:
-        """Return the response body. It has the member `page` if the request has it, or if the results are incomplete."""
-        if not self.is_requested and not found.has_more:
+    def response(self, search_page: SearchPage, results: list[dict]) -> dict:
+        """Return the response body. It has the member `page` if the request has one, or if the results are incomplete."""
+        if not self.is_requested and not search_page.has_more:
             return {"results": results}
-        page = {"next_token": self._next_token(found), "count": len(results)}
-        if found.total is not None:
-            page["total"] = found.total
+        page = {"next_token": self._next_token(search_page), "count": len(results)}
+        if search_page.total is not None:
+            page["total"] = search_page.total
         return {"page": page, "results": results}
 
-    def _next_token(self, found: SearchPage) -> str:
-        # a limit of 0 asks for the total only, so no page follows
-        if not found.has_more or not self.max_rows:
+    def _next_token(self, search_page: SearchPage) -> str:
+        # with a limit of 0, the response has only the total, and no page follows
+        if not search_page.has_more or not self.max_rows:
             return ""
-        last = found.ids[-1] if found.ids else self.after
+        last = search_page.ids[-1] if search_page.ids else self.after
         return sign_cursor([self.limit, last], list_identity=self.search, salt=SALT)
 
 
 def requested_page(body: dict, *, search: object) -> RequestedPage:
-    """Return the page that the body asks for. `search` is everything that must stay the same. Raise RequestRefused."""
+    """Return the requested page. `search` has the values that must stay the same. Raise RequestRefused."""
     page = body.get("page", {})
     if not isinstance(page, dict):
         raise RequestRefused(400, "`page` must be an object")
     limit = _requested_limit(page)
-    # the last page returns an empty token; sent back, it asks for the first page again
+    # the token of the last page is empty; a request with it gets the first page again
     if page.get("token", "") == "":
         return RequestedPage(search, "page" in body, limit, "")
     first_limit, after = _token_position(page["token"], search)
@@ -71,7 +71,7 @@ def _token_position(token: object, search: object) -> list:
         raise RequestRefused(400, "`page.token` must be a string")
     try:
         return read_cursor(token, list_identity=search, salt=SALT)
-    except CursorNotOurs:
+    except InvalidCursor:
         raise RequestRefused(400, "`page.token` was not issued by this console, or was altered: leave it out to start with "
                                   "the first page") from None
     except CursorOfAnotherList:

@@ -1,4 +1,4 @@
-"""The AuthZEN endpoints Subject, Resource and Action Search. Results are exact: every result is permitted, none is missing."""
+"""The AuthZEN endpoints Subject, Resource and Action Search. The results are exactly what evaluations permit."""
 
 from authzconsole.api.endpoint import endpoint
 from authzconsole.api.page_tokens import RequestedPage, requested_page
@@ -21,8 +21,8 @@ def subject_search(caller: Caller, body: dict) -> dict:
     body = _with_member(body, "subject", id="")
     question = question_from_json(body, active_generation=caller.generation)
     page = _page(body, "subject", question)
-    found = EMPTY_PAGE if question.unknown_reason else search_principals(question, after=page.after, max_rows=page.max_rows)
-    return page.response(found, [{"type": question.subject_type, "id": name} for name in found.ids])
+    search_page = EMPTY_PAGE if question.unknown_reason else search_principals(question, after=page.after, max_rows=page.max_rows)
+    return page.response(search_page, [{"type": question.subject_type, "id": name} for name in search_page.ids])
 
 
 @endpoint(TokenScope.DECIDE)
@@ -32,9 +32,9 @@ def resource_search(caller: Caller, body: dict) -> dict:
     caller.check_can_ask(question)
     page = _page(body, "resource", question)
     visible_in = None if caller.can_ask_about_all else caller.generation
-    found = EMPTY_PAGE if question.unknown_reason else search_entities(
+    search_page = EMPTY_PAGE if question.unknown_reason else search_entities(
         question, after=page.after, max_rows=page.max_rows, visible_in=visible_in)
-    return page.response(found, [{"type": question.target.kind, "id": key} for key in found.ids])
+    return page.response(search_page, [{"type": question.target.kind, "id": key} for key in search_page.ids])
 
 
 @endpoint(TokenScope.DECIDE)
@@ -43,9 +43,9 @@ def action_search(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation)
     caller.check_can_ask(question)
     page = _page(body, "action", question)
-    found = EMPTY_PAGE if question.unknown_reason else search_operations(
+    search_page = EMPTY_PAGE if question.unknown_reason else search_operations(
         _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, max_rows=page.max_rows)
-    return page.response(found, [{"name": operation} for operation in found.ids])
+    return page.response(search_page, [{"name": operation} for operation in search_page.ids])
 
 
 def _questions_for_each_action(body: dict, kind: str, generation: str) -> list[Question]:
@@ -55,10 +55,10 @@ def _questions_for_each_action(body: dict, kind: str, generation: str) -> list[Q
 
 
 def _with_member(body: dict, member: str, **parts) -> dict:
-    """Return the body with `parts` set in one member. A member that is not an object is left for the question to refuse."""
+    """Return the body with `parts` set in one member. A member that is not an object stays; reading the question refuses it."""
     return body | {member: body[member] | parts} if isinstance(body.get(member), dict) else body
 
 
-def _page(body: dict, searched: str, question: Question) -> RequestedPage:
+def _page(body: dict, searched_member: str, question: Question) -> RequestedPage:
     members = [body.get(member) for member in MEMBERS]
-    return requested_page(body, search=[searched, question.generation, *members])
+    return requested_page(body, search=[searched_member, question.generation, *members])

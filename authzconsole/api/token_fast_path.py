@@ -1,7 +1,7 @@
-"""A fast path to the AuthZEN endpoints for callers with a token: it skips the middleware that only pages and sessions need.
+"""A fast path to the AuthZEN endpoints for callers with a token. It skips the middleware that only pages and sessions need.
 
-Sessions, messages, htmx, CSRF and templates take longer than the decision itself. The fast path calls the same view, and checks
-the host, HTTPS and the token in the same way. `docs/performance.md` states the gain.
+This middleware (sessions, messages, htmx, CSRF and others) takes longer than the decision. The fast path calls the same views,
+and checks the host, HTTPS and the token in the same way. `docs/performance.md` states the gain.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_i
 
 
 class TokenFastPath:
-    """A WSGI application in front of `console`, which answers every request that the fast path does not handle."""
+    """A WSGI application that passes requests that it does not handle to `console`."""
 
     def __init__(self, console: Callable):
         self._console = console
@@ -52,9 +52,9 @@ def _check_host(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRe
 
 
 def _renew_connection() -> None:
-    """Close an obsolete connection, as Django does at the start of a request, but skip the query that checks its health.
+    """Close an obsolete connection, as Django does at the start of a request, but without the query that checks its health.
 
-    The endpoint repeats the request if the connection turns out to be lost.
+    If the connection was lost, the endpoint repeats the request.
     """
     # a caller inside a transaction (a test) keeps its connection
     if not connection.in_atomic_block:

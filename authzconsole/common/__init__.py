@@ -1,4 +1,4 @@
 """Code that pages, REST and AuthZEN share: callers, tokens, request ids, strict JSON, throttling.
 
-Nothing here renders a page or knows an endpoint.
+Nothing here renders a page or depends on an endpoint.
 """

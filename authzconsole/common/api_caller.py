@@ -1,6 +1,6 @@
-"""Authenticate the callers of AuthZEN and REST: an API token in the Authorization header, or else a session.
+"""Authenticate the callers of AuthZEN and REST, by an API token in the Authorization header or by a session.
 
-No answer depends on whether an address exists that the caller cannot see.
+No answer reveals whether an address exists that the caller cannot see.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ REALM = 'Bearer realm="authorization console"'
 class Caller:
     """The authenticated caller of an endpoint.
 
-    `generation` is the name of the active generation. A caller that `can_ask_about_all` may ask about any subject and gets
-    full explanations. Other callers may only ask about the user `name`. `user` is the account of a session, None for a token.
+    generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any subject and gets
+    complete explanations; other callers may only ask about the user `name`. user: the account of a session, None for a token.
     """
 
     generation: str
@@ -44,7 +44,7 @@ class Caller:
             raise RequestRefused(403, f"your account can only ask about itself, which is the subject user {self.name}")
 
     def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
-        """Return the states of the entities that `list` or `get` shows to the user; an invisible entity looks unregistered."""
+        """Return the states of the entities that `list` or `get` shows to the user. Other entities look unregistered."""
         visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
         return {address: entity.state for address, entity in entities_at(addresses, queryset=visible).items()}
 
@@ -82,7 +82,7 @@ def _invalid_token_refusal(sentence: str) -> RequestRefused:
 
 
 def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefused:
-    """Count the unknown token. Only unknown tokens are counted, so a valid token is never delayed by guesses from its address."""
+    """Count an unknown token, and return the refusal. Valid tokens are not counted, so that guesses never delay them."""
     counter = login_throttle.token_counter(request)
     if wait_seconds := login_throttle.seconds_to_wait(counter):
         return RequestRefused(429, f"too many unknown tokens came from your address: wait "
@@ -93,14 +93,14 @@ def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefuse
 
 
 def check_password_is_own(user: User) -> None:
-    """Refuse a session whose password was set by an administrator. Tokens have their own secret and keep working."""
+    """Raise RequestRefused (403) if an administrator set the password of the session. Tokens do not depend on passwords."""
     if user.must_change_password:
         page = f"{settings.PUBLIC_URL}{reverse('password')}"
         raise RequestRefused(403, f"an administrator set your password: choose a new one at {page} first")
 
 
 def check_csrf(request: HttpRequest) -> None:
-    """Refuse a session request without a valid CSRF token."""
+    """Raise RequestRefused (403) for a session request without a valid CSRF token."""
     check = CSRFCheck(lambda request: None)
     check.process_request(request)
     if reason := check.process_view(request, None, (), {}):

@@ -1,4 +1,4 @@
-"""Recognize a locked SQLite database, so that requests can answer 503 with Retry-After.
+"""Recognize a locked SQLite database, so that the response can be 503 with Retry-After.
 
 SQLite allows one writer at a time, and an import can hold the lock for minutes.
 """

@@ -1,6 +1,6 @@
-"""The keyset condition: the rows after a given row, which a page in the middle of a list starts from.
+"""The keyset condition: it selects the rows after a known row, so that a page can start there.
 
-Its cost does not depend on the position of the page, unlike that of OFFSET.
+In contrast to OFFSET, its cost does not depend on the position of the page.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""Throttle guesses of passwords and tokens: count failures by the name that was tried and by the client address.
+"""Throttle guesses of passwords and tokens. Failures are counted by the entered name and by the client address.
 
 INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
 for an existing account, before any password is checked.
 
 Failures are counted in Redis for WINDOW_SECONDS, so that all processes of all servers share the counts. While Redis is not
-reachable, each process counts alone: the limit is then weaker by the number of processes, and no one is locked out.
+reachable, each process counts separately: the limit is then multiplied by the number of processes, but users can sign in.
 """
 
 import hashlib
@@ -36,8 +36,8 @@ Result = TypeVar("Result")
 class FailureCounter:
     """One count of failures.
 
-    subject: what is counted, in words. value: the name or the address. limit: the number of failures per window after which
-    further attempts have to wait.
+    subject: a description of the counted failures. value: the name or the address. limit: the number of failures in a window
+    after which further attempts have to wait.
     """
 
     subject: str
@@ -50,8 +50,8 @@ class FailureCounter:
         The start of the window depends on the key, so that the windows of different names do not all end together.
         """
         digest = hashlib.sha256(f"{self.subject}\n{self.value}".encode(errors="replace")).hexdigest()
-        number, passed_seconds = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
-        return f"guesses:{digest}:{number}", WINDOW_SECONDS - passed_seconds
+        number, elapsed_seconds = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
+        return f"guesses:{digest}:{number}", WINDOW_SECONDS - elapsed_seconds
 
 
 def password_counters(request: HttpRequest, name: str) -> tuple[FailureCounter, FailureCounter]:
@@ -65,17 +65,20 @@ def token_counter(request: HttpRequest) -> FailureCounter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client address that the trusted proxies (PROXIES) report; for IPv6 its /64 network, which one host owns."""
-    reported = BaseThrottle().get_ident(request) or ""
+    """Return the client address that the trusted proxies (PROXIES) report.
+
+    For IPv6, return the /64 network, because a single host can use all its addresses.
+    """
+    client_ip = BaseThrottle().get_ident(request) or ""
     try:
-        address = ipaddress.ip_address(reported)
+        address = ipaddress.ip_address(client_ip)
     except ValueError:
-        return reported
-    return reported if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
+        return client_ip
+    return client_ip if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:
-    """Return the seconds until the next attempt may go ahead, or 0. A call neither counts as an attempt nor extends the wait."""
+    """Return the seconds until the next attempt is allowed, or 0. Calling this does not count as an attempt."""
     limits = {counter.window(): counter.limit for counter in counters}
     counts = _with_cache(lambda cache: cache.get_many([key for key, _ in limits]))
     return max((seconds for (key, seconds), limit in limits.items() if counts.get(key, 0) >= limit), default=0)

@@ -1,3 +1,3 @@
 """Messages that pages and REST share."""
 
-NO_WRITES = "Your account may look at this, but not change it. Changes are made by administrators of the console."
+READ_ONLY_ACCOUNT = "Your account can view this, but not change it. Only administrators of the console can make changes."

@@ -10,14 +10,14 @@ from django.core.signals import request_finished
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
-_ACCEPTED = re.compile(r"[\x20-\x7e]{1,200}")
+_VALID_ID = re.compile(r"[\x20-\x7e]{1,200}")
 logger = structlog.stdlib.get_logger("authzconsole.access")
 
 
 class RequestIdMiddleware:
-    """Give each request an id, or keep the id of the caller; add it to the response and to every log line of the request.
+    """Give each request an id, or keep the id that the caller sent. Add it to the response and to every log line of the request.
 
-    Also log one line for each response, because the access log of the server does not know the id.
+    Also log one line for each response, because the access log of the server does not have the id.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
@@ -25,8 +25,8 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         sent_id = request.headers.get("X-Request-ID", "")
-        request.id = sent_id if _ACCEPTED.fullmatch(sent_id) else uuid.uuid4().hex
-        # stays until request_finished, because Django logs an error status after the last middleware
+        request.id = sent_id if _VALID_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        # the id stays bound until request_finished, because Django logs an error status after the last middleware
         structlog.contextvars.bind_contextvars(request_id=request.id)
         start = time.perf_counter()
         response = self.get_response(request)

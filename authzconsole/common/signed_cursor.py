@@ -1,6 +1,6 @@
-"""Signed cursors for paging: each carries the digest of the list that it belongs to and a position in it.
+"""Signed cursors for paging. A cursor contains the digest of its list and a position in the list.
 
-REST (`cursor`) and the AuthZEN searches (`page.token`) use the same form with different salts.
+REST (`cursor`) and the AuthZEN searches (`page.token`) use the same format with different salts.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import json
 from django.core import signing
 
 
-class CursorNotOurs(ValueError):
+class InvalidCursor(ValueError):
     """The cursor was not signed by this console, or was altered."""
 
 
@@ -28,7 +28,7 @@ def read_cursor(cursor: str, *, list_identity: object, salt: str) -> object:
         # a cursor of this console is ASCII
         digest, position = signing.loads(cursor.encode("ascii").decode(), salt=salt)
     except (signing.BadSignature, UnicodeEncodeError, TypeError, ValueError):
-        raise CursorNotOurs from None
+        raise InvalidCursor from None
     if digest != _digest(list_identity):
         raise CursorOfAnotherList
     return position

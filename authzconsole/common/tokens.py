@@ -32,11 +32,11 @@ class TokenError(ValueError):
 
 
 class TokenRefused(ValueError):
-    """A token is not valid, or no longer; the message can be shown to the caller."""
+    """A token is not valid, or is no longer valid; the message can be shown to the caller."""
 
 
 class TokenUnknown(TokenRefused):
-    """The secret belongs to no token, past or present."""
+    """No token has this secret, not even a revoked or expired one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
     return Outcome(True, f"the token {token} of {token.owner} is revoked", revision)
 
 
-# Plain SQL, because this statement precedes every decision and the ORM takes longer to build it than the database takes to
-# answer it. It includes the active generation, which saves a second query.
+# Plain SQL, because every decision starts with this statement, and the ORM takes longer to build it than the database to
+# execute it. It also reads the active generation, which saves a second query.
 _VERIFY_SQL = f"""
 SELECT t.id, t.owner_id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s, u.is_active,
   t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL})
@@ -104,10 +104,10 @@ def verify_token(secret: str) -> ValidToken:
         row = cursor.fetchone()
     if row is None:
         raise TokenUnknown("the token is unknown")
-    number, owner_id, scopes, is_not_revoked, is_not_expired, is_owner_active, is_update_due, generation_name = row
-    if not is_not_revoked:
+    number, owner_id, scopes, is_unrevoked, is_unexpired, is_owner_active, is_update_due, generation_name = row
+    if not is_unrevoked:
         raise TokenRefused("the token was revoked")
-    if not is_not_expired:
+    if not is_unexpired:
         raise TokenRefused("the token has expired")
     if not is_owner_active:
         raise TokenRefused("the account of the token is inactive")
@@ -117,7 +117,7 @@ def verify_token(secret: str) -> ValidToken:
 
 
 def _update_last_use(number: int, now: datetime) -> None:
-    """Store the time of the last use. Skip it if SQLite is locked: an import can hold the lock for minutes."""
+    """Store the time of the last use. Do nothing if SQLite is locked, because an import can hold the lock for minutes."""
     rows = ApiToken.objects.filter(pk=number)
     if connection.vendor != "sqlite":
         rows.update(last_used_at=now)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from authzconsole.demo.people import GROUPS, INACTIVE, USERS, WITHOUT_EMAIL
 from authzconsole.demo.platform import ENTITIES
-from authzconsole.demo.privileges import SINGLE, TEAMS, Team
+from authzconsole.demo.privileges import SINGLE_GRANTS, TEAMS, Team
 from entities.vocabulary import Privilege
 
 STATES = ("planned", "live", "deleted")
@@ -72,7 +72,7 @@ def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> di
 
 
 def _single_grants() -> Iterator[tuple[str, str, list[str], str]]:
-    for row in SINGLE.splitlines():
+    for row in SINGLE_GRANTS.splitlines():
         if row.strip() and not row.startswith("#"):
             principal, entity, privileges, reason = (part.strip() for part in row.split("|"))
             yield principal, entity, privileges.split(), reason
@@ -82,13 +82,13 @@ def _team_grants(entities: list[dict]) -> Iterator[tuple[str, str, list[str], st
     for team in TEAMS:
         for entity in entities:
             if entity["state"] == "live" and _belongs_to_team(team, *entity["id"].split(":", 1)):
-                # stable across runs, but irregular like reasons that people type
+                # every execution selects the same reasons, and they look as irregular as those of real users
                 reason = team.reasons[zlib.crc32(entity["id"].encode()) % len(team.reasons)]
                 yield team.principal, entity["id"], team.privileges.split(), reason
 
 
 def _belongs_to_team(team: Team, kind: str, key: str) -> bool:
-    return (kind in team.kinds.split() and key.split(".", 1)[0] == team.namespace and key not in team.but.split())
+    return (kind in team.kinds.split() and key.split(".", 1)[0] == team.namespace and key not in team.excluded_keys.split())
 
 
 if __name__ == "__main__":

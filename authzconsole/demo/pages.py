@@ -1,7 +1,7 @@
-"""Every page of the console, by the name of its picture, with an example address on a tenant.
+"""Every page of the console with an example URL, by the name of its screenshot.
 
-INVARIANT: each named URL stands in PAGES, in SIGNED_OUT or, with the reason, among those that are no page
-(tests/web/test_page_lists.py). What opens, draws or measures pages takes them from here.
+INVARIANT: each named URL is in PAGES, in SIGNED_OUT, or, with the reason, in NO_PAGE (tests/web/test_page_lists.py).
+Screenshots, browser tests and benchmarks use these lists.
 """
 
 import re
@@ -11,7 +11,7 @@ from django.urls import URLPattern, get_resolver, resolve
 
 from analytics.analyses import ANALYSES
 
-# names in braces are keys of EXAMPLES or of the numbers that authzconsole/demo/staging.py returns
+# placeholders in braces are keys of EXAMPLES, or of the numbers that authzconsole/demo/staging.py returns
 PAGES = {
     "overview": "/",
     "overview-exposure": "/?colour=exposure",
@@ -94,10 +94,10 @@ NO_PAGE = {
     "analysis-cancel": _CHANGES,
     "analysis-file": "a download",
     "rest-root": "redirects to the documentation",
-    "rest-swagger": "drawn by Swagger UI",
-    "rest-redoc": "drawn by Redoc",
+    "rest-swagger": "rendered by Swagger UI",
+    "rest-redoc": "rendered by Redoc",
 }
-EXAMPLE = re.compile(r"\{[\w-]+\}")
+PLACEHOLDER = re.compile(r"\{[\w-]+\}")
 # URL modules of JSON APIs
 API_URL_MODULES = ("authzconsole.api.urls", "authzconsole.rest.urls")
 
@@ -119,22 +119,22 @@ EXAMPLES = {
 }
 
 
-def addresses(examples: Mapping[str, str], pages: Mapping[str, str] = PAGES) -> dict[str, str]:
-    """Return the path and query of each page. Raises KeyError with the name of a missing example."""
-    return {name: address.format_map(examples) for name, address in pages.items()}
+def page_urls(examples: Mapping[str, str], pages: Mapping[str, str] = PAGES) -> dict[str, str]:
+    """Return the path and query of each page. Raise KeyError with the name of a missing example."""
+    return {name: url.format_map(examples) for name, url in pages.items()}
 
 
-def url_name(address: str) -> str:
-    """Return the URL name for a URL of PAGES. The example values in the URL are replaced by a number first."""
-    return resolve(EXAMPLE.sub("1", address.partition("?")[0])).url_name
+def url_name(url: str) -> str:
+    """Return the name of the URL pattern for a URL of PAGES. Placeholders are replaced by a number first."""
+    return resolve(PLACEHOLDER.sub("1", url.partition("?")[0])).url_name
 
 
 def page_url_names() -> Iterator[str]:
     """Yield the name of every URL of the console except those of the JSON APIs."""
-    for part in get_resolver().url_patterns:
-        if isinstance(part, URLPattern):
-            yield part.name
-        elif part.urlconf_name.__name__ not in API_URL_MODULES:
-            raise LookupError(f"{part.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}")
+    for pattern in get_resolver().url_patterns:
+        if isinstance(pattern, URLPattern):
+            yield pattern.name
+        elif pattern.urlconf_name.__name__ not in API_URL_MODULES:
+            raise LookupError(f"{pattern.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}")
         else:
-            yield from (inner.name for inner in part.url_patterns if inner.name in NO_PAGE)
+            yield from (api_pattern.name for api_pattern in pattern.url_patterns if api_pattern.name in NO_PAGE)

@@ -1,19 +1,24 @@
 """The grants of the demo tenant and their reasons.
 
-TEAMS: the privileges of a group in its namespace by kind, with the reasons that its members typed; `but` lists excluded keys.
-SINGLE: all other grants, one per line: principal | entity | privileges | reason.
+TEAMS: the privileges of a group in its namespace, by kind, with the reasons of its members.
+SINGLE_GRANTS: all other grants, one per line: principal | entity | privileges | reason.
 """
 
 from typing import NamedTuple
 
 
 class Team(NamedTuple):
+    """The grants of a principal on all live entities of some kinds in a namespace.
+
+    kinds, privileges and excluded_keys are separated by spaces. Each grant gets one of the reasons.
+    """
+
     principal: str
     namespace: str
     kinds: str
     privileges: str
     reasons: tuple[str, ...] = ()
-    but: str = ""
+    excluded_keys: str = ""
 
 
 CUSTOMERS = """sales.customer_360 sales.customer_360.spark.match_customers sales.customer_360.workflow.nightly_match
@@ -80,7 +85,7 @@ TEAMS = [
     Team("user:anneke.devries", "sandbox", "namespace application", "ADMIN", ("stand-in for Kenji",)),
 ]
 
-SINGLE = """
+SINGLE_GRANTS = """
 # the platform itself
 user:anneke.devries | instance:cdap | READ WRITE ADMIN | head of the data platform
 user:lars.eriksen | instance:cdap | READ ADMIN | stand-in for Anneke

@@ -1,6 +1,6 @@
-"""Take pictures of every page of a running console with the demo tenant: python -m authzconsole.demo.screens URL FOLDER
+"""Take screenshots of every page of a running console with the demo tenant: python -m authzconsole.demo.screens URL FOLDER
 
-The console needs a running worker. authzconsole/ops/screenshots.py starts such a console and stops it again.
+The console needs a running worker. authzconsole/ops/screenshots.py starts such a console and stops it afterwards.
 """
 
 import io
@@ -13,9 +13,9 @@ from PIL import Image
 
 MAX_RUN_SECONDS = 300
 SCHEMES = ("light", "dark")
-# the visible part of a page, on a desktop and on a phone
+# the sizes of the window, on a desktop and on a phone
 WINDOWS = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 400, "height": 860}}
-# a PNG with a small palette has a fifth of the size and looks the same
+# a PNG with a palette of 64 colours looks the same and is a fifth of the size
 PALETTE_COLOURS = 64
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
 
@@ -28,21 +28,21 @@ def main() -> int:
     django.setup()
     from django.conf import settings
 
-    from authzconsole.demo.pages import PAGES, SIGNED_OUT, addresses
+    from authzconsole.demo.pages import PAGES, SIGNED_OUT, page_urls
 
     examples, session = prepare_examples()
     folder.mkdir(parents=True, exist_ok=True)
     cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": url}
-    taken = take_pictures(url, folder, ([], addresses(examples, SIGNED_OUT)), ([cookie], addresses(examples, PAGES)))
-    for outdated in set(folder.glob("*.png")) - taken:
+    saved_paths = take_pictures(url, folder, ([], page_urls(examples, SIGNED_OUT)), ([cookie], page_urls(examples, PAGES)))
+    for outdated in set(folder.glob("*.png")) - saved_paths:
         outdated.unlink()
-    size_megabytes = sum(path.stat().st_size for path in taken) / 1e6
-    print(f"{len(taken)} pictures of {len(PAGES) + len(SIGNED_OUT)} pages, {size_megabytes:.1f} MB, in {folder}")
+    size_megabytes = sum(path.stat().st_size for path in saved_paths) / 1e6
+    print(f"{len(saved_paths)} pictures of {len(PAGES) + len(SIGNED_OUT)} pages, {size_megabytes:.1f} MB, in {folder}")
     return 0
 
 
 def prepare_examples() -> tuple[dict[str, str], str]:
-    """Create the example data; return the example values for page addresses and the session key of the administrator."""
+    """Create the example data. Return the values for the URLs of pages, and the session key of the administrator."""
     from django.conf import settings
     from django.test import Client
 
@@ -55,7 +55,7 @@ def prepare_examples() -> tuple[dict[str, str], str]:
 
 
 def wait_for(run) -> None:
-    """Wait until the worker has finished the run; exit with its error if it failed."""
+    """Wait until the worker has finished the run. Exit if the run fails or takes too long."""
     deadline = time.monotonic() + MAX_RUN_SECONDS
     while not run.is_finished:
         if time.monotonic() > deadline:
@@ -67,24 +67,24 @@ def wait_for(run) -> None:
 
 
 def take_pictures(url: str, folder: Path, *visits: tuple[list, dict[str, str]]) -> set[Path]:
-    """Take the pictures and return their paths. Each visit is a list of cookies and the addresses of the pages by name."""
+    """Take the screenshots and return their paths. Each visit has a list of cookies and the URLs of its pages, by name."""
     from playwright.sync_api import sync_playwright
 
     from authzconsole.ops import machine
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(machine.chromium()), args=OPTIONS)
-        taken = {path for cookies, pages in visits for path in _visit(browser, url, folder, cookies, pages)}
+        saved_paths = {path for cookies, pages in visits for path in _visit(browser, url, folder, cookies, pages)}
         browser.close()
-    return taken
+    return saved_paths
 
 
 def _visit(browser, url: str, folder: Path, cookies: list, pages: dict[str, str]):
     context = browser.new_context(base_url=url, reduced_motion="reduce")
     context.add_cookies(cookies)
     page = context.new_page()
-    for name, address in pages.items():
-        page.goto(address, wait_until="networkidle")
+    for name, page_url in pages.items():
+        page.goto(page_url, wait_until="networkidle")
         for width, window in WINDOWS.items():
             page.set_viewport_size(window)
             for scheme in SCHEMES:
@@ -96,7 +96,7 @@ def _visit(browser, url: str, folder: Path, cookies: list, pages: dict[str, str]
 
 
 def _save_picture(png: bytes, path: Path) -> None:
-    """Save a PNG with a palette, without dithering, which would enlarge it."""
+    """Save a PNG with a palette, without dithering, which would enlarge the file."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     picture.quantize(PALETTE_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 

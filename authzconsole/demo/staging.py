@@ -1,4 +1,4 @@
-"""Create example data that a tenant document does not contain: reports, plans and a token."""
+"""Create example data that a tenant document cannot contain: reports, plans and a token."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ OPTIONS = {AnalysisName.POLICY_IMPACT: {"generation": "final", "to_generation": 
 
 
 def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """Create the example data. Return EXAMPLES and the numbers of the created objects. finish_run: waits for a run."""
+    """Create the example data. Return EXAMPLES with the numbers of the created objects. `finish_run` waits for a run."""
     author = Author(administrator.username, reason="quarterly review", user_id=administrator.pk)
     create_report(AnalysisName.DELETE_READINESS, administrator, finish_run)
     applied = _create_plan(author, "namespace:marketing", "diego.morales")
@@ -35,7 +35,7 @@ def _create_plan(author: Author, namespace: str, user: str) -> Plan:
 
 
 def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """Run each analysis and cancel one more run; return the run numbers by analysis name, and as `cancelled`."""
+    """Run each analysis, and cancel another run. Return the numbers of the runs, by the name of the analysis or `cancelled`."""
     run_numbers = {name: create_report(name, administrator, finish_run) for name in ANALYSES}
     cancelled = request_run(analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator)
     cancel_run(run=cancelled)

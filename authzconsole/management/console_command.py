@@ -23,7 +23,7 @@ class ConsoleCommand(BaseCommand):
 
 
 def _is_missing_sqlite_file() -> bool:
-    """Return True if connecting would make SQLite create a new file."""
+    """Return whether the SQLite file is missing, so that a connection would create it."""
     return connection.vendor == "sqlite" and not connection.is_in_memory_db() and not _sqlite_path().exists()
 
 
@@ -31,7 +31,7 @@ def _has_tables() -> bool:
     try:
         return JournalHead._meta.db_table in connection.introspection.table_names()
     except DatabaseError:
-        # the tables cannot be listed either: the caller then raises the first error, which is more precise
+        # the caller then raises the first error, which is more precise
         return True
 
 

@@ -1,4 +1,4 @@
-"""Set up a machine and start the console. Uses the standard library only, because most of it runs before `.venv` exists."""
+"""Set up a machine and start the console. It uses only the standard library, because most of it runs before `.venv` exists."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The address where the console listens, from HOST and PORT."""
+"""The address on which the console listens, from HOST and PORT."""
 
 import errno
 import http.client
@@ -11,7 +11,9 @@ from . import Refusal
 
 
 @dataclass(frozen=True)
-class Listening:
+class ListenAddress:
+    """The host and port on which the console listens, and its public URL."""
+
     host: str
     port: int
     url: str
@@ -26,33 +28,33 @@ class Listening:
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
 
-def listening(environment: Mapping[str, str] = os.environ) -> Listening:
+def listen_address(environment: Mapping[str, str] = os.environ) -> ListenAddress:
     port = environment.get("PORT") or "8000"
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise Refusal(f"PORT is {port!r}; it must be a number from 1 to 65535, as in: PORT=8123 make run")
     url = environment.get("PUBLIC_URL") or f"http://127.0.0.1:{int(port)}"
-    return Listening(environment.get("HOST") or "127.0.0.1", int(port), url.rstrip("/"))
+    return ListenAddress(environment.get("HOST") or "127.0.0.1", int(port), url.rstrip("/"))
 
 
-def check_port(where: Listening) -> None:
+def check_port(address: ListenAddress) -> None:
     """Raise Refusal if this process cannot listen there."""
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((where.host, where.port))
+            probe.bind((address.host, address.port))
         except OSError as error:
-            raise Refusal(_bind_problem(where, error)) from None
+            raise Refusal(_bind_problem(address, error)) from None
 
 
-def _bind_problem(where: Listening, error: OSError) -> str:
+def _bind_problem(address: ListenAddress, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        other = where.port + 1 if where.port < 65535 else 8000
-        return (f"Port {where.port} of {where.host} is in use by another program. "
-                f"Stop that one, or choose another port: PORT={other} make run")
+        free_port_hint = address.port + 1 if address.port < 65535 else 8000
+        return (f"Port {address.port} of {address.host} is in use by another program. "
+                f"Stop that one, or choose another port: PORT={free_port_hint} make run")
     if error.errno == errno.EACCES:
-        return f"Only root may listen on port {where.port}. Choose one above 1023: PORT=8000 make run"
-    return f"Cannot listen on {where.bind}: {error.strerror or error}. HOST must be an address of this machine."
+        return f"Only root may listen on port {address.port}. Choose one above 1023: PORT=8000 make run"
+    return f"Cannot listen on {address.bind}: {error.strerror or error}. HOST must be an address of this machine."
 
 
 def free_port() -> int:
@@ -61,9 +63,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def answer_status(where: Listening) -> int | None:
+def health_status(address: ListenAddress) -> int | None:
     """Return the HTTP status of `/healthz`; None if there is no answer."""
-    connection = http.client.HTTPConnection(where.reachable_host, where.port, timeout=10)
+    connection = http.client.HTTPConnection(address.reachable_host, address.port, timeout=10)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status

@@ -1,7 +1,7 @@
 """The project's `.venv`: pip installs uv, and uv installs exactly the packages of one lock file.
 
-The lock files in requirements/ are hashed requirements instead of a `uv.lock`, because a `uv.lock` records the addresses
-of the index and of every file. Hashed requirements work with every mirror that UV_DEFAULT_INDEX names.
+The lock files in requirements/ are hashed requirements and not a `uv.lock`, because a `uv.lock` records the URLs of the index
+and of every file. Hashed requirements work with every mirror that UV_DEFAULT_INDEX names.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from .machine import Tool
 from .packages import install_packages
 
 LOCKS = ROOT / "requirements"
-# each stamp is written last, so that an interrupted step has none
+# a step writes its stamp last, so that an interrupted step leaves no stamp
 VENV_STAMP, PACKAGES_STAMP = VENV / "created", VENV / "installed"
 
 
@@ -28,7 +28,7 @@ def _digest(lock: str) -> str:
 
 
 def _venv_state() -> str:
-    """Return a text that changes with the location (scripts of a .venv contain it), the interpreter and the version of uv."""
+    """Return a text that identifies the version of uv, the interpreter and the location, which scripts in .venv contain."""
     return f"{VENV} {sys.version_info[:2]} {_digest('uv.txt')}"
 
 
@@ -52,7 +52,8 @@ def is_complete(group: str) -> bool:
 
 
 @contextlib.contextmanager
-def one_at_a_time(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
+def setup_lock(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
+    """Hold the lock of this checkout, so that only one setup runs at a time. Wait for another setup."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -64,12 +65,12 @@ def one_at_a_time(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
 
 
 def _interpreter() -> str:
-    """Return the Python outside of any activated .venv, because .venv is about to be cleared."""
+    """Return the Python outside of any activated .venv. The .venv itself is about to be cleared."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
 def _ensure_venv_module() -> None:
-    """Install Python's own venv module where Debian keeps it in a separate package."""
+    """Install the venv module of Python, which is a separate package on Debian."""
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         return
     package = f"python3.{sys.version_info.minor}-venv"

@@ -89,8 +89,8 @@ def chromium() -> Path | None:
 class Tool:
     """A program that the console needs.
 
-    find: returns its path, or None. packages: if it is missing, the first of these Debian packages that exists is installed.
-    service: the system service that the package starts. It is stopped, because the console starts its own server.
+    find: returns the path of the program, or None. packages: Debian packages that contain it; the first one that is available is
+    installed. service: the system service that the package starts. It is stopped, because the console starts its own server.
     """
 
     title: str

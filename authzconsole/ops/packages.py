@@ -32,11 +32,11 @@ def is_available(package: str) -> bool:
 
 
 def packages_for(tools: Sequence[Tool]) -> list[str]:
-    """Return the first available package of each tool; if none is available, the first one, which current lists contain."""
+    """Return the first available package of each tool; if none is available, the first one, which updated lists contain."""
     return [next(filter(is_available, tool.packages), tool.packages[0]) for tool in tools]
 
 
-def command_for(packages: Sequence[str]) -> str:
+def install_command(packages: Sequence[str]) -> str:
     prefix = "" if os.geteuid() == 0 else "sudo "
     return f"{prefix}apt-get update && {prefix}apt-get {' '.join(INSTALL)} {' '.join(packages)}"
 
@@ -69,7 +69,7 @@ def install_packages(tools: Sequence[Tool]) -> None:
         raise Refusal(f"Missing: {titles}. This machine has no apt-get, so install them with its own package manager.")
     prefix = root_prefix()
     if prefix is None:
-        raise Refusal(f"Missing: {titles}. Only root may install them:\n    {command_for(packages_for(tools))}")
+        raise Refusal(f"Missing: {titles}. Only root may install them:\n    {install_command(packages_for(tools))}")
     print(f"Installing {titles} (Debian packages) ...", file=sys.stderr, flush=True)
     if not all(map(is_available, packages_for(tools))):
         _run(prefix, "update")
@@ -77,7 +77,7 @@ def install_packages(tools: Sequence[Tool]) -> None:
     if not (_run(prefix, *INSTALL, *packages_for(tools))
             or _run(prefix, "update") and _run(prefix, *INSTALL, *packages_for(tools))):
         raise Refusal(f"Could not install {titles}; see the messages of apt-get above. The command was:\n"
-                      f"    {command_for(packages_for(tools))}")
+                      f"    {install_command(packages_for(tools))}")
     for tool in tools:
         if tool.service:
             _keep_stopped(prefix, tool.service)

@@ -1,7 +1,7 @@
-"""A throwaway PostgreSQL for one command: `.venv/bin/python -m authzconsole.ops.postgres -- COMMAND`.
+"""Run a command with a temporary PostgreSQL server: `.venv/bin/python -m authzconsole.ops.postgres -- COMMAND`.
 
-It listens only on a Unix socket in a temporary folder, and its data does not survive a crash. Server and data are removed when
-the command ends, also after an error. COMMAND gets its address in DATABASE_URL.
+The server listens only on a Unix socket in a temporary folder, and its data does not survive a crash. The server and its data are
+removed when the command ends, also after an error. COMMAND gets the URL of the database in DATABASE_URL.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_ou
 from .processes import die_with_parent, interrupt_on_signals, run_command
 
 DATABASE = "postgres"
-UNSAFE_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
-# a longer path does not fit into the address of a Unix socket
-LONGEST_FOLDER_CHARACTERS = 80
-LONGEST_START_SECONDS = 60
+FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
+# the path of a Unix socket must not be longer
+MAX_FOLDER_CHARACTERS = 80
+START_TIMEOUT_SECONDS = 60
 
 
 def server_user() -> str | None:
@@ -36,13 +36,14 @@ def server_user() -> str | None:
 
 
 def _identity() -> dict:
+    """Return the options of `subprocess` that select the user of the server."""
     user = server_user()
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 
 
 @contextlib.contextmanager
 def _private_folder() -> Iterator[Path]:
-    parent = None if len(tempfile.gettempdir()) < LONGEST_FOLDER_CHARACTERS else "/tmp"
+    parent = None if len(tempfile.gettempdir()) < MAX_FOLDER_CHARACTERS else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="console-pg-", dir=parent))
     try:
         if user := server_user():
@@ -71,7 +72,7 @@ def _create_cluster(programs: Path, folder: Path) -> None:
 
 
 def _start_server(programs: Path, folder: Path) -> subprocess.Popen:
-    settings = {**UNSAFE_SETTINGS, "listen_addresses": "", "unix_socket_directories": str(folder)}
+    settings = {**FAST_SETTINGS, "listen_addresses": "", "unix_socket_directories": str(folder)}
     options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
     with (folder / "log").open("w") as log:
         # in a separate session, which Ctrl-C does not reach: interrupted tests still need the database to clean up
@@ -81,7 +82,7 @@ def _start_server(programs: Path, folder: Path) -> subprocess.Popen:
 
 
 def _wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) -> None:
-    deadline = time.monotonic() + LONGEST_START_SECONDS
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     pg_isready = [programs / "pg_isready", "--quiet", "--host", folder]
     while subprocess.run(pg_isready, capture_output=True).returncode != 0:
         if server.poll() is not None or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Start and end processes so that none is left running."""
+"""Start and end processes, and leave none of them running."""
 
 import contextlib
 import ctypes
@@ -35,8 +35,8 @@ def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None
 def interrupt_on_signals() -> None:
     """Raise KeyboardInterrupt on the first SIGINT, SIGTERM or SIGHUP, even if the shell ignores SIGINT. Ignore later ones.
 
-    One Ctrl-C can arrive twice: sent to the process group, and passed on by a parent. A second interruption is not needed,
-    because every clean-up ends without help.
+    A single Ctrl-C can arrive twice: the terminal sends it to the process group, and a parent passes it on. A second
+    interruption is not needed, because every clean-up ends without it.
     """
     def interrupt(signum, frame):
         for ignored in STOPPING:
@@ -101,8 +101,8 @@ def run_command(command: Sequence[str | Path], *, patience_seconds: float = 30.0
 class ParentMake:
     """The `make` that started this program, if any.
 
-    When only GNU make receives SIGINT (Ctrl-C sends it to the whole foreground group), it waits for its child without a signal
-    to it. The child can detect this only because make no longer catches the signal.
+    Ctrl-C sends SIGINT to the whole foreground group. If only GNU make receives SIGINT, it waits for its child but sends it no
+    signal. The child can detect this, because make then no longer catches SIGINT.
     """
 
     def __init__(self):

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
-from .address import Listening, answer_status, check_port, free_port, listening
+from .address import ListenAddress, check_port, free_port, health_status, listen_address
 from .processes import ParentMake, die_with_parent, end_session, interrupt_on_signals
 from .setup import setup, spark_environment
 
-LONGEST_START_SECONDS = 120
+START_TIMEOUT_SECONDS = 120
 # longer than the sum of the stop timeouts in supervisord.conf
-LONGEST_STOP_SECONDS = 25
+STOP_TIMEOUT_SECONDS = 25
 REQUIRED_PROGRAMS = ("redis", "web")
 
 
@@ -39,7 +39,7 @@ def state_folder() -> Path:
 
 
 @contextlib.contextmanager
-def console_lock(path: Path, where: Listening) -> Iterator[None]:
+def console_lock(path: Path, address: ListenAddress) -> Iterator[None]:
     """Hold the lock of this state folder; raise Refusal if another console holds it.
 
     Two consoles with the same database file and schedule would interfere with each other.
@@ -53,7 +53,7 @@ def console_lock(path: Path, where: Listening) -> Iterator[None]:
             raise Refusal(f"The console of this checkout is already running: {file.read() or 'it is just starting'}. "
                           "Stop it with Ctrl-C, or use another checkout or STATE_DIR.") from None
         file.truncate(0)
-        file.write(f"{where.url}, process {os.getpid()}")
+        file.write(f"{address.url}, process {os.getpid()}")
         file.flush()
         yield
         file.truncate(0)
@@ -74,40 +74,40 @@ def configure_redis(run: Path) -> str:
     return f"redis://:{password}@127.0.0.1:{port}/0"
 
 
-def environment_of_programs(where: Listening, state: Path) -> dict[str, str]:
+def environment_of_programs(address: ListenAddress, state: Path) -> dict[str, str]:
     run, logs = state / "run", state / "log"
     for folder in (run, logs):
         folder.mkdir(parents=True, exist_ok=True)
-    is_own = not os.environ.get("REDIS_URL")
+    has_own_redis = not os.environ.get("REDIS_URL")
     return {
         **os.environ,
         **spark_environment(),
-        "PORT": str(where.port),
+        "PORT": str(address.port),
         "STATE_DIR": str(state),
-        "REDIS_URL": configure_redis(run) if is_own else os.environ["REDIS_URL"],
+        "REDIS_URL": configure_redis(run) if has_own_redis else os.environ["REDIS_URL"],
         "PYTHONUNBUFFERED": "1",
-        "CONSOLE_OWN_REDIS": "true" if is_own else "false",
+        "CONSOLE_OWN_REDIS": "true" if has_own_redis else "false",
         "CONSOLE_REDIS": str(machine.redis_server() or "redis-server"),
         "CONSOLE_ROOT": str(ROOT),
         "CONSOLE_RUN": str(run),
         "CONSOLE_LOGS": str(logs),
         "CONSOLE_PYTHON": str(VENV_PYTHON),
-        "CONSOLE_HOST": where.host,
-        "CONSOLE_PORT": str(where.port),
+        "CONSOLE_HOST": address.host,
+        "CONSOLE_PORT": str(address.port),
     }
 
 
 class Programs:
     """supervisord, the programs that it started, and the events in its log."""
 
-    EVENT = re.compile(r"(?P<what>spawned|exited|gave up): '?(?P<name>\w+)'?(?: with pid (?P<pid>\d+)| (?P<how>.*))")
+    EVENT = re.compile(r"(?P<type>spawned|exited|gave up): '?(?P<name>\w+)'?(?: with pid (?P<pid>\d+)| (?P<reason>.*))")
 
     def __init__(self, environment: dict[str, str]):
         self.logs = Path(environment["CONSOLE_LOGS"])
         self.log = self.logs / "supervisord.log"
-        self.read_bytes = self.log.stat().st_size if self.log.exists() else 0
-        self.groups: dict[str, int] = {}
-        self.lost = ""
+        self.log_offset = self.log.stat().st_size if self.log.exists() else 0
+        self.process_groups: dict[str, int] = {}
+        self.failed_program = ""
         self.supervisor = subprocess.Popen(
             [VENV_PYTHON, "-m", "supervisor.supervisord", "-c", Path(__file__).with_name("supervisord.conf")],
             env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True,
@@ -116,34 +116,35 @@ class Programs:
     def _new_lines(self) -> list[str]:
         if not self.log.exists():
             return []
-        if self.log.stat().st_size < self.read_bytes:
-            self.read_bytes = 0
+        if self.log.stat().st_size < self.log_offset:
+            self.log_offset = 0
         with self.log.open("rb") as file:
-            file.seek(self.read_bytes)
+            file.seek(self.log_offset)
             complete = file.read().rpartition(b"\n")[0] + b"\n"
-        self.read_bytes += len(complete) if complete.strip() else 0
+        self.log_offset += len(complete) if complete.strip() else 0
         return complete.decode(errors="replace").splitlines()
 
     def report_events(self) -> None:
         """Read the new events in the log, and print one line for each crash."""
+        handlers = {"spawned": self._handle_spawned, "exited": self._handle_exited, "gave up": self._handle_gave_up}
         for line in self._new_lines():
             if event := self.EVENT.search(line):
-                getattr(self, f"_{event['what'].replace(' ', '_')}")(event)
+                handlers[event["type"]](event)
 
-    def _spawned(self, event: re.Match) -> None:
-        self.groups[event["name"]] = int(event["pid"])
+    def _handle_spawned(self, event: re.Match) -> None:
+        self.process_groups[event["name"]] = int(event["pid"])
 
-    def _exited(self, event: re.Match) -> None:
-        say(f"{event['name']} stopped {event['how'].replace('; not expected', '')} and is restarted; "
+    def _handle_exited(self, event: re.Match) -> None:
+        say(f"{event['name']} stopped {event['reason'].replace('; not expected', '')} and is restarted; "
             f"see {self.log_of(event['name'])}")
-        # its children, such as the Java process of a worker, must not continue next to the new ones
+        # its children, such as the Java process of a worker, must not run next to the new ones
         with contextlib.suppress(ProcessLookupError, KeyError):
-            os.killpg(self.groups.pop(event["name"]), signal.SIGKILL)
+            os.killpg(self.process_groups.pop(event["name"]), signal.SIGKILL)
 
-    def _gave_up(self, event: re.Match) -> None:
+    def _handle_gave_up(self, event: re.Match) -> None:
         say(f"{event['name']} does not start; see {self.log_of(event['name'])}")
         if event["name"] in REQUIRED_PROGRAMS:
-            self.lost = event["name"]
+            self.failed_program = event["name"]
 
     def log_of(self, name: str) -> str:
         path = self.logs / f"{name}.log"
@@ -156,9 +157,9 @@ class Programs:
     def check(self) -> None:
         """Report new events. Raise Refusal if supervisord failed, or a required program does not start."""
         self.report_events()
-        if self.lost:
-            raise Refusal(f"{self.log_end(self.lost)}\nThe console stops because {self.lost} does not start; "
-                          f"the lines above are the end of {self.log_of(self.lost)}")
+        if self.failed_program:
+            raise Refusal(f"{self.log_end(self.failed_program)}\nThe console stops because {self.failed_program} does not start; "
+                          f"the lines above are the end of {self.log_of(self.failed_program)}")
         if (code := self.supervisor.poll()) is not None and code != 0:
             raise Refusal(f"supervisord ended (exit status {code}); see {self.log}")
 
@@ -167,20 +168,20 @@ class Programs:
         if self.supervisor.poll() is None:
             self.supervisor.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.supervisor.wait(LONGEST_STOP_SECONDS)
+            self.supervisor.wait(STOP_TIMEOUT_SECONDS)
         end_session(self.supervisor.pid)
         self.supervisor.wait()
 
 
-def wait_until_ready(programs: Programs, where: Listening, make: ParentMake) -> bool:
+def wait_until_ready(programs: Programs, address: ListenAddress, make: ParentMake) -> bool:
     """Wait for the first answer of the console. Return False if it was stopped before. Raise Refusal after a timeout."""
-    deadline = time.monotonic() + LONGEST_START_SECONDS
-    while (status := answer_status(where)) is None:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while (status := health_status(address)) is None:
         programs.check()
         if make.has_ended() or programs.supervisor.poll() is not None:
             return False
         if time.monotonic() > deadline:
-            raise Refusal(f"The console did not answer within {LONGEST_START_SECONDS} s; see {programs.log_of('web')}")
+            raise Refusal(f"The console did not answer within {START_TIMEOUT_SECONDS} s; see {programs.log_of('web')}")
         time.sleep(0.1)
     if status >= 500:
         say(f"The console answers with an error (HTTP {status}); see {programs.log_of('web')}")
@@ -195,11 +196,11 @@ def watch(programs: Programs, make: ParentMake) -> None:
     programs.check()
 
 
-def serve(where: Listening, environment: dict[str, str], make: ParentMake) -> None:
+def serve(address: ListenAddress, environment: dict[str, str], make: ParentMake) -> None:
     programs = Programs(environment)
     try:
-        if wait_until_ready(programs, where, make):
-            say(f"The console is at {where.url}")
+        if wait_until_ready(programs, address, make):
+            say(f"The console is at {address.url}")
             say(f"Logs are in {Path(programs.log_of('web')).parent}. Ctrl-C stops everything.")
             watch(programs, make)
     except KeyboardInterrupt:
@@ -213,16 +214,16 @@ def serve(where: Listening, environment: dict[str, str], make: ParentMake) -> No
 
 
 def run() -> None:
-    make, where, state = ParentMake(), listening(), state_folder()
-    with console_lock(state / "run" / "console.lock", where):
-        check_port(where)
+    make, address, state = ParentMake(), listen_address(), state_folder()
+    with console_lock(state / "run" / "console.lock", address):
+        check_port(address)
         setup("run")
         # other users of the machine must not read the database, the logs and the results
         os.umask(0o077)
-        environment = environment_of_programs(where, state)
+        environment = environment_of_programs(address, state)
         if subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment).returncode != 0:
             raise Refusal("The database could not be prepared; the message is above.")
-        serve(where, environment, make)
+        serve(address, environment, make)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal
-from .address import Listening, free_port
+from .address import ListenAddress, free_port
 from .processes import ParentMake, interrupt_on_signals, run_command
 from .run import Programs, environment_of_programs, wait_until_ready
 from .setup import setup
@@ -22,8 +22,8 @@ def main() -> int:
         os.environ.pop(name, None)
     try:
         setup("test")
-        with tempfile.TemporaryDirectory(prefix="console-screens-") as state:
-            return take(Path(state))
+        with tempfile.TemporaryDirectory(prefix="console-screens-") as state_folder:
+            return take_screenshots(Path(state_folder))
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1
@@ -31,16 +31,17 @@ def main() -> int:
         return 130
 
 
-def take(state: Path) -> int:
+def take_screenshots(state_folder: Path) -> int:
     port = free_port()
-    where = Listening("127.0.0.1", port, f"http://127.0.0.1:{port}")
-    environment = environment_of_programs(where, state)
+    address = ListenAddress("127.0.0.1", port, f"http://127.0.0.1:{port}")
+    environment = environment_of_programs(address, state_folder)
     subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     programs = Programs(environment)
     try:
-        if not wait_until_ready(programs, where, ParentMake()):
+        if not wait_until_ready(programs, address, ParentMake()):
             return 1
-        return run_command([VENV_PYTHON, "-m", "authzconsole.demo.screens", where.url, str(PICTURES)], cwd=ROOT, env=environment)
+        return run_command([VENV_PYTHON, "-m", "authzconsole.demo.screens", address.url, str(PICTURES)], cwd=ROOT,
+                           env=environment)
     finally:
         programs.stop()
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from . import ROOT, Refusal, machine
-from .environment import ensure_environment, one_at_a_time
+from .environment import ensure_environment, setup_lock
 from .machine import Tool
 from .packages import install_packages
 from .processes import interrupt_on_signals
@@ -38,7 +38,7 @@ def ensure_tools(tools: Sequence[Tool]) -> None:
 
 def setup(purpose: str) -> None:
     """Install what `purpose` needs: `run`, `test`, or `quick` (the tests' Python packages only)."""
-    with one_at_a_time():
+    with setup_lock():
         # before the long download, because this fails fast
         ensure_tools(tools_for(purpose))
         ensure_environment("run" if purpose == "run" else "dev")

@@ -1,4 +1,4 @@
-"""Run the tests on SQLite and PostgreSQL in parallel. Tests whose result does not depend on the database run on one of them."""
+"""Run the tests on SQLite and PostgreSQL in parallel. Tests that do not depend on the database run on one of them."""
 
 import argparse
 import contextlib
@@ -17,13 +17,15 @@ from .processes import die_with_parent, interrupt_on_signals, run_command
 from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
-# settings of a real console, which tests must ignore: they would lead to its servers and files, or change its behaviour
+# tests ignore these settings of a real console: with them, tests would use its servers and files, or behave like it
 CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "KINDS_FILE",
                      "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY", "SNAPSHOT_URI", "STATE_DIR")
 
 
 @dataclass(frozen=True)
 class Pass:
+    """One run of pytest on one database. processes: of pytest-xdist, 0 for none."""
+
     database: str
     marks: str = ""
     paths: tuple[str, ...] = ()
@@ -39,10 +41,10 @@ class Pass:
         return REPORTS / f"{self.database}.log"
 
 
-# Tests with Spark or a browser use the database through the same code, so each kind runs on one database. The passes then
-# take about the same time.
+# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
+# and browser tests on PostgreSQL only. Both passes then take about the same time.
 FULL = (Pass("sqlite", "spark or not browser"), Pass("postgresql", "not spark"))
-# The rules, the addresses, the changes of grants, and one page of each area. Takes a minute on two cores.
+# The rules, the addresses, the changes of grants, and one page of each area: a minute on two cores.
 QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow", paths=(
     "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
     "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
@@ -80,36 +82,36 @@ def _environment(url: str) -> dict[str, str]:
     return environment
 
 
-def execute(part: Pass, options: list[str]) -> bool:
-    print(f"== Tests on {part.database}{f' ({part.marks})' if part.marks else ''}", flush=True)
-    part.report.parent.mkdir(parents=True, exist_ok=True)
-    part.report.unlink(missing_ok=True)
-    coverage = ["-m", "coverage", "run"] if part.measures_coverage else []
-    command = [VENV_PYTHON, *coverage, "-m", "pytest", f"--junitxml={part.report}", *options]
-    if part.marks:
-        command += ["-m", part.marks]
-    if part.processes:
-        command += ["--numprocesses", str(part.processes), "--dist", "loadfile"]
-    command += part.paths
-    with database_url(part.database) as url:
+def run_pass(test_pass: Pass, options: list[str]) -> bool:
+    print(f"== Tests on {test_pass.database}{f' ({test_pass.marks})' if test_pass.marks else ''}", flush=True)
+    test_pass.report.parent.mkdir(parents=True, exist_ok=True)
+    test_pass.report.unlink(missing_ok=True)
+    coverage = ["-m", "coverage", "run"] if test_pass.measures_coverage else []
+    command = [VENV_PYTHON, *coverage, "-m", "pytest", f"--junitxml={test_pass.report}", *options]
+    if test_pass.marks:
+        command += ["-m", test_pass.marks]
+    if test_pass.processes:
+        command += ["--numprocesses", str(test_pass.processes), "--dist", "loadfile"]
+    command += test_pass.paths
+    with database_url(test_pass.database) as url:
         code = run_command(command, cwd=ROOT, env=_environment(url))
-    if code == 0 and executed_test_count(part.report) == 0:
-        print(f"No test ran on {part.database}.", file=sys.stderr)
-    return code == 0 and executed_test_count(part.report) > 0
+    if code == 0 and executed_test_count(test_pass.report) == 0:
+        print(f"No test ran on {test_pass.database}.", file=sys.stderr)
+    return code == 0 and executed_test_count(test_pass.report) > 0
 
 
 @contextlib.contextmanager
-def background_pass(part: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
+def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
     """Run a pass in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
-    part.log.parent.mkdir(parents=True, exist_ok=True)
-    with part.log.open("w+") as log:
-        command = [sys.executable, "-m", "ops.suite", "--only", part.database, *options]
+    test_pass.log.parent.mkdir(parents=True, exist_ok=True)
+    with test_pass.log.open("w+") as log:
+        command = [sys.executable, "-m", "ops.suite", "--only", test_pass.database, *options]
         process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
 
         def wait_for_result() -> bool:
             code = process.wait()
-            print(part.log.read_text(), end="", flush=True)
+            print(test_pass.log.read_text(), end="", flush=True)
             return code == 0
 
         try:
@@ -120,37 +122,37 @@ def background_pass(part: Pass, options: Sequence[str]) -> Iterator[Callable[[],
                 process.wait()
 
 
-def execute_all(parts: Sequence[Pass], options: Sequence[str]) -> bool:
+def run_passes(passes: Sequence[Pass], options: Sequence[str]) -> bool:
     """Run the first pass in this process and the others in parallel. Return whether all passed.
 
     All passes run to their end, even if one fails, so that the output is complete.
     """
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(background_pass(part, options)) for part in parts[1:]]
-        return all([execute(parts[0], list(options)), *(wait() for wait in others)])
+        wait_functions = [stack.enter_context(background_pass(test_pass, options)) for test_pass in passes[1:]]
+        return all([run_pass(passes[0], list(options)), *(wait() for wait in wait_functions)])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
     parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
-    parser.add_argument("--only", choices=[part.database for part in FULL], help="on this database alone")
+    parser.add_argument("--only", choices=[test_pass.database for test_pass in FULL], help="on this database alone")
     arguments, options = parser.parse_known_args()
     interrupt_on_signals()
     try:
         is_quick = arguments.quick or arguments.coverage
         setup("quick" if is_quick else "test")
         if arguments.coverage:
-            parts = [replace(part, processes=0, measures_coverage=True) for part in QUICK]
+            passes = [replace(test_pass, processes=0, measures_coverage=True) for test_pass in QUICK]
         else:
-            parts = QUICK if is_quick else [part for part in FULL if arguments.only in (None, part.database)]
-        passed = execute_all(parts, options)
+            passes = QUICK if is_quick else [test_pass for test_pass in FULL if arguments.only in (None, test_pass.database)]
+        is_success = run_passes(passes, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0 if passed else 1
+    return 0 if is_success else 1
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 
-from authzconsole.demo.pages import PAGES, SIGNED_OUT, addresses
+from authzconsole.demo.pages import PAGES, SIGNED_OUT, page_urls
 from authzconsole.demo.staging import create_demo_examples
 from authzconsole.management.commands.bootstrap import DEMO_TENANT, create_first_administrator
 from grants.models import User
@@ -46,7 +46,7 @@ def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_s
             context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}])
         context.add_init_script(AXE)
         page = context.new_page()
-        for name, address in addresses(examples, pages).items():
+        for name, address in page_urls(examples, pages).items():
             faults += looked_at(page, name, address)
         context.close()
     assert faults == []

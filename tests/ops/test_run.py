@@ -15,23 +15,23 @@ import urllib.request
 import pytest
 
 from authzconsole.ops import ROOT, Refusal
-from authzconsole.ops.address import Listening, answer_status, check_port, free_port, listening
+from authzconsole.ops.address import ListenAddress, check_port, free_port, health_status, listen_address
 from authzconsole.ops.processes import session_members
 from authzconsole.ops.run import console_lock
 
 
 def test_port_moves_the_console_and_its_address():
-    assert listening({}) == Listening("127.0.0.1", 8000, "http://127.0.0.1:8000")
-    assert listening({"PORT": "8123"}).url == "http://127.0.0.1:8123"
-    assert listening({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url == "https://console.example"
-    assert listening({"HOST": "::1"}).bind == "[::1]:8000"
-    assert listening({"HOST": "0.0.0.0"}).reachable_host == "127.0.0.1"
+    assert listen_address({}) == ListenAddress("127.0.0.1", 8000, "http://127.0.0.1:8000")
+    assert listen_address({"PORT": "8123"}).url == "http://127.0.0.1:8123"
+    assert listen_address({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url == "https://console.example"
+    assert listen_address({"HOST": "::1"}).bind == "[::1]:8000"
+    assert listen_address({"HOST": "0.0.0.0"}).reachable_host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http", "-1", "80.0", "٨٠"])
 def test_an_invalid_port_is_refused(port):
     with pytest.raises(Refusal, match="must be a number from 1 to 65535"):
-        listening({"PORT": port})
+        listen_address({"PORT": port})
 
 
 def test_a_port_in_use_is_reported_with_another_one():
@@ -40,28 +40,28 @@ def test_a_port_in_use_is_reported_with_another_one():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"):
-            check_port(listening({"PORT": str(port)}))
-    check_port(listening({"PORT": str(port)}))
+            check_port(listen_address({"PORT": str(port)}))
+    check_port(listen_address({"PORT": str(port)}))
 
 
 def test_a_host_of_another_machine_is_refused():
     with pytest.raises(Refusal, match=r"Cannot listen on 192\.0\.2\.1:8000.*HOST must be an address of this machine"):
-        check_port(listening({"HOST": "192.0.2.1"}))
+        check_port(listen_address({"HOST": "192.0.2.1"}))
 
 
 def test_a_second_console_of_one_checkout_is_refused_with_the_address_of_the_first(tmp_path):
-    lock, where = tmp_path / "run" / "console.lock", listening({"PORT": "8123"})
-    with console_lock(lock, where):
+    lock, address = tmp_path / "run" / "console.lock", listen_address({"PORT": "8123"})
+    with console_lock(lock, address):
         with pytest.raises(Refusal, match=rf"is already running: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
-            with console_lock(lock, listening({})):
+            with console_lock(lock, listen_address({})):
                 pass
-    with console_lock(lock, where), lock.open() as file, pytest.raises(OSError) as taken:
+    with console_lock(lock, address), lock.open() as file, pytest.raises(OSError) as taken:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert taken.value.errno == errno.EWOULDBLOCK
 
 
 def test_a_closed_port_has_no_status():
-    assert answer_status(Listening("127.0.0.1", free_port(), "")) is None
+    assert health_status(ListenAddress("127.0.0.1", free_port(), "")) is None
 
 
 class Console:
@@ -113,7 +113,7 @@ def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running
     while list(session_members(session)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(session_members(session)) == []
-    check_port(listening({"PORT": str(console.port)}))
+    check_port(listen_address({"PORT": str(console.port)}))
     assert not (tmp_path / "state" / "run" / "supervisord.pid").exists()
 
 
@@ -124,8 +124,8 @@ def test_a_crashed_program_is_restarted_and_reported(console):
                          capture_output=True, text=True).stdout
     os.kill(int(web), signal.SIGKILL)
     console.wait_until_it_says("web stopped (terminated by SIGKILL) and is restarted")
-    where, deadline = listening({"PORT": str(console.port)}), time.monotonic() + 30
-    while answer_status(where) is None:
+    address, deadline = listen_address({"PORT": str(console.port)}), time.monotonic() + 30
+    while health_status(address) is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

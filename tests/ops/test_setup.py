@@ -235,9 +235,9 @@ def test_an_environment_that_is_a_symbolic_link_is_left_alone(sandbox, monkeypat
 
 def test_two_setups_of_one_checkout_take_turns(tmp_path):
     lock = tmp_path / "setup.lock"
-    waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import one_at_a_time\n"
-               "with one_at_a_time(pathlib.Path(sys.argv[1])): print('second', flush=True)")
-    with environment.one_at_a_time(lock):
+    waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import setup_lock\n"
+               "with setup_lock(pathlib.Path(sys.argv[1])): print('second', flush=True)")
+    with environment.setup_lock(lock):
         second = subprocess.Popen([sys.executable, "-c", waiting, lock], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   text=True)
         assert "waiting for it" in second.stderr.readline()

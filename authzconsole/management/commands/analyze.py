@@ -61,7 +61,7 @@ class Command(ConsoleCommand):
         return lambda stage: self.stderr.write(f"{time.monotonic() - start:6.1f} s  {RunStage(stage).label}")
 
     def _print_overview(self, analysis: Analysis, folder: str) -> None:
-        """Print the overview table with aligned columns, at most MAX_LINES rows and a note if rows are left out."""
+        """Print the overview table with aligned columns: at most MAX_LINES rows, and a note if there are more."""
         table = analysis.overview
         lines, is_cut = [list(table.column_names)], False
         for batch in result_batches(table, folder):
@@ -78,7 +78,7 @@ class Command(ConsoleCommand):
 
 
 def _is_same_file(first: Path, second: Path) -> bool:
-    """Return True if both paths lead to the same file, also through symbolic links or if the file does not exist yet."""
+    """Return whether both paths lead to the same file. Symbolic links are followed, and the file need not exist."""
     return first.resolve() == second.resolve() or first.exists() and second.exists() and first.samefile(second)
 
 

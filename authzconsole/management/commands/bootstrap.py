@@ -16,7 +16,7 @@ from grants.models import Role, User
 from grants.principals.services import add_user
 
 DEMO_TENANT = Path(settings.BASE_DIR) / "authzconsole" / "demo" / "tenant.jsonl"
-# without characters that are easily confused when a password is copied from a screen
+# without characters that look alike, because users type the password from the screen
 LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
@@ -33,7 +33,7 @@ def static_fingerprint() -> str:
 def collect_static_files() -> None:
     """Run `collectstatic` unless the collected files are up to date."""
     root = Path(settings.STATIC_ROOT)
-    # the stamp is outside the folder because the web server publishes everything in it
+    # the stamp is outside the folder, because the web server publishes every file in the folder
     stamp, fingerprint = root.with_name(f"{root.name}.collected"), static_fingerprint()
     if not root.is_dir() or not stamp.is_file() or stamp.read_text() != fingerprint:
         call_command("collectstatic", "--clear", "--noinput", verbosity=0)
@@ -46,7 +46,7 @@ def create_first_administrator() -> tuple[str, str] | None:
     with administrator_transaction(author):
         if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
             return None
-        # an existing account keeps its role: a tenant's user `admin` does not become a console administrator
+        # an existing account keeps its role, so that the user `admin` of a tenant does not become an administrator
         names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
         name = next(name for name in names if not User.objects.filter(username=name).exists())
         password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
@@ -69,7 +69,7 @@ class Command(BaseCommand):
             if not Entity.objects.exists():
                 call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
         finally:
-            # also if the demo tenant cannot be loaded: the account exists, and its password is stored nowhere
+            # even if the demo tenant cannot be loaded, because the account exists and its password is stored nowhere
             if credentials:
                 self._print_credentials(*credentials)
 

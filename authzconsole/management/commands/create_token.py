@@ -1,4 +1,4 @@
-"""Create an API token and print it. The token itself is not stored, so it cannot be shown again."""
+"""Create an API token and print it. The token is not stored, so it cannot be shown again."""
 
 from django.core.management.base import CommandError
 

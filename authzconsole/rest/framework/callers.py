@@ -9,7 +9,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
-from authzconsole.common.messages import NO_WRITES
+from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
@@ -41,7 +41,7 @@ class Authentication(BaseAuthentication):
 def check_administrator(request: Request) -> None:
     """Raise Problem (403) unless the caller is an administrator."""
     if not request.user.can_administer:
-        raise Problem(403, NO_WRITES)
+        raise Problem(403, READ_ONLY_ACCOUNT)
 
 
 def check_can_see_all(request: Request) -> None:

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from authzconsole.common.keyset import rows_after
-from authzconsole.common.signed_cursor import CursorNotOurs, CursorOfAnotherList, read_cursor, sign_cursor
+from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from authzconsole.rest.framework.fields import QueryInteger, StrictSerializer, Text
 from authzconsole.rest.framework.problems import Problem
 
@@ -74,7 +74,7 @@ def position_in_list(cursor: str, identity: object):
     """Return the position in a cursor. Raise Problem if it was altered or belongs to another list."""
     try:
         return read_cursor(cursor, list_identity=identity, salt=SALT)
-    except CursorNotOurs:
+    except InvalidCursor:
         raise Problem(400, "`cursor` was not issued by this console, or was altered: leave it out to start with the first page",
                       errors=[{"field": "cursor", "message": "not a cursor of this console"}]) from None
     except CursorOfAnotherList:

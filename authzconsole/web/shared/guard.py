@@ -8,7 +8,7 @@ from functools import wraps
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 
-from authzconsole.common.messages import NO_WRITES
+from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
@@ -42,7 +42,7 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
     if not request.user.can_see_all:
         entity_or_404(request, text)
     if not request.user.can_administer:
-        raise PermissionDenied(NO_WRITES)
+        raise PermissionDenied(READ_ONLY_ACCOUNT)
     return address
 
 
@@ -52,7 +52,7 @@ def administrator_required(view):
     def guarded_view(request, *args, **kwargs):
         _require_see_all(request)
         if not request.user.can_administer:
-            raise PermissionDenied(NO_WRITES)
+            raise PermissionDenied(READ_ONLY_ACCOUNT)
         return view(request, *args, **kwargs)
 
     return guarded_view
