@@ -166,8 +166,8 @@ def test_a_search_does_not_return_addresses_that_the_caller_cannot_see(account, 
     body = NAMESPACE | {"action": {"name": "delete-all-streams"}}
     everywhere = {"hidden", "shown", "lab"}
     assert {result["id"] for result in api.search("resource", body).json()["results"]} == everywhere
-    seen = {result["id"] for result in by_session("alice").search("resource", body).json()["results"]}
-    assert seen == everywhere - {"hidden"}
+    visible = {result["id"] for result in by_session("alice").search("resource", body).json()["results"]}
+    assert visible == everywhere - {"hidden"}
 
 
 def test_a_search_by_an_ordinary_account_and_by_a_token_agree_on_visible_entities(account, api, namespaces):

@@ -50,8 +50,8 @@ def test_an_evaluation_a_batch_and_a_search_answer(send):
 def test_errors_have_a_status_a_message_and_the_request_id(send):
     for body, headers, expected in ((None, {}, 400), (b"{", {}, 400), (b"{}", {"Content-Type": "text/plain"}, 400),
                                     (b"x" * (MAX_BODY_BYTES + 1), {}, 413), (b"{}", {"Authorization": "Bearer x"}, 401)):
-        status, send_request, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
-        assert (status, send_request["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
+        status, response_headers, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
+        assert (status, response_headers["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
 
 
 def test_discovery_needs_no_authentication(send):

@@ -8,7 +8,7 @@ from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
-from grants.evaluation import authzen_search as searching
+from grants.evaluation import authzen_search
 from tests.api.conftest import OPERATOR
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -27,8 +27,8 @@ def datasets(people):
 @pytest.fixture(params=["collected", "walked"])
 def strategy(request, monkeypatch):
     if request.param == "walked":
-        monkeypatch.setattr(searching, "FEW_GRANTS", -1)
-        monkeypatch.setattr(searching, "MAX_COLLECTED", (-1, -1))
+        monkeypatch.setattr(authzen_search, "FEW_GRANTS", -1)
+        monkeypatch.setattr(authzen_search, "MAX_COLLECTED", (-1, -1))
 
 
 def search(api, page=..., what="resource", body=BODY, **changes):

@@ -7,8 +7,7 @@ from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
-from grants.evaluation import authzen_search as searching
-from grants.evaluation import principal_filters
+from grants.evaluation import authzen_search, principal_filters
 from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -50,7 +49,7 @@ def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_n
 
 
 def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(api, django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr(searching, "FEW_GRANTS", 0)
+    monkeypatch.setattr(authzen_search, "FEW_GRANTS", 0)
     usual = TOKEN + SUBJECT + FEW
     for collected, walked, expected in (
         ((10, 10), (400, 5_000), FIRST_ENTITIES),
@@ -58,8 +57,8 @@ def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(api, djang
         ((10, 10), (4, 5_000), 2 * FIRST_ENTITIES + CANDIDATES),
         ((10, 10), (4, 4), 2 * (FIRST_ENTITIES + CANDIDATES) + ALL_ENTITIES),
     ):
-        monkeypatch.setattr(searching, "MAX_COLLECTED", collected)
-        monkeypatch.setattr(searching, "MAX_WALKED", walked)
+        monkeypatch.setattr(authzen_search, "MAX_COLLECTED", collected)
+        monkeypatch.setattr(authzen_search, "MAX_WALKED", walked)
         with django_assert_num_queries(usual + expected):
             assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
 

@@ -189,7 +189,7 @@ def test_search_returns_no_results_for_unknown_values(api, what, unknown):
     ("action", "subject", {"type": "user"}, "`subject.id` is missing"),
 ])
 def test_a_search_with_a_missing_member_is_refused(api, what, member, value, message):
-    body = {name: given for name, given in (SEARCHES[what] | {member: value}).items() if given is not ...}
+    body = {name: content for name, content in (SEARCHES[what] | {member: value}).items() if content is not ...}
     answer = api.search(what, body)
     assert (answer.status_code, answer.json()) == (400, message)
 

@@ -6,8 +6,7 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
-from grants.evaluation import authzen_search as searching
-from grants.evaluation import principal_filters
+from grants.evaluation import authzen_search, principal_filters
 from grants.evaluation.authzen_search import search_entities, search_operations, search_principals
 from grants.evaluation.facts import gather_facts
 from grants.policies.catalogue import GENERATIONS
@@ -39,9 +38,9 @@ def strategy(request, monkeypatch):
 
 def force_strategy(monkeypatch, strategy):
     few, first, many, inside = STRATEGIES[strategy]
-    monkeypatch.setattr(searching, "FEW_GRANTS", few)
-    monkeypatch.setattr(searching, "MAX_COLLECTED", (few, many))
-    monkeypatch.setattr(searching, "MAX_WALKED", (first, first))
+    monkeypatch.setattr(authzen_search, "FEW_GRANTS", few)
+    monkeypatch.setattr(authzen_search, "MAX_COLLECTED", (few, many))
+    monkeypatch.setattr(authzen_search, "MAX_WALKED", (first, first))
     monkeypatch.setattr(principal_filters, "MAX_GRANTS_INSIDE", inside)
 
 

@@ -96,14 +96,14 @@ def test_a_token_that_does_not_exist_cannot_be_revoked(ada):
 def test_the_last_use_is_recorded_once_a_minute(ada, django_assert_num_queries):
     secret = create().secret
     verify_token(secret)
-    noted = ApiToken.objects.get().last_used_at
-    assert timezone.now() - noted < timedelta(seconds=5)
+    recorded = ApiToken.objects.get().last_used_at
+    assert timezone.now() - recorded < timedelta(seconds=5)
     with django_assert_num_queries(1):
         verify_token(secret)
-    assert ApiToken.objects.get().last_used_at == noted
-    ApiToken.objects.update(last_used_at=noted - timedelta(minutes=2))
+    assert ApiToken.objects.get().last_used_at == recorded
+    ApiToken.objects.update(last_used_at=recorded - timedelta(minutes=2))
     verify_token(secret)
-    assert ApiToken.objects.get().last_used_at > noted - timedelta(minutes=1)
+    assert ApiToken.objects.get().last_used_at > recorded - timedelta(minutes=1)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -135,8 +135,8 @@ def test_create_token_prints_only_the_secret_and_explains_how_to_revoke_it(ada):
     output, errors = run("create_token", "ada", "--scope", "decide", "--scope", "read", "--days", "9")
     token = verify_token(output.strip())
     assert token.scopes == {"decide", "read"}
-    kept = ApiToken.objects.get(pk=token.number)
-    assert kept.name == "decide and read" and timedelta(days=8) < kept.expires_at - timezone.now() <= timedelta(days=9)
+    token_row = ApiToken.objects.get(pk=token.number)
+    assert token_row.name == "decide and read" and timedelta(days=8) < token_row.expires_at - timezone.now() <= timedelta(days=9)
     assert f"manage.py revoke_token {token.number}" in errors
     assert "is revoked" in run("revoke_token", str(token.number))[0]
     with pytest.raises(TokenRefused, match="was revoked"):
@@ -165,10 +165,10 @@ def test_a_command_without_a_console_fails_and_creates_no_database(tmp_path, arg
         file.touch()
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | {
         "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
-    done = subprocess.run([sys.executable, "manage.py", *arguments], cwd=settings.BASE_DIR, env=environment, input='{}\n',
+    process = subprocess.run([sys.executable, "manage.py", *arguments], cwd=settings.BASE_DIR, env=environment, input='{}\n',
                           capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.strip() == (
+    assert process.returncode == 1 and process.stdout == ""
+    assert process.stderr.strip() == (
         f"CommandError: there is no console in {file}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
         f"`manage.py bootstrap` creates a new console")
     assert file.exists() == is_file_there

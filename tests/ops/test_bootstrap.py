@@ -54,13 +54,13 @@ def test_a_tenant_user_named_admin_does_not_become_a_console_administrator():
 
 def test_an_empty_database_gets_the_demo_tenant(monkeypatch):
     Entity.objects.all().delete()
-    called = []
-    real = bootstrap.call_command
+    imports = []
+    original = bootstrap.call_command
     monkeypatch.setattr(bootstrap, "call_command",
-                        lambda name, *args, **options: called.append((name, *args)) if name == "import_tenant"
-                        else real(name, *args, **options))
+                        lambda name, *args, **options: imports.append((name, *args)) if name == "import_tenant"
+                        else original(name, *args, **options))
     run_bootstrap()
-    assert called == [("import_tenant", str(bootstrap.DEMO_TENANT))]
+    assert imports == [("import_tenant", str(bootstrap.DEMO_TENANT))]
 
 
 def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path, monkeypatch):
@@ -69,8 +69,8 @@ def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path
     (folder / "one.css").write_text("a {}")
     settings.STATICFILES_DIRS = [folder]
     calls = []
-    real = bootstrap.call_command
-    monkeypatch.setattr(bootstrap, "call_command", lambda *args, **options: (calls.append(args[0]), real(*args, **options)))
+    original = bootstrap.call_command
+    monkeypatch.setattr(bootstrap, "call_command", lambda *args, **options: (calls.append(args[0]), original(*args, **options)))
     bootstrap.collect_static_files()
     bootstrap.collect_static_files()
     assert calls == ["collectstatic"]

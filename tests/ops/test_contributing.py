@@ -9,6 +9,6 @@ ROOT = Path(settings.BASE_DIR)
 
 
 def test_every_test_in_the_guide_exists():
-    named = set(re.findall(r"\btest_\w+(?=[`,)])(?!\.py)", (ROOT / "CONTRIBUTING.md").read_text()))
+    test_names = set(re.findall(r"\btest_\w+(?=[`,)])(?!\.py)", (ROOT / "CONTRIBUTING.md").read_text()))
     source = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
-    assert named and {name for name in named if f"def {name}(" not in source} == set()
+    assert test_names and {name for name in test_names if f"def {name}(" not in source} == set()

@@ -1,4 +1,4 @@
-"""The demo tenant contains every situation of docs/demo.md. The tests read its file alone, without a database or the engine."""
+"""The demo tenant contains every situation of docs/demo.md. The tests read only its file."""
 
 import json
 import subprocess
@@ -23,11 +23,11 @@ MEMBERS = {line["name"]: line["members"] for line in LINES if line["type"] == "g
 GRANTED = {(line["principal"], line["entity"], privilege)
            for line in LINES if line["type"] == "grant" for privilege in line["privileges"]}
 
-HELD = defaultdict(set)
+GRANTS_BY_USER = defaultdict(set)
 for principal, entity, privilege in GRANTED:
     kind, _, name = principal.partition(":")
-    for person in [name] if kind == "user" else MEMBERS[name]:
-        HELD[person].add((entity, privilege))
+    for user in [name] if kind == "user" else MEMBERS[name]:
+        GRANTS_BY_USER[user].add((entity, privilege))
 
 LIVE = {entity for entity, state in STATE.items() if state == "live"}
 
@@ -42,27 +42,27 @@ def live_in(namespace: str) -> set[str]:
     return {entity for entity in LIVE if namespace_of(entity) == namespace}
 
 
-def missing(person: str, namespace: str) -> set[str]:
-    return {entity for entity in live_in(namespace) if (entity, "ADMIN") not in HELD[person]}
+def entities_without_admin(user: str, namespace: str) -> set[str]:
+    return {entity for entity in live_in(namespace) if (entity, "ADMIN") not in GRANTS_BY_USER[user]}
 
 
-def deleters(namespace: str) -> set[str]:
-    return {person for person in ACTIVE if not missing(person, namespace)}
+def users_who_can_delete(namespace: str) -> set[str]:
+    return {user for user in ACTIVE if not entities_without_admin(user, namespace)}
 
 
 def administrators(entity: str) -> set[str]:
-    return {person for person in ACTIVE if (entity, "ADMIN") in HELD[person]}
+    return {user for user in ACTIVE if (entity, "ADMIN") in GRANTS_BY_USER[user]}
 
 
-def on(subject: str, namespace: str) -> set[tuple[str, str]]:
+def direct_grants_in(subject: str, namespace: str) -> set[tuple[str, str]]:
     """Return the direct grants of a principal in a namespace, in any state."""
     return {(entity, privilege) for holder, entity, privilege in GRANTED
             if holder == subject and namespace_of(entity) == namespace}
 
 
-def test_the_file_equals_the_output_of_the_script():
+def test_the_file_is_what_the_script_writes():
     generated = subprocess.run([sys.executable, "-m", "authzconsole.demo.make_tenant"], cwd=DEMO.parent.parent, check=True,
-                          capture_output=True)
+                               capture_output=True)
     assert generated.stdout == CONTENT
 
 
@@ -72,7 +72,7 @@ def test_exporting_the_imported_file_returns_the_same_file():
     assert export_bytes() == CONTENT
 
 
-def test_it_has_the_size_and_every_kind_that_it_promises():
+def test_it_has_the_documented_size_and_every_kind_program_type_and_privilege():
     assert {entity.partition(":")[0] for entity in LIVE} == set(KINDS)
     assert {entity.split(".")[2] for entity in LIVE if entity.startswith("program:")} == set(PROGRAM_TYPES)
     assert {privilege for *_, privilege in GRANTED} == set(Privilege)
@@ -82,64 +82,65 @@ def test_it_has_the_size_and_every_kind_that_it_promises():
     assert all(words in text for words in ("301 addresses", "40 users and 10 groups", "seven namespaces"))
 
 
-def test_every_name_and_address_of_the_table_is_in_the_file():
+def test_every_name_and_address_in_the_document_is_in_the_file():
     quoted = [word for word in SITUATIONS.split("`")[1::2] if "/" not in word]
     assert [address for address in quoted if address.partition(":")[0] in KINDS and address not in STATE] == []
     assert [name for name in quoted if name.count(".") == 1 and ":" not in name and name not in ACTIVE | INACTIVE] == []
     assert [name[6:] for name in quoted if name.startswith("group:") and name[6:] not in MEMBERS] == []
 
 
-def test_exactly_one_person_can_delete_the_sandbox():
-    assert deleters("sandbox") == {"kenji.tanaka"}
+def test_exactly_one_user_can_delete_the_sandbox():
+    assert users_who_can_delete("sandbox") == {"kenji.tanaka"}
 
 
-def test_three_entities_in_two_applications_keep_sofia_from_deleting_logistics():
-    lacking = missing("sofia.lindqvist", "logistics")
-    assert lacking == {"program:logistics.route_planner.spark.optimise_tours",
-                       "program:logistics.route_planner.spark.travel_times",
-                       "program:logistics.demand_forecast.spark.train_demand"}
-    assert deleters("logistics") == set()
-    assert all(len(missing(person, "logistics")) > 3 for person in ACTIVE - {"sofia.lindqvist"})
+def test_sofia_cannot_delete_logistics_because_of_three_entities_in_two_applications():
+    blocking_entities = entities_without_admin("sofia.lindqvist", "logistics")
+    assert blocking_entities == {"program:logistics.route_planner.spark.optimise_tours",
+                                 "program:logistics.route_planner.spark.travel_times",
+                                 "program:logistics.demand_forecast.spark.train_demand"}
+    assert users_who_can_delete("logistics") == set()
+    assert all(len(entities_without_admin(user, "logistics")) > 3 for user in ACTIVE - {"sofia.lindqvist"})
 
 
 def test_no_user_can_delete_finance_because_two_entities_have_no_active_administrator():
-    assert deleters("finance") == set()
-    orphans = {entity for entity in live_in("finance") if not administrators(entity)}
-    assert orphans == {"dataset:finance.budget.2025", "securekey:finance.ledger-db-password"}
+    assert users_who_can_delete("finance") == set()
+    entities_without_administrators = {entity for entity in live_in("finance") if not administrators(entity)}
+    assert entities_without_administrators == {"dataset:finance.budget.2025", "securekey:finance.ledger-db-password"}
 
 
-def test_two_people_can_delete_marketing_and_three_lack_the_namespace_alone():
-    assert deleters("marketing") == {"amelie.laurent", "katarzyna.wojcik"}
-    assert len([person for person in ACTIVE if missing(person, "marketing") == {"namespace:marketing"}]) == 3
+def test_two_users_can_delete_marketing_and_three_lack_only_admin_on_the_namespace():
+    assert users_who_can_delete("marketing") == {"amelie.laurent", "katarzyna.wojcik"}
+    assert len([user for user in ACTIVE if entities_without_admin(user, "marketing") == {"namespace:marketing"}]) == 3
 
 
-def test_a_planned_application_has_its_grants_already():
+def test_every_planned_entity_has_a_grant():
     planned = {entity for entity, state in STATE.items() if state == "planned"}
     assert {entity for entity in planned if entity.startswith("application:")} == {"application:marketing.churn_radar"}
     assert len([entity for entity in planned if entity.startswith("program:marketing.churn_radar.")]) == 3
     assert planned == {entity for _, entity, _ in GRANTED if entity in planned}
 
 
-def test_grants_are_left_over_on_deleted_entities():
+def test_deleted_entities_have_leftover_grants():
     ghosts = {(holder, entity) for holder, entity, _ in GRANTED if STATE[entity] == "deleted"}
     assert {"user:mei.chen", "user:nikolai.petrov", "group:store-operations"} <= {holder for holder, _ in ghosts}
     assert len({entity for _, entity in ghosts if entity.startswith("dataset:")}) == 8 and "eight datasets" in SITUATIONS
     assert {"application:sales.click_collect_v1", "namespace:wholesale"} <= {entity for _, entity in ghosts}
 
 
-def test_recreating_the_payroll_export_would_let_contractors_in():
+def test_recreating_the_payroll_export_would_give_contractors_access():
     assert STATE["dataset:finance.payroll.export"] == "deleted"
-    for person in MEMBERS["contractors"]:
-        assert ("dataset:finance.payroll.export", "READ") in HELD[person]
-        assert {entity for entity, _ in HELD[person] if namespace_of(entity) == "finance"} == {"dataset:finance.payroll.export"}
+    for user in MEMBERS["contractors"]:
+        assert ("dataset:finance.payroll.export", "READ") in GRANTS_BY_USER[user]
+        grants_in_finance = {entity for entity, _ in GRANTS_BY_USER[user] if namespace_of(entity) == "finance"}
+        assert grants_in_finance == {"dataset:finance.payroll.export"}
 
 
-def test_amara_and_ingrid_are_alone_with_what_only_they_administer():
-    alone = defaultdict(set)
+def test_amara_and_ingrid_are_the_only_administrators_of_six_entities():
+    sole_administrators = defaultdict(set)
     for entity in LIVE:
         if len(administrators(entity)) == 1:
-            alone[administrators(entity).pop()].add(entity)
-    assert alone == {
+            sole_administrators[administrators(entity).pop()].add(entity)
+    assert sole_administrators == {
         "amara.okafor": {"dataset:risk.watchlist"},
         "ingrid.solberg": {"application:finance.vat_return", "program:finance.vat_return.workflow.quarterly_return",
                            "program:finance.vat_return.spark.vat_checks", "dataset:finance.vat.returns",
@@ -147,33 +148,33 @@ def test_amara_and_ingrid_are_alone_with_what_only_they_administer():
     }
 
 
-def test_people_who_left_still_hold_grants_and_a_membership():
+def test_users_who_left_still_hold_grants_and_a_membership():
     assert INACTIVE == {"viktor.hale", "sara.bergman"}
-    assert all(HELD[person] for person in INACTIVE)
+    assert all(GRANTS_BY_USER[user] for user in INACTIVE)
     assert "viktor.hale" in MEMBERS["finance-stewards"]
 
 
 def test_store_operations_sees_logistics_through_one_program_only():
     program = ("program:logistics.store_deliveries.service.delivery_board", "EXECUTE")
-    assert on("group:store-operations", "logistics") == {program}
-    for person in MEMBERS["store-operations"]:
-        assert {held for held in HELD[person] if namespace_of(held[0]) == "logistics"} == {program}
+    assert direct_grants_in("group:store-operations", "logistics") == {program}
+    for user in MEMBERS["store-operations"]:
+        assert {grant for grant in GRANTS_BY_USER[user] if namespace_of(grant[0]) == "logistics"} == {program}
 
 
-def test_gareth_holds_everything_at_the_namespace_and_nothing_below():
-    assert HELD["gareth.pryce"] == {("namespace:risk", "READ"), ("namespace:risk", "WRITE"), ("namespace:risk", "ADMIN")}
+def test_gareth_holds_three_privileges_on_the_namespace_and_none_inside():
+    assert GRANTS_BY_USER["gareth.pryce"] == {("namespace:risk", privilege) for privilege in ("READ", "WRITE", "ADMIN")}
     assert len([entity for entity in live_in("risk") if entity.startswith("dataset:")]) > 5
 
 
-def test_the_customers_have_administrators_who_may_not_read_them():
+def test_the_administrators_of_the_customers_cannot_read_them():
     assert {privilege for holder, entity, privilege in GRANTED
             if (holder, entity) == ("group:platform-operations", "dataset:sales.customers")} == {"ADMIN"}
-    assert not any(("dataset:sales.customers", "READ") in HELD[person] for person in MEMBERS["platform-operations"])
+    assert not any(("dataset:sales.customers", "READ") in GRANTS_BY_USER[user] for user in MEMBERS["platform-operations"])
 
 
-def test_one_user_is_in_three_groups_and_two_hold_nothing():
+def test_one_user_is_in_three_groups_and_two_users_hold_no_grant():
     assert [name for name in MEMBERS if "grace.kim" in MEMBERS[name]] == ["data-science", "marketing-analytics", "risk-analytics"]
-    assert {person for person in ACTIVE if not HELD[person]} == {"julia.schmidt", "ana.pereira"}
+    assert {user for user in ACTIVE if not GRANTS_BY_USER[user]} == {"julia.schmidt", "ana.pereira"}
 
 
 def test_most_grants_have_a_reason():

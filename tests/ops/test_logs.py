@@ -43,17 +43,17 @@ def test_every_line_of_a_request_carries_the_id_that_the_error_page_shows(log_li
     monkeypatch.setattr("django.contrib.auth.views.LoginView.get_context_data", fail)
     answer = Client(raise_request_exception=False).get("/sign-in")
     assert answer.status_code == 500
-    shown = re.search(r"<code>(\w+)</code>", answer.content.decode())[1]
-    assert shown == answer["X-Request-ID"]
+    displayed_id = re.search(r"<code>(\w+)</code>", answer.content.decode())[1]
+    assert displayed_id == answer["X-Request-ID"]
     entries = log_lines()
     assert [entry["event"] for entry in entries] == ["about to fail", "Internal Server Error: /sign-in", "answered"]
-    assert {entry["request_id"] for entry in entries} == {shown}
+    assert {entry["request_id"] for entry in entries} == {displayed_id}
     assert "the disk is on fire" in entries[1]["exception"]
     assert (entries[2]["method"], entries[2]["path"], entries[2]["status"]) == ("GET", "/sign-in", 500)
 
 
 @pytest.mark.django_db
-def test_the_next_request_has_another_id(log_lines):
+def test_each_request_has_a_different_id(log_lines):
     answers = [Client().get("/healthz") for _ in range(2)]
     assert [entry["request_id"] for entry in log_lines()] == [answer["X-Request-ID"] for answer in answers]
     assert answers[0]["X-Request-ID"] != answers[1]["X-Request-ID"]
@@ -106,5 +106,5 @@ def test_an_unknown_format_is_refused():
         logging_configuration("INFO", "xml")
 
 
-def test_the_console_uses_this_configuration():
+def test_the_settings_use_the_structlog_configuration():
     assert settings.LOGGING["formatters"]["structlog"]["()"] == "structlog.stdlib.ProcessorFormatter"

@@ -11,27 +11,27 @@ import pytest
 from authzconsole.ops import machine
 
 COMMAND = [sys.executable, "-m", "authzconsole.ops.postgres", "--"]
-ASK = ("import os, psycopg\n"
-       "with psycopg.connect(os.environ['DATABASE_URL']) as c:\n"
-       "    print(c.execute('show unix_socket_directories').fetchone()[0])")
+PRINT_FOLDER = ("import os, psycopg\n"
+                "with psycopg.connect(os.environ['DATABASE_URL']) as c:\n"
+                "    print(c.execute('show unix_socket_directories').fetchone()[0])")
 
 pytestmark = pytest.mark.skipif(machine.postgresql_folder() is None, reason="PostgreSQL is not installed")
 
 
 def test_a_command_gets_a_server_that_is_removed_afterwards():
-    completed = subprocess.run([*COMMAND, sys.executable, "-c", ASK], capture_output=True, text=True)
+    completed = subprocess.run([*COMMAND, sys.executable, "-c", PRINT_FOLDER], capture_output=True, text=True)
     assert completed.returncode == 0, completed.stderr
     assert "console-pg-" in completed.stdout
     assert not Path(completed.stdout.strip()).exists()
 
 
-def test_the_exit_status_is_the_one_of_the_command():
+def test_the_exit_status_of_the_command_is_returned():
     assert subprocess.run([*COMMAND, "sh", "-c", "exit 3"]).returncode == 3
 
 
 def test_a_terminated_command_leaves_neither_server_nor_folder():
-    show = f"{ASK.replace('0])', '0], flush=True)')}\nimport time; time.sleep(60)"
-    with subprocess.Popen([*COMMAND, sys.executable, "-c", show], stdout=subprocess.PIPE, text=True,
+    script = f"{PRINT_FOLDER.replace('0])', '0], flush=True)')}\nimport time; time.sleep(60)"
+    with subprocess.Popen([*COMMAND, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                           start_new_session=True) as running:
         folder = Path(running.stdout.readline().strip())
         assert folder.is_dir()
@@ -67,8 +67,8 @@ def _folder_of(server):
 
 
 def _postmaster_of(parent):
-    listed = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid=,comm="], capture_output=True, text=True).stdout
-    return next((int(line.split()[0]) for line in listed.splitlines() if line.endswith("postgres")), None)
+    output = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid=,comm="], capture_output=True, text=True).stdout
+    return next((int(line.split()[0]) for line in output.splitlines() if line.endswith("postgres")), None)
 
 
 def _is_running(pid):

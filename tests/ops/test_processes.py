@@ -11,7 +11,7 @@ from authzconsole.ops.processes import end_session, run_command, session_members
 RUN = "from authzconsole.ops.processes import *\nimport sys\ninterrupt_on_signals()\nrun_command(sys.argv[1:])"
 
 
-def gone(pid, *, within_seconds=10):
+def has_ended(pid, *, within_seconds=10):
     deadline = time.monotonic() + within_seconds
     while list(session_members(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -24,11 +24,11 @@ def test_remaining_processes_of_a_session_are_killed_even_if_they_ignore_signals
         first.stdout.readline()
         assert len(list(session_members(first.pid))) >= 2
         end_session(first.pid, patience_seconds=0.3)
-        assert gone(first.pid)
+        assert has_ended(first.pid)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGTERM])
-def test_a_child_dies_with_its_parent_although_a_shell_had_the_signal_ignored(signum):
+def test_a_child_dies_with_its_parent_even_if_a_shell_ignored_the_signal(signum):
     parent = ("import subprocess, time\nfrom authzconsole.ops.processes import die_with_parent\n"
               "child = subprocess.Popen(['sleep', '60'], start_new_session=True, "
               f"preexec_fn=die_with_parent({int(signum)}))\nprint(child.pid, flush=True); time.sleep(60)")
@@ -37,14 +37,14 @@ def test_a_child_dies_with_its_parent_although_a_shell_had_the_signal_ignored(si
         child = int(running.stdout.readline())
         running.kill()
     try:
-        assert gone(child)
+        assert has_ended(child)
     finally:
         end_session(child)
 
 
 def test_a_command_leaves_no_process_behind(tmp_path):
     assert run_command(["sh", "-c", f"sleep 60 & echo $$ > {tmp_path}/session; exit 4"]) == 4
-    assert gone(int((tmp_path / "session").read_text()))
+    assert has_ended(int((tmp_path / "session").read_text()))
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -20,7 +20,7 @@ from authzconsole.ops.processes import session_members
 from authzconsole.ops.run import console_lock
 
 
-def test_port_moves_the_console_and_its_address():
+def test_port_host_and_public_url_determine_the_listen_address():
     assert listen_address({}) == ListenAddress("127.0.0.1", 8000, "http://127.0.0.1:8000")
     assert listen_address({"PORT": "8123"}).url == "http://127.0.0.1:8123"
     assert listen_address({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url == "https://console.example"
@@ -34,11 +34,11 @@ def test_an_invalid_port_is_refused(port):
         listen_address({"PORT": port})
 
 
-def test_a_port_in_use_is_reported_with_another_one():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_refused_and_another_port_is_suggested():
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
+        port = occupied.getsockname()[1]
         with pytest.raises(Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"):
             check_port(listen_address({"PORT": str(port)}))
     check_port(listen_address({"PORT": str(port)}))
@@ -49,15 +49,15 @@ def test_a_host_of_another_machine_is_refused():
         check_port(listen_address({"HOST": "192.0.2.1"}))
 
 
-def test_a_second_console_of_one_checkout_is_refused_with_the_address_of_the_first(tmp_path):
+def test_a_second_console_of_a_checkout_is_refused_and_the_first_one_is_named(tmp_path):
     lock, address = tmp_path / "run" / "console.lock", listen_address({"PORT": "8123"})
     with console_lock(lock, address):
         with pytest.raises(Refusal, match=rf"is already running: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
             with console_lock(lock, listen_address({})):
                 pass
-    with console_lock(lock, address), lock.open() as file, pytest.raises(OSError) as taken:
+    with console_lock(lock, address), lock.open() as file, pytest.raises(OSError) as occupied:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert taken.value.errno == errno.EWOULDBLOCK
+    assert occupied.value.errno == errno.EWOULDBLOCK
 
 
 def test_a_closed_port_has_no_status():
@@ -70,13 +70,13 @@ class Console:
     def __init__(self, folder, **environment):
         self.port, self.output = free_port(), folder / "output"
         variables = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), **environment}
-        kept = {name: value for name, value in os.environ.items()
-                if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
+        inherited = {name: value for name, value in os.environ.items()
+                     if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
         with self.output.open("w") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole", env=kept | variables,
-                                            stdout=output, stderr=output, start_new_session=True)
+            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole",
+                                            env=inherited | variables, stdout=output, stderr=output, start_new_session=True)
 
-    def wait_until_it_says(self, text):
+    def wait_for_output(self, text):
         deadline = time.monotonic() + 60
         while text not in self.output.read_text():
             assert self.process.poll() is None and time.monotonic() < deadline, self.output.read_text()
@@ -99,7 +99,7 @@ def console(tmp_path):
 @pytest.mark.worker
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running(console, tmp_path, signum):
-    console.wait_until_it_says(f"The console is at http://127.0.0.1:{console.port}")
+    console.wait_for_output(f"The console is at http://127.0.0.1:{console.port}")
     assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
     with pytest.raises(urllib.error.HTTPError) as answer:
         urllib.request.urlopen(f"http://127.0.0.1:{console.port}/no-such-page", timeout=10)
@@ -119,11 +119,11 @@ def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running
 
 @pytest.mark.worker
 def test_a_crashed_program_is_restarted_and_reported(console):
-    console.wait_until_it_says("The console is at")
+    console.wait_for_output("The console is at")
     web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
                          capture_output=True, text=True).stdout
     os.kill(int(web), signal.SIGKILL)
-    console.wait_until_it_says("web stopped (terminated by SIGKILL) and is restarted")
+    console.wait_for_output("web stopped (terminated by SIGKILL) and is restarted")
     address, deadline = listen_address({"PORT": str(console.port)}), time.monotonic() + 30
     while health_status(address) is None:
         assert time.monotonic() < deadline
@@ -132,12 +132,12 @@ def test_a_crashed_program_is_restarted_and_reported(console):
 
 @pytest.mark.worker
 def test_a_second_start_prints_no_password(console, tmp_path):
-    console.wait_until_it_says("The console is at")
+    console.wait_for_output("The console is at")
     console.process.send_signal(signal.SIGINT)
     assert console.process.wait(60) == 0
     second = Console(tmp_path)
     try:
-        second.wait_until_it_says("The console is at")
+        second.wait_for_output("The console is at")
         assert "password" not in second.output.read_text()
     finally:
         second.process.send_signal(signal.SIGTERM)

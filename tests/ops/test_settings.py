@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 
-def started(tmp_path, **environment):
+def load_settings(tmp_path, **environment):
     """Read the settings in a new process."""
     program = "import django; django.setup(); from django.conf import settings; print(settings.SECRET_KEY)"
     variables = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")}
@@ -30,21 +30,21 @@ def started(tmp_path, **environment):
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])
 def test_an_invalid_value_stops_the_start_with_a_message(tmp_path, name, value, sentence):
-    answer = started(tmp_path, **{name: value})
-    assert answer.returncode != 0 and sentence in answer.stderr
+    process = load_settings(tmp_path, **{name: value})
+    assert process.returncode != 0 and sentence in process.stderr
 
 
 def test_the_secret_key_is_created_once_and_readable_by_its_owner_only(tmp_path):
-    first, second = started(tmp_path), started(tmp_path)
+    first, second = load_settings(tmp_path), load_settings(tmp_path)
     assert first.stdout == second.stdout != "\n"
-    kept = tmp_path / "state" / "secret_key"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert [path.name for path in kept.parent.iterdir()] == ["secret_key"]
-    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    key_file = tmp_path / "state" / "secret_key"
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    assert [path.name for path in key_file.parent.iterdir()] == ["secret_key"]
+    assert stat.S_IMODE(key_file.parent.stat().st_mode) == 0o700
 
 
 def test_an_empty_secret_key_is_refused_with_a_remedy(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "secret_key").touch()
-    answer = started(tmp_path)
-    assert answer.returncode != 0 and "is empty: remove it" in answer.stderr
+    process = load_settings(tmp_path)
+    assert process.returncode != 0 and "is empty: remove it" in process.stderr

@@ -19,20 +19,20 @@ from authzconsole.ops import Refusal, environment, machine, packages, setup
     ("Unable to locate a Java Runtime.", 0),
     ("", 0),
 ])
-def test_the_version_of_java_is_read_from_what_it_says(output, major):
+def test_the_version_of_java_is_read_from_its_output(output, major):
     assert machine.java_major(output) == major
 
 
-def test_the_versions_of_the_servers_are_read_from_what_they_say():
+def test_the_versions_of_the_servers_are_read_from_their_output():
     assert machine.redis_major("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64") == 7
     assert machine.postgresql_major("initdb (PostgreSQL) 15.12 (Debian 15.12-0+deb12u2)") == 15
     assert machine.redis_major("nonsense") == machine.postgresql_major("nonsense") == 0
 
 
-def program(folder, name, says):
+def program(folder, name, output):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    path.write_text(f"#!/bin/sh\necho '{output}' >&2\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -57,7 +57,7 @@ def debian(bare_machine, monkeypatch):
     return bare_machine
 
 
-def test_a_java_that_is_too_old_is_passed_over_for_one_that_is_not(bare_machine, monkeypatch):
+def test_an_outdated_java_is_skipped_in_favour_of_a_newer_one(bare_machine, monkeypatch):
     program(bare_machine / "old" / "bin", "java", 'openjdk version "11.0.2"')
     program(bare_machine / "jvm" / "java-17" / "bin", "java", 'openjdk version "17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(bare_machine / "old"))
@@ -66,7 +66,7 @@ def test_a_java_that_is_too_old_is_passed_over_for_one_that_is_not(bare_machine,
     assert machine.java_home() == bare_machine / "jvm" / "java-17"
 
 
-def test_a_redis_that_is_too_old_counts_as_missing(bare_machine):
+def test_an_outdated_redis_counts_as_missing(bare_machine):
     path = program(bare_machine / "bin", "redis-server", "Redis server v=5.0.14 sha=0")
     assert machine.redis_server() is None
     program(bare_machine / "bin", "redis-server", "Redis server v=6.0.0 sha=0")
@@ -82,7 +82,7 @@ def test_a_user_without_install_rights_gets_the_exact_command(debian):
     assert setup.JAVA_HINT not in str(refusal.value)
 
 
-def test_if_only_java_is_missing_the_message_names_the_option_without_it(debian):
+def test_if_only_java_is_missing_the_message_suggests_to_start_without_it(debian):
     program(debian / "bin", "redis-server", "Redis server v=7.0.0 sha=0")
     with pytest.raises(Refusal, match="WITHOUT_JAVA=1 make run"):
         setup.ensure_tools(setup.tools_for("run"))
@@ -93,18 +93,18 @@ def test_a_machine_without_apt_get_gets_the_list_of_programs_to_install(bare_mac
         setup.ensure_tools(setup.tools_for("run"))
 
 
-def test_another_java_package_is_taken_where_17_is_not_offered(monkeypatch):
+def test_another_java_package_is_selected_if_java_17_is_not_available(monkeypatch):
     monkeypatch.setattr(packages, "is_available", lambda package: package == "default-jre-headless")
     assert packages.packages_for([machine.JAVA, machine.REDIS]) == ["default-jre-headless", "redis-server"]
 
 
-def test_a_package_that_does_not_bring_its_program_is_reported(debian, monkeypatch):
+def test_a_package_that_does_not_contain_its_program_is_reported(debian, monkeypatch):
     monkeypatch.setattr(setup, "install_packages", lambda tools: None)
     with pytest.raises(Refusal, match="still not found: Java 17 or newer, redis-server 6 or newer"):
         setup.ensure_tools(setup.tools_for("run"))
 
 
-def test_a_shared_redis_and_no_java_ask_for_no_program_at_all(monkeypatch):
+def test_a_run_with_a_shared_redis_and_without_java_needs_no_program(monkeypatch):
     monkeypatch.setenv("REDIS_URL", "redis://elsewhere:6379/0")
     assert setup.tools_for("run") == [machine.JAVA]
     monkeypatch.setenv("WITHOUT_JAVA", "1")
@@ -147,7 +147,7 @@ def test_a_missing_interpreter_makes_the_environment_incomplete(sandbox, monkeyp
     assert not environment.is_complete("run")
 
 
-def test_the_packages_of_the_tests_include_those_of_a_run_but_not_the_reverse(sandbox):
+def test_the_dev_packages_include_the_run_packages_but_not_the_reverse(sandbox):
     stamp("dev")
     assert environment.is_complete("run") and environment.is_complete("dev")
     stamp("run")
@@ -164,7 +164,7 @@ def test_a_run_installs_no_test_tools():
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "run", "dev"])
-def test_a_lock_names_no_address_of_an_index_or_a_file(lock):
+def test_a_lock_file_contains_no_url_or_path(lock):
     assert not re.search(r"https?:|file:|--(extra-)?index|--find-links", (environment.LOCKS / f"{lock}.txt").read_text())
 
 
@@ -176,7 +176,7 @@ def fake_uv(sandbox, script):
 
 
 @pytest.fixture
-def created(sandbox, monkeypatch):
+def prepared_venv(sandbox, monkeypatch):
     """Create a .venv with a uv that installs nothing."""
     monkeypatch.setattr(environment, "VENV", sandbox / "venv")
     environment.VENV_STAMP.write_text(environment._venv_state())
@@ -184,30 +184,30 @@ def created(sandbox, monkeypatch):
     return sandbox
 
 
-def test_an_installation_that_succeeds_prints_one_line(created, capfd):
+def test_an_installation_that_succeeds_prints_one_line(prepared_venv, capfd):
     environment.ensure_environment("dev")
     assert environment.is_complete("dev")
     output = capfd.readouterr()
     assert output.out == "" and output.err.splitlines() == [
         "Installing the Python packages into .venv (a minute or two, the first time) ..."]
-    arguments = (created / "venv" / "bin" / "uv.arguments").read_text()
+    arguments = (prepared_venv / "venv" / "bin" / "uv.arguments").read_text()
     assert arguments.startswith("pip sync") and "--require-hashes" in arguments and "--require-build-hashes" in arguments
-    assert arguments.endswith(f"--build-constraints {created}/build.txt {created}/dev.txt\n")
+    assert arguments.endswith(f"--build-constraints {prepared_venv}/build.txt {prepared_venv}/dev.txt\n")
 
 
-def test_an_installation_that_fails_shows_its_output_and_leaves_no_stamp(created, capfd):
+def test_an_installation_that_fails_shows_its_output_and_leaves_no_stamp(prepared_venv, capfd):
     environment.PACKAGES_STAMP.write_text("of an older lock")
-    fake_uv(created, "echo 'hash mismatch for nothing' >&2; exit 1")
+    fake_uv(prepared_venv, "echo 'hash mismatch for nothing' >&2; exit 1")
     with pytest.raises(Refusal, match="uv could not install the locked packages"):
         environment.ensure_environment("run")
     assert not environment.PACKAGES_STAMP.exists()
     assert "hash mismatch for nothing" in capfd.readouterr().err
 
 
-def test_a_new_version_of_uv_recreates_the_environment(created, monkeypatch):
+def test_a_new_version_of_uv_recreates_the_environment(prepared_venv, monkeypatch):
     steps = []
     monkeypatch.setattr(environment, "_run_quietly", lambda command, *others: steps.append([str(part) for part in command]))
-    (created / "uv.txt").write_text("uv==2\n")
+    (prepared_venv / "uv.txt").write_text("uv==2\n")
     environment.ensure_environment("run")
     assert [command[1:3] for command in steps] == [["-m", "venv"], ["-m", "pip"], ["pip", "sync"]]
     assert "--require-hashes" in steps[1]
@@ -233,7 +233,7 @@ def test_an_environment_that_is_a_symbolic_link_is_left_alone(sandbox, monkeypat
         environment.ensure_environment("run")
 
 
-def test_two_setups_of_one_checkout_take_turns(tmp_path):
+def test_a_second_setup_of_a_checkout_waits_for_the_first(tmp_path):
     lock = tmp_path / "setup.lock"
     waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import setup_lock\n"
                "with setup_lock(pathlib.Path(sys.argv[1])): print('second', flush=True)")

@@ -10,14 +10,14 @@ MARKS = ("spark", "browser", "worker", "slow")
 REPORT = '<testsuites><testsuite name="pytest" tests="{tests}" skipped="{skipped}" errors="0" failures="0"/></testsuites>'
 
 
-@pytest.mark.parametrize("tests, skipped, ran", [(0, 0, 0), (3, 3, 0), (3, 1, 2)])
-def test_only_tests_that_ran_count(tmp_path, tests, skipped, ran):
+@pytest.mark.parametrize("tests, skipped, expected", [(0, 0, 0), (3, 3, 0), (3, 1, 2)])
+def test_skipped_tests_are_not_counted(tmp_path, tests, skipped, expected):
     report = tmp_path / "report.xml"
     report.write_text(REPORT.format(tests=tests, skipped=skipped))
-    assert executed_test_count(report) == ran
+    assert executed_test_count(report) == expected
 
 
-def test_no_report_means_that_none_ran(tmp_path):
+def test_a_missing_report_counts_as_no_tests(tmp_path):
     assert executed_test_count(tmp_path / "missing.xml") == 0
 
 

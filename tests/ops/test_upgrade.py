@@ -44,7 +44,7 @@ from grants.tenant.export_document import export_tenant
 exported = io.BytesIO()
 export_tenant(exported)
 
-def permitted(action):
+def is_permitted(action):
     question = {"subject": {"type": "user", "id": "alice"}, "action": {"name": action},
                 "resource": {"type": "dataset", "id": "sales.orders"}}
     answer = Client().post("/access/v1/evaluation", question, content_type="application/json",
@@ -59,7 +59,7 @@ report = {
     "exported": exported.getvalue().decode(), "break": first_break() and first_break().sentence,
     "revision": current_revision(), "misplaced": str(first_misplaced_grant()), "plans": plans,
     "generation": active_generation().name,
-    "permitted": [permitted("READ"), permitted("EXECUTE")],
+    "is_permitted": [is_permitted("READ"), is_permitted("EXECUTE")],
     "tokens": [[token.name, token.scopes, token.revoked_at is not None] for token in ApiToken.objects.order_by("pk")],
     "schedules": [[row.analysis, row.is_on, str(row.at), row.options] for row in Schedule.objects.all()],
     "periodic": PeriodicTask.objects.filter(enabled=True, task="analytics.schedule_run").count(),
@@ -101,7 +101,7 @@ def test_the_active_generation_of_an_old_database_is_kept(report):
 
 def test_a_token_of_an_old_database_gets_decisions(report):
     assert report["tokens"] == [["nightly sync", "decide read", False], ["old", "decide", True]]
-    assert report["permitted"] == [True, False]
+    assert report["is_permitted"] == [True, False]
 
 
 def test_plans_of_an_old_database_are_read_and_applied(report):

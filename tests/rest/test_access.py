@@ -42,7 +42,7 @@ WRITES = [
     ("PUT", "/schedules/visibility", {"on": True}),
 ]
 DECISIONS = ("POST", "/decisions", QUESTION)
-FOR_OVERSEERS = {"/schedules", "/schedules/visibility",
+FOR_ADMINISTRATORS_AND_AUDITORS = {"/schedules", "/schedules/visibility",
                  "/runs", "/journal", "/journal/proof", "/plans",
                  "/forecasts/deletion?namespace=namespace:sales&user=ned"}
 
@@ -106,7 +106,7 @@ def test_auditors_cannot_change_anything(by_session, by_token, method, path, bod
 def test_ordinary_accounts_read_their_own_data(by_session, path):
     """ned administers the namespace and its datasets, so he can read every path except data of other principals."""
     answer = by_session("ned").get(path)
-    expected = 403 if path in FOR_OVERSEERS else 404 if path == "/groups/operators" else 200
+    expected = 403 if path in FOR_ADMINISTRATORS_AND_AUDITORS else 404 if path == "/groups/operators" else 200
     assert answer.status_code == expected, answer.content
 
 
@@ -115,10 +115,11 @@ def test_ordinary_accounts_cannot_change_anything(by_session, method, path, body
     problem(call(by_session("ned"), method, path, body), 403)
 
 
-UNSEEN = ["dataset:hr.salaries", "dataset:hr.nothing", "namespace:hr", "namespace:nowhere", "dataset:sales.customers", "rubbish"]
+INVISIBLE = ["dataset:hr.salaries", "dataset:hr.nothing", "namespace:hr", "namespace:nowhere", "dataset:sales.customers",
+             "rubbish"]
 
 
-@pytest.mark.parametrize("address", UNSEEN)
+@pytest.mark.parametrize("address", INVISIBLE)
 def test_invisible_entities_look_like_nonexistent_entities(by_session, by_token, address):
     """dee only holds READ on one dataset."""
     answers = []
@@ -131,8 +132,8 @@ def test_invisible_entities_look_like_nonexistent_entities(by_session, by_token,
 
 
 def test_lists_show_an_ordinary_account_only_visible_entities(by_session):
-    seen = {entity["address"] for entity in by_session("dee").get("/entities").json()["items"]}
-    assert seen == {"namespace:sales", "dataset:sales.orders", "dataset:sales.legacy"}
+    listed = {entity["address"] for entity in by_session("dee").get("/entities").json()["items"]}
+    assert listed == {"namespace:sales", "dataset:sales.orders", "dataset:sales.legacy"}
     assert by_session("out").get("/entities").json() == {"items": [], "next": None}
     for filters in ({"q": "salaries"}, {"address": "dataset:hr.salaries"}, {"parent": "namespace:hr"},
                     {"within": "namespace:hr"}):

@@ -1,4 +1,4 @@
-"""Runs and reports over REST. The reports are written by hand; tests/analytics/spark tests those of Spark."""
+"""Runs and reports over REST. The tests write the reports themselves; tests/analytics/spark tests reports of Spark."""
 
 import io
 import json
@@ -22,13 +22,13 @@ ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales
 
 
 @pytest.fixture(autouse=True)
-def sent(monkeypatch, settings, tmp_path):
+def sent_runs(monkeypatch, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    sent_runs = []
-    monkeypatch.setattr("analytics.runs.services.send_run", sent_runs.append)
+    runs = []
+    monkeypatch.setattr("analytics.runs.services.send_run", runs.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
-    return sent_runs
+    return runs
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_analyses_describe_their_options_and_tables(ada):
     assert analysis["tables"][0]["key"] == ["namespace", "user"]
 
 
-def test_a_run_can_be_started_followed_and_cancelled(ada, by_session, sent, django_capture_on_commit_callbacks):
+def test_a_run_can_be_started_followed_and_cancelled(ada, by_session, sent_runs, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         started = ada.post("/runs", {"analysis": NAME, "generation": "core", "namespace": "sales"})
-    assert started.status_code == 202 and len(sent) == 1
+    assert started.status_code == 202 and len(sent_runs) == 1
     run = by_session("aud").client.get(started["Location"]).json()
     assert run == started.json() | {"state": "waiting"} and run["waiting_reason"] == "It starts within seconds."
     assert (run["analysis"], run["options"], run["requested_by"]) == (NAME, {"generation": "core", "namespace": "sales"}, "ada")
@@ -160,7 +160,7 @@ def test_a_report_is_downloaded_as_json_lines(ada, report):
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
-def test_a_removed_report_is_gone_and_an_omitted_table_is_not_found(ada, report, suffix):
+def test_a_removed_report_is_gone_and_an_omitted_table_is_a_conflict(ada, report, suffix):
     path = f"/runs/{report.pk}/tables"
     AnalysisRun.objects.update(summary={"detail_is_written": False, "detail_rows": 7_000_000})
     assert "7,000,000 rows" in problem(ada.get(f"{path}/detail{suffix}"), 409)["detail"]

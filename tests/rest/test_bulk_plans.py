@@ -14,12 +14,12 @@ pytestmark = pytest.mark.django_db
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 BULK = {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"], "within": "namespace:sales"}
-PICKED = {"verb": "revoke", "principals": ["user:ned"], "privileges": ["ADMIN"], "entities": [ORDERS, CUSTOMERS]}
+SELECTION = {"verb": "revoke", "principals": ["user:ned"], "privileges": ["ADMIN"], "entities": [ORDERS, CUSTOMERS]}
 HEADER = "verb,principal,entity,privilege\n"
 GOOD = f"{HEADER}grant,user:out,{ORDERS},READ\nrevoke,user:ned,{ORDERS},ADMIN\n"
 
 
-def items(ada, answer):
+def plan_items(ada, answer):
     assert answer.status_code == 201, answer.content
     path = answer["Location"].removeprefix("/api/v1")
     return [(item["verb"], item["principal"], item["entity"], item["privilege"]) for item in ada.all_of(f"{path}/items")]
@@ -28,9 +28,9 @@ def items(ada, answer):
 def test_a_bulk_plan_covers_all_live_entities_in_a_container(ada):
     before = all_grants()
     created = ada.post("/plans/many", BULK)
-    assert {entity for *_, entity, _ in items(ada, created)} == set(SALES) and created.json()["origin"] == "subtree"
+    assert {entity for *_, entity, _ in plan_items(ada, created)} == set(SALES) and created.json()["origin"] == "subtree"
     some = ada.post("/plans/many", BULK | {"kinds": ["dataset"], "itself": False})
-    assert items(ada, some) == [("grant", "user:out", CUSTOMERS, "READ"), ("grant", "user:out", ORDERS, "READ")]
+    assert plan_items(ada, some) == [("grant", "user:out", CUSTOMERS, "READ"), ("grant", "user:out", ORDERS, "READ")]
     assert some.json()["recipe"] == {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"],
                                      "within": "namespace:sales", "kinds": ["dataset"], "itself": False}
     path = some["Location"].removeprefix("/api/v1")
@@ -40,8 +40,8 @@ def test_a_bulk_plan_covers_all_live_entities_in_a_container(ada):
 
 
 def test_a_bulk_plan_covers_selected_entities(ada):
-    created = ada.post("/plans/many", PICKED)
-    assert items(ada, created) == [("revoke", "user:ned", CUSTOMERS, "ADMIN"), ("revoke", "user:ned", ORDERS, "ADMIN")]
+    created = ada.post("/plans/many", SELECTION)
+    assert plan_items(ada, created) == [("revoke", "user:ned", CUSTOMERS, "ADMIN"), ("revoke", "user:ned", ORDERS, "ADMIN")]
     assert (created.json()["origin"], created.json()["effect"]["stranded_none"]) == ("selection", 2)
     assert [plan["number"] for plan in ada.get("/plans", origin="selection").json()["items"]] == [created.json()["number"]]
     renewed = ada.post(f"/plans/{created.json()['number']}/renewal").json()
@@ -51,7 +51,7 @@ def test_a_bulk_plan_covers_selected_entities(ada):
 @pytest.mark.parametrize(("sent", "status", "words"), [
     (BULK | {"entities": [ORDERS]}, 400, "either `within` or `entities`"),
     ({name: value for name, value in BULK.items() if name != "within"}, 400, "either `within` or `entities`"),
-    (PICKED | {"kinds": ["dataset"]}, 400, "this requires `within`"), (BULK | {"verb": "take"}, 400,
+    (SELECTION | {"kinds": ["dataset"]}, 400, "this requires `within`"), (BULK | {"verb": "take"}, 400,
                                                                        "verb: `take` is not one of"),
     (BULK | {"principals": []}, 400, "principals"), (BULK | {"privileges": ["OWN"]}, 400, "privileges"),
     (BULK | {"kinds": ["widget"]}, 400, "is not a kind"), (BULK | {"itself": "yes"}, 400, "itself"),
@@ -59,16 +59,16 @@ def test_a_bulk_plan_covers_selected_entities(ada):
     (BULK | {"kinds": ["namespace"]}, 409, "contains no entities of kind namespace"),
     (BULK | {"principals": ["user:x"]}, 409, "user:x does not exist"),
     (BULK | {"principals": ["user:ned"], "privileges": ["ADMIN"]}, 409, "nothing to grant"),
-    (PICKED | {"entities": ["dataset:sales.legacy"]}, 409, "only live entities"),
-    (PICKED | {"entities": ["dataset:x"]}, 400, "lacks a part"), (PICKED | {"entities": [""]}, 400, "entities"),
+    (SELECTION | {"entities": ["dataset:sales.legacy"]}, 409, "only live entities"),
+    (SELECTION | {"entities": ["dataset:x"]}, 400, "lacks a part"), (SELECTION | {"entities": [""]}, 400, "entities"),
 ])
 def test_an_invalid_bulk_plan_is_refused_with_the_reason(ada, sent, status, words):
     assert words in problem(ada.post("/plans/many", sent), status)["detail"] and not Plan.objects.exists()
 
 
 def test_a_ghost_plan_revokes_grants_on_deleted_addresses(ada):
-    assert items(ada, ada.post("/plans/ghosts", {})) == [("revoke", "user:dee", "dataset:sales.legacy", "WRITE")]
-    assert len(items(ada, ada.post("/plans/ghosts", {"namespace": "namespace:sales"}))) == 1
+    assert plan_items(ada, ada.post("/plans/ghosts", {})) == [("revoke", "user:dee", "dataset:sales.legacy", "WRITE")]
+    assert len(plan_items(ada, ada.post("/plans/ghosts", {"namespace": "namespace:sales"}))) == 1
     assert "no grant is on a deleted address" in problem(ada.post("/plans/ghosts", {"namespace": "namespace:hr"}), 409)["detail"]
     assert "is not a namespace" in problem(ada.post("/plans/ghosts", {"namespace": ORDERS}), 409)["detail"]
     problem(ada.post("/plans/ghosts", {"namespace": "sales"}), 400)
@@ -76,11 +76,11 @@ def test_a_ghost_plan_revokes_grants_on_deleted_addresses(ada):
 
 def test_a_plan_is_created_from_a_change_file(ada):
     created = ada.post("/plans/import", {"document": GOOD + GOOD.split("\n")[1], "title": "Quarter"})
-    assert items(ada, created) == [("grant", "user:out", ORDERS, "READ"), ("revoke", "user:ned", ORDERS, "ADMIN")]
+    assert plan_items(ada, created) == [("grant", "user:out", ORDERS, "READ"), ("revoke", "user:ned", ORDERS, "ADMIN")]
     assert (created.json()["title"], created.json()["origin"]) == ("Quarter", "file")
     assert created.json()["recipe"]["note"].startswith("1 line repeats")
     line = f'{{"verb":"grant","principal":"user:out","entity":"{ORDERS}","privilege":"READ"}}\n'
-    assert len(items(ada, ada.post("/plans/import", {"document": line}))) == 1
+    assert len(plan_items(ada, ada.post("/plans/import", {"document": line}))) == 1
 
 
 def test_every_invalid_line_of_a_change_file_is_reported(ada):

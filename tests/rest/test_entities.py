@@ -106,33 +106,33 @@ def test_a_dry_run_forecasts_and_writes_nothing(ada):
     new = ada.post("/entities", {"address": "dataset:sales.forecast", "dry_run": True})
     assert new.status_code == 200 and new.json()["forecast"]["applying"] == [
         {"principal": "group:operators", "privileges": ["READ"]}]
-    gone = ada.delete("/entities/namespace:sales", query="?dry_run=true").json()
-    assert gone["dry_run"] and gone["forecast"]["entities"]["dataset"] == 2 and gone["forecast"]["grants_kept"] == 9
+    deletion = ada.delete("/entities/namespace:sales", query="?dry_run=true").json()
+    assert deletion["dry_run"] and deletion["forecast"]["entities"]["dataset"] == 2 and deletion["forecast"]["grants_kept"] == 9
     assert database_state() == before
 
 
 def test_deleting_and_recreating_report_the_result(ada):
     revision = current_revision()
-    gone = ada.delete(ORDERS, query="?reason=because").json()
-    assert gone["entity"]["state"] == "deleted" and gone["changed"]
+    deleted = ada.delete(ORDERS, query="?reason=because").json()
+    assert deleted["entity"]["state"] == "deleted" and deleted["changed"]
     assert [line[0] for line in lines_after(revision)] == ["delete"]
     assert "was deleted already" in problem(ada.delete(ORDERS), 409)["detail"]
-    back = ada.post("/entities/recreate", {"address": "dataset:sales.orders"})
-    assert back.status_code == 201 and back.json()["entity"]["state"] == "live"
+    recreated = ada.post("/entities/recreate", {"address": "dataset:sales.orders"})
+    assert recreated.status_code == 201 and recreated.json()["entity"]["state"] == "live"
     assert "the platform itself" in problem(ada.delete("/entities/instance:cdap"), 409)["detail"]
 
 
 def test_a_description_change_requires_the_current_etag(ada):
-    seen = ada.get(ORDERS)
+    first_read = ada.get(ORDERS)
     problem(ada.patch(ORDERS, {"description": "mine"}), 428)
-    changed = ada.patch(ORDERS, {"description": "mine", "reason": "because"}, If_Match=seen["ETag"])
-    assert changed.json()["description"] == "mine" and changed["ETag"] == ada.get(ORDERS)["ETag"] != seen["ETag"]
-    lost = ada.patch(ORDERS, {"description": "theirs"}, If_Match=seen["ETag"])
-    problem(lost, 412)
-    assert lost["ETag"] == changed["ETag"] and ada.get(ORDERS).json()["description"] == "mine"
+    changed = ada.patch(ORDERS, {"description": "mine", "reason": "because"}, If_Match=first_read["ETag"])
+    assert changed.json()["description"] == "mine" and changed["ETag"] == ada.get(ORDERS)["ETag"] != first_read["ETag"]
+    refused = ada.patch(ORDERS, {"description": "theirs"}, If_Match=first_read["ETag"])
+    problem(refused, 412)
+    assert refused["ETag"] == changed["ETag"] and ada.get(ORDERS).json()["description"] == "mine"
     assert ada.patch(ORDERS, {"description": "x"}, If_Match=f'"other", W/"weak", {changed["ETag"]}').status_code == 200
     assert ada.patch(ORDERS, {"description": "y"}, If_Match="*").status_code == 200
-    problem(ada.delete(ORDERS, **{"If-Match": seen["ETag"]}), 412)
+    problem(ada.delete(ORDERS, **{"If-Match": first_read["ETag"]}), 412)
     assert ada.delete(ORDERS, **{"If-Match": ada.get(ORDERS)["ETag"]}).status_code == 200
 
 
@@ -143,15 +143,15 @@ def test_a_planned_address_without_grants_can_be_deleted(ada):
     assert "revoke the grants on it instead" in problem(ada.delete(path), 409)["detail"]
     ada.post("/grants", {"revoke": [item]})
     before, revision = database_state(), current_revision()
-    kept = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
-    assert "dataset:typo.orders, which is inside it, keeps its address" in kept and "revoke" not in kept
+    detail = problem(ada.delete("/entities/namespace:typo"), 409)["detail"]
+    assert "dataset:typo.orders, which is inside it, keeps its address" in detail and "revoke" not in detail
     forecast = ada.delete(path, query="?dry_run=true").json()
     assert forecast["sentence"] == "dataset:typo.orders would be deleted, 1 entity in total; nothing was changed"
     assert database_state() == before
-    for place in ("dataset:typo.orders", "namespace:typo"):
-        gone = ada.delete(f"/entities/{place}").json()
-        assert gone["sentence"] == f"{place} was only planned; it is no longer registered" and gone["entity"] is None
-        problem(ada.get(f"/entities/{place}"), 404)
+    for address in ("dataset:typo.orders", "namespace:typo"):
+        deleted = ada.delete(f"/entities/{address}").json()
+        assert deleted["sentence"] == f"{address} was only planned; it is no longer registered" and deleted["entity"] is None
+        problem(ada.get(f"/entities/{address}"), 404)
     assert [line[::2] for line in lines_after(revision)] == [
         ("delete", "dataset:typo.orders", "it was planned"), ("delete", "namespace:typo", "it was planned")]
     problem(ada.delete(path), 404)

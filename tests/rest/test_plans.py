@@ -1,4 +1,4 @@
-"""Plans and the deletion forecast over REST: create, read, apply, renew and undo plans, and who is permitted to."""
+"""Plans and the deletion forecast over REST: create, read, apply, renew and undo plans, each by permitted callers only."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def plan(cast):
     return create_plan_from_changes(author=SETUP,
                                     grant=[("user:out", parse_address(ORDERS), "READ"),
                                            ("user:dee", parse_address(ORDERS), "READ")],
-                           revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
+                                    revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
 
 
 @pytest.mark.parametrize("rest", READ_PATHS)
@@ -161,22 +161,22 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
 
 
 def test_an_undone_plan_cannot_be_undone_again_until_it_is_applied_again(ada, plan):
-    def applied(number):
+    def apply(number):
         assert ada.post(f"/plans/{number}/apply", {"reason": "x"}).status_code == 200
         return number
 
-    applied(plan.pk)
-    first = applied(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
+    apply(plan.pk)
+    first = apply(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
     count = Plan.objects.count()
     refused = problem(ada.post(f"/plans/{plan.pk}/inverse"), 409)["detail"]
     assert refused == f"the changes of plan {plan.pk} were already undone by plan {first}: there is nothing to undo"
     assert Plan.objects.count() == count
-    applied(ada.post(f"/plans/{first}/inverse").json()["number"])
+    apply(ada.post(f"/plans/{first}/inverse").json()["number"])
     assert ada.post(f"/plans/{plan.pk}/inverse").status_code == 201
 
 
 @pytest.mark.parametrize("verb", ["inverse", "renewal"])
-def test_an_unexpected_body_is_validated(ada, plan, verb):
+def test_an_invalid_or_unexpected_body_is_refused(ada, plan, verb):
     path = f"/plans/{plan.pk}/{verb}"
     problem(ada.post(path, b"{"), 400)
     assert problem(ada.post(path, {"reason": "x"}), 400)["errors"][0]["field"] == "reason"

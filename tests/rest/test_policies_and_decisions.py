@@ -19,8 +19,8 @@ def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ad
         content = ada.get(f"/policies/{name}").json()
         rows = {(row["kind"], row["operation"]): row for row in content["policies"]}
         assert set(rows) == {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
-        for place, row in rows.items():
-            policy = generation.policy(*place)
+        for kind_and_operation, row in rows.items():
+            policy = generation.policy(*kind_and_operation)
             assert (row["requires"] is not None) == policy.has_rule == bool(row["words"])
             assert row["source"]["seed"] == policy.source.seed and row["source"]["row"]
 
@@ -45,14 +45,14 @@ def test_the_generations_are_listed_oldest_first(ada):
 
 
 def test_changing_the_active_generation_requires_the_current_etag(ada):
-    seen, before = ada.get("/policies/active"), database_state()
+    first_read, before = ada.get("/policies/active"), database_state()
     problem(ada.put("/policies/active", {"name": "core"}), 428)
     problem(ada.put("/policies/active", {"name": "newest"}, If_Match="*"), 400)
     assert database_state() == before
-    chosen = ada.put("/policies/active", {"name": "core", "reason": "because"}, If_Match=seen["ETag"])
-    assert chosen.json() == ada.get("/policies/active").json() == {"name": "core"}
+    changed = ada.put("/policies/active", {"name": "core", "reason": "because"}, If_Match=first_read["ETag"])
+    assert changed.json() == ada.get("/policies/active").json() == {"name": "core"}
     assert lines_after(before[0]) == [("generation-activate", "", "", "", "from final to core")]
-    problem(ada.put("/policies/active", {"name": "proposed"}, If_Match=seen["ETag"]), 412)
+    problem(ada.put("/policies/active", {"name": "proposed"}, If_Match=first_read["ETag"]), 412)
     assert active_generation().name == "core"
 
 

@@ -33,12 +33,12 @@ def test_an_invalid_user_names_the_member(ada, body, field):
 
 
 def test_changing_a_user_requires_the_current_etag_and_is_journaled(ada):
-    revision, seen = current_revision(), ada.get("/users/ned")
+    revision, first_read = current_revision(), ada.get("/users/ned")
     problem(ada.patch("/users/ned", {"active": False}), 428)
-    changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=seen["ETag"])
+    changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=first_read["ETag"])
     assert changed.json() == {"name": "ned", "active": False, "role": "auditor", "email": "n@example.com", "is_principal": True}
     assert [line[0] for line in lines_after(revision)] == ["role-set", "user-deactivate", "user-change"]
-    problem(ada.patch("/users/ned", {"active": True}, If_Match=seen["ETag"]), 412)
+    problem(ada.patch("/users/ned", {"active": True}, If_Match=first_read["ETag"]), 412)
     assert ada.get("/users/ned").json()["active"] is False
 
 
@@ -70,9 +70,9 @@ def test_lists_of_users_and_groups_are_filtered(ada):
 
 def test_adding_and_removing_a_member_twice_changes_nothing(ada):
     revision = current_revision()
-    joined = {"group": "operators", "user": "ned", "reason": "because"}
-    assert ada.post("/members", joined).json()["changed"] is True
-    assert ada.post("/members", joined).json()["changed"] is False
+    membership = {"group": "operators", "user": "ned", "reason": "because"}
+    assert ada.post("/members", membership).json()["changed"] is True
+    assert ada.post("/members", membership).json()["changed"] is False
     assert ada.all_of("/members", group="operators") == [{"group": "operators", "user": name} for name in ("ned", "grp")]
     assert ada.all_of("/members", user="ned") == [{"group": "operators", "user": "ned"}]
     assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is True

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 TOKEN, OWNER, ROWS, GENERATION, REVISION, PARENT, QUESTION, STATES = [1] * 8
 # on PostgreSQL the journal query sets plan_cache_mode in a separate transaction
-PLANNED = 3 if connection.vendor == "postgresql" else 0
+PLAN_CACHE_MODE = 3 if connection.vendor == "postgresql" else 0
 CALLER = TOKEN + OWNER
 READS = [
     ("/entities", {}, ROWS), ("/entities", {"parent": "namespace:sales"}, PARENT + ROWS), ("/entities", {"q": "d1"}, ROWS),
@@ -22,31 +22,31 @@ READS = [
     ("/users", {}, ROWS), ("/users/ned", {}, ROWS), ("/groups", {}, ROWS), ("/groups/operators", {}, ROWS),
     ("/members", {}, ROWS),
     ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS), ("/grants", {"entity": "dataset:sales.d1"}, REVISION + 2 * ROWS),
-    ("/grants", {"principal": "group:many"}, REVISION + ROWS),
+    ("/grants", {"principal": "group:many_grants"}, REVISION + ROWS),
     ("/grants", {"principal": "user:ned", "through_groups": "true", "limit": 1_000}, REVISION + 2 * ROWS),
     ("/policies", {}, GENERATION), ("/policies/final", {}, GENERATION), ("/policies/active", {}, GENERATION),
     ("/analyses", {}, 0),
     ("/plans", {}, ROWS), ("/forecasts/deletion", {"namespace": "namespace:sales", "user": "ned", "generation": "final"}, 13),
     ("/runs", {}, ROWS), ("/schedules", {}, ROWS), ("/schedules/visibility", {}, ROWS),
-    ("/journal", {"limit": 1_000}, ROWS + PLANNED),
+    ("/journal", {"limit": 1_000}, ROWS + PLAN_CACHE_MODE),
 ]
 
 
 @pytest.fixture
-def many(cast):
+def many_grants(cast):
     addresses = [Address("dataset", f"sales.d{number}") for number in range(60)]
     ensure_entities(states=dict.fromkeys(addresses, "live"))
-    add_group(author=SETUP, name="many")
+    add_group(author=SETUP, name="many_grants")
     for number in range(20):
         add_user(author=SETUP, name=f"user{number}")
-        add_member(author=SETUP, user=f"user{number}", group="many")
-    add_member(author=SETUP, user="ned", group="many")
-    change_grants(author=SETUP, grant=[(who, address, Privilege.READ) for who in ("user:ned", "group:many")
+        add_member(author=SETUP, user=f"user{number}", group="many_grants")
+    add_member(author=SETUP, user="ned", group="many_grants")
+    change_grants(author=SETUP, grant=[(principal, address, Privilege.READ) for principal in ("user:ned", "group:many_grants")
                                        for address in addresses])
 
 
 @pytest.mark.parametrize(("path", "query", "expected"), READS)
-def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many, django_assert_num_queries, path, query, expected):
+def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many_grants, django_assert_num_queries, path, query, expected):
     rest = by_token("ada")
     # the first use of a token writes its time of last use
     rest.get("/analyses")
@@ -58,7 +58,8 @@ def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many, django_
     ("/entities", {}, GENERATION + ROWS), ("/entities/dataset:sales.d1", {}, GENERATION + ROWS),
     ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
 ])
-def test_a_read_by_an_ordinary_account_takes_one_more_query(by_token, many, django_assert_num_queries, path, query, expected):
+def test_a_read_by_an_ordinary_account_takes_one_more_query(by_token, many_grants, django_assert_num_queries, path, query,
+                                                            expected):
     rest = by_token("ned", "read")
     rest.get("/analyses")
     with django_assert_num_queries(CALLER + expected):
@@ -66,7 +67,7 @@ def test_a_read_by_an_ordinary_account_takes_one_more_query(by_token, many, djan
 
 
 @pytest.mark.parametrize("count", [1, 1_000])
-def test_a_thousand_decisions_take_two_queries(by_token, many, django_assert_num_queries, count):
+def test_a_thousand_decisions_take_two_queries(by_token, many_grants, django_assert_num_queries, count):
     rest = by_token("ada")
     rest.get("/analyses")
     question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "read"},
@@ -75,7 +76,7 @@ def test_a_thousand_decisions_take_two_queries(by_token, many, django_assert_num
         assert rest.post("/decisions", question | {"evaluations": [{}] * count}).status_code == 200
 
 
-def test_anonymous_requests_take_no_queries(by_session, many, django_assert_num_queries):
+def test_anonymous_requests_take_no_queries(by_session, many_grants, django_assert_num_queries):
     with django_assert_num_queries(0):
         assert by_session().get("/entities").status_code == 401
         assert by_session().get("/openapi.json").status_code == 200
