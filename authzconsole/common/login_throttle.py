@@ -93,7 +93,7 @@ def count_failure(*counters: FailureCounter) -> None:
                            clip(counter.value), seconds)
 
 
-def reset(*counters: FailureCounter) -> None:
+def reset_counters(*counters: FailureCounter) -> None:
     """Delete the counts of the current window."""
     _with_cache(lambda cache: cache.delete_many([counter.window()[0] for counter in counters]))
 

@@ -139,12 +139,12 @@ RUN_EXAMPLE = {
 }
 ANALYSIS_EXAMPLE = {
     "name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
-    "question": "Who can delete which namespace, and which grants are missing?", "tables": [{"name": "rows",
-    "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}],
+    "question": "Who can delete which namespace, and which grants are missing?",
+    "tables": [{"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}],
 }
 RESULTS_EXAMPLE = {
-    "items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1,
-    "ready": False}], "next": None, "total": 1,
+    "items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1, "ready": False}],
+    "next": None, "total": 1,
 }
 
 
@@ -186,7 +186,7 @@ class Runs(Endpoint):
 class RunDetail(Endpoint):
     @api_operation(
         "runs_retrieve", TAG, "Follow a run",
-        "The state of the run and, when it is done, its figures. For administrators and auditors.",
+        "Returns the state of the run and, when it is done, its figures. For administrators and auditors.",
         responses={200: RunSerializer}, response_example=RUN_EXAMPLE, errors=[404], parameters=[RUN_PATH])
     def get(self, request: Request, number: int) -> Response:
         check_can_see_all(request)

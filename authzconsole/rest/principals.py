@@ -96,7 +96,7 @@ class NewUserSerializer(StrictSerializer):
 
 
 class UserChangeSerializer(StrictSerializer):
-    """The members to change. Omitted members stay as they are."""
+    """The properties to change. Omitted properties stay as they are."""
 
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
     active = Boolean(required=False)

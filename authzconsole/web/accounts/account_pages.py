@@ -132,5 +132,5 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
         return _page_response(request, user, fault=f"{error}.", status=400)
-    login_throttle.reset(login_throttle.password_counters(request, user.username)[0])
+    login_throttle.reset_counters(login_throttle.password_counters(request, user.username)[0])
     return _page_response(request, _account_or_404(principal), password=password)

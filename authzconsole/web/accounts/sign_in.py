@@ -43,7 +43,7 @@ class PasswordAttemptForm:
             raise
         # Reset only the counter of the name. Resetting that of the address would let the owner of one account go on
         # guessing the passwords of others.
-        login_throttle.reset(counters[0])
+        login_throttle.reset_counters(counters[0])
 
 
 class RetryAfterMixin:
