@@ -14,7 +14,7 @@ from grants.models import Plan, User
 from grants.plans.apply import apply_plan
 from grants.plans.sources.readiness import create_readiness_plan
 
-OPTIONS = {AnalysisName.POLICY_IMPACT: {"generation": "final", "to_generation": "existing"}}
+OPTIONS = {"generation": "final", "to_generation": "existing"}
 
 
 def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
@@ -44,6 +44,7 @@ def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None
 
 def create_report(name: str, administrator: User, finish_run: Callable[[AnalysisRun], None]) -> str:
     """Run an analysis and return the number of the run."""
-    run = request_run(analysis=name, options=OPTIONS.get(name, {"generation": "final"}), requested_by=administrator)
+    options = {option: OPTIONS[option] for option in ANALYSES[name].options if option in OPTIONS}
+    run = request_run(analysis=name, options=options, requested_by=administrator)
     finish_run(run)
     return str(run.pk)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from analytics.analyses import ANALYSES
 from analytics.models import Schedule
 from tests.rest.conftest import problem
 
@@ -19,7 +20,7 @@ def test_a_schedule_can_be_switched_on_changed_and_switched_off(ada):
     assert ada.put(PATH, {"on": False}).json()["at"] == "23:05"
     actions = [line["action"] for line in ada.all_of("/journal") if line["action"].startswith("schedule")]
     assert actions == ["schedule-off", "schedule-on"]
-    assert [schedule["on"] for schedule in ada.get("/schedules").json()["items"]] == [False] * 5
+    assert [schedule["on"] for schedule in ada.get("/schedules").json()["items"]] == [False] * len(ANALYSES)
 
 
 @pytest.mark.parametrize("body", [
@@ -46,4 +47,4 @@ def test_a_change_with_an_outdated_etag_is_refused(ada):
 
 def test_an_unknown_schedule_is_refused_with_the_valid_names(ada):
     for answer in (ada.get("/schedules/nothing"), ada.put("/schedules/nothing", {"on": True})):
-        assert "there is delete-readiness, visibility, " in problem(answer, 404)["detail"]
+        assert f"there is {', '.join(ANALYSES)}" in problem(answer, 404)["detail"]

@@ -19,13 +19,16 @@ MAX_LINES = 100
 
 
 class Command(ConsoleCommand):
-    help = "Run one analysis on Spark in the foreground: " + ", ".join(ANALYSES)
+    help = "Run one analysis on Spark in the foreground."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", metavar="NAME", help=", ".join(ANALYSES))
+        parser.add_argument("name", metavar="NAME",
+                            help="; ".join(f"{analysis.name}: {analysis.question}" for analysis in ANALYSES.values()))
         parser.add_argument("--generation", metavar="G", help="the generation to evaluate (default: the active generation)")
-        parser.add_argument("--to-generation", metavar="G", help="the generation to compare with (policy-impact only)")
-        parser.add_argument("--namespace", metavar="N", help="limit the analysis to this namespace")
+        parser.add_argument("--to-generation", metavar="G",
+                            help=f"the generation to compare with ({_names_with('to_generation')} only)")
+        parser.add_argument("--namespace", metavar="N",
+                            help=f"limit the analysis to this namespace ({_names_with('namespace')} only)")
         parser.add_argument("--output", metavar="FILE", type=Path,
                             help="write the result table to this .csv, .parquet or .jsonl file")
         parser.add_argument("--detail", metavar="FILE", type=Path,
@@ -75,6 +78,11 @@ class Command(ConsoleCommand):
             self.stdout.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
         if is_cut:
             self.stdout.write(f"… only the first {MAX_LINES} rows are shown; --output FILE writes all rows.")
+
+
+def _names_with(option: str) -> str:
+    """Return the names of the analyses that take the option."""
+    return ", ".join(name for name, analysis in ANALYSES.items() if option in analysis.options)
 
 
 def _is_same_file(first: Path, second: Path) -> bool:

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import django
 
-OPTIONS = {
-    "delete-readiness": {"generation": "existing"},
-    "visibility": {"generation": "final"},
-    "policy-impact": {"generation": "existing", "to_generation": "final"},
-    "ghost-grants": {},
-    "stranded": {},
-}
+OPTIONS = {"generation": "existing", "to_generation": "final"}
 
 
 class Quiet:
@@ -50,11 +44,10 @@ def tables_write(folder: Path, results: str) -> None:
     from analytics.runs.options import validated_options
 
     folder.mkdir()
-    assert OPTIONS.keys() == ANALYSES.keys()
     for name, analysis in ANALYSES.items():
         place = f"{results}/{name}"
-        compute_report(analysis=analysis, options=validated_options(analysis, OPTIONS[name]), folder=place,
-                       max_detail_rows=None, progress=Quiet())
+        options = validated_options(analysis, {option: OPTIONS[option] for option in analysis.options if option in OPTIONS})
+        compute_report(analysis=analysis, options=options, folder=place, max_detail_rows=None, progress=Quiet())
         for output in filter(None, (*analysis.outputs, analysis.detail)):
             export_table(output.table, place, folder / f"{name}.{output.table.name}.jsonl")
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, Schedule
 from grants.models import JournalLine
 from tests.support.pages import page_html
@@ -13,7 +14,7 @@ URL = "/analyses/nightly/delete-readiness"
 
 def test_a_nightly_run_can_be_switched_on_and_off(browse):
     client = browse("ada")
-    assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == 5
+    assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == len(ANALYSES)
     text = page_html(client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True))
     assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
     page = page_html(client.get(URL))
