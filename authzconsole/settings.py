@@ -14,6 +14,7 @@ from redis.retry import Retry
 
 from authzconsole.logs import logging_configuration
 from entities.vocabulary import Privilege
+from grants.policies.catalogue import GENERATIONS
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -288,7 +289,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
         "Privilege": [(privilege.value, privilege.value) for privilege in Privilege],
-        "GenerationName": [(name, name) for name in ("core", "existing", "proposed", "final")],
+        "GenerationName": [(name, name) for name in GENERATIONS],
         "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
         "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
     },

@@ -8,11 +8,12 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.size import Size
+from entities.vocabulary import Privilege
 
 # exponents of u, uniform in [0, 1): u * u selects the first of n with a probability of 1 / sqrt(n)
 _HUGE, _LARGE = 4, 2
 _KINDS = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
-_PRIVILEGES = ("READ", "WRITE", "EXECUTE", "ADMIN")
+_PRIVILEGES = [privilege.value for privilege in Privilege]
 
 
 def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
@@ -48,7 +49,7 @@ def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
             FROM range(1, {size.users + 1}) t(n), range(6) s(k) WHERE k < floor(7 * dice(n, 7))""",
         "grants": f"""
             SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * dice(n, 8))::BIGINT AS entity_id,
-              list_extract({list(_PRIVILEGES)}, 1 + floor(4 * dice(n, 9))::BIGINT) AS privilege, '' AS reason
+              list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * dice(n, 9))::BIGINT) AS privilege, '' AS reason
             FROM (SELECT n, CASE WHEN n % 5 < 3 THEN 'user' ELSE 'group' END AS principal_type,
                     CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * dice(n, 10))::BIGINT
                       ELSE 1 + floor({size.groups} * pow(dice(n, 11), {_LARGE}))::BIGINT END AS principal_id

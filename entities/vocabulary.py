@@ -1,6 +1,6 @@
 """Define the vocabulary of the platform: privileges, kinds of entity, and the operations of each kind.
 
-A kind is data: its parent, the pattern of its names and its operations. The eleven kinds of the platform are defined here;
+A kind is data: its parent, the pattern of its names and its operations. The kinds of the platform are defined here;
 a deployment can add further ones with `register_kind`.
 """
 
@@ -18,13 +18,14 @@ class Privilege(StrEnum):
     ADMIN = "ADMIN"
 
 
-# The definition of a stranded entity: it is live, and fewer active users than this hold ADMIN on it, directly or through a
-# group. Plans, the loss of administrators and the analysis on Spark all use it.
-MIN_ADMINISTRATORS = 2
-
+READ, WRITE, EXECUTE, ADMIN = Privilege.READ, Privilege.WRITE, Privilege.EXECUTE, Privilege.ADMIN
 
 # Rules that accept any privilege use it, so a further privilege meets them too.
 ANY = tuple(Privilege)
+
+# The definition of a stranded entity: it is live, and fewer active users than this hold ADMIN on it, directly or through a
+# group. Plans, the loss of administrators and the analysis on Spark all use it.
+MIN_ADMINISTRATORS = 2
 
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
 
@@ -139,7 +140,7 @@ def kind_by_name(name: str) -> Kind:
 
 
 def privilege_by_name(name: object) -> Privilege:
-    """Return the privilege of exactly that name. Raise VocabularyError, which lists the four, if there is none."""
+    """Return the privilege of exactly that name. Raise VocabularyError, which lists the privileges, if there is none."""
     if isinstance(name, str) and name in Privilege.__members__:
         return Privilege[name]
     raise VocabularyError(f"`{clip(name)}` is not a privilege; the privileges are {', '.join(ANY)}")

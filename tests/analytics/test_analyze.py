@@ -6,6 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from entities.models import Entity
+from grants.policies.catalogue import GENERATIONS
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,7 +19,7 @@ def folder(settings, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "says"), [
     (["visibilty"], "`visibilty` is not an analysis; there is delete-readiness"),
-    (["delete-readiness", "--generation", "next"], "the generations are core, existing, proposed, final"),
+    (["delete-readiness", "--generation", "next"], f"the generations are {', '.join(GENERATIONS)}"),
     (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
     (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),
     (["policy-impact", "--generation", "core"], "--to-generation) is missing: the generations are core, existing"),

@@ -13,13 +13,12 @@ from grants.lifecycle.readiness import namespace_readiness
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
+from tests.support.expected_generations import EXPECTED
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 READINESS = analysis_by_name("delete-readiness")
-# deleting a namespace requires ADMIN on the namespace only, or also on all live entities inside
-COUNTS_WHAT_IS_INSIDE = {"core": False, "existing": False, "proposed": True, "final": True}
 
 
 class Unwatched:
@@ -56,7 +55,8 @@ def reference(tenant, generation):
         if namespace.kind != "namespace" or state != State.LIVE:
             continue
         inside = [a for a in tenant.entities if a.namespace == namespace]
-        needed = [a for a in inside if tenant.entities[a] == State.LIVE] if COUNTS_WHAT_IS_INSIDE[generation] else [namespace]
+        live = [a for a in inside if tenant.entities[a] == State.LIVE]
+        needed = live if EXPECTED[generation].deleting_counts_content else [namespace]
         for user in tenant.users:
             holders = tenant.holders("user", user) or []
             admin = {a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)}

@@ -10,7 +10,7 @@ from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entities_at, entity_at, live_entities_inside, matching_entities, subtree_of
 from entities.services import EntityError, ensure_entities, set_entity_state
-from entities.vocabulary import KINDS
+from tests.entities.test_address import PLACES
 from tests.support.authors import entity_states
 
 pytestmark = pytest.mark.django_db
@@ -18,20 +18,11 @@ pytestmark = pytest.mark.django_db
 PARTS = import_module("entities.migrations.0003_counting_and_parts")
 of_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite reads through the keys")
 
-# kind: (address, parent, namespace, application), as the rows must point
-POINTING = {
-    "instance": ("instance:cdap", None, None, None),
-    "namespace": ("namespace:sales", "instance:cdap", "namespace:sales", None),
-    "artifact": ("artifact:sales.etl-1.0", "namespace:sales", "namespace:sales", None),
-    "application": ("application:sales.orders", "namespace:sales", "namespace:sales", "application:sales.orders"),
-    "program": ("program:sales.orders.spark.daily", "application:sales.orders", "namespace:sales", "application:sales.orders"),
-    "stream": ("stream:sales.clicks", "namespace:sales", "namespace:sales", None),
-    "dataset": ("dataset:sales.by.day", "namespace:sales", "namespace:sales", None),
-    "dataset_module": ("dataset_module:sales.a.b", "namespace:sales", "namespace:sales", None),
-    "dataset_type": ("dataset_type:sales.a$b", "namespace:sales", "namespace:sales", None),
-    "securekey": ("securekey:sales.key", "namespace:sales", "namespace:sales", None),
-    "kerberosprincipal": ("kerberosprincipal:etl/host@REALM", "instance:cdap", None, None),
-}
+
+def pointing(address, above):
+    """Return (address, parent, namespace, application), as a row must point. above: the containers, nearest first."""
+    return address, next(iter(above), None), *(
+        next((text for text in (address, *above) if text.startswith(f"{kind}:")), None) for kind in ("namespace", "application"))
 
 
 def written(row):
@@ -42,11 +33,8 @@ def make(*addresses, state=State.LIVE):
     return ensure_entities(states=dict.fromkeys(map(parse_address, addresses), state)).rows
 
 
-def test_the_table_of_pointers_covers_every_kind():
-    assert list(POINTING) == list(KINDS)
-
-
-@pytest.mark.parametrize("address, parent, namespace, application", POINTING.values(), ids=POINTING)
+@pytest.mark.parametrize("address, parent, namespace, application",
+                         [pointing(address, above) for address, _, above in PLACES.values()], ids=PLACES)
 def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespace, application):
     ensured = ensure_entities(states={parse_address(address): State.LIVE})
     created = ensured.rows[parse_address(address)]

@@ -26,6 +26,10 @@ def append(*actions):
             lock_journal(), [Change(action, detail="naïve — “quoted”\n") for action in actions], author=COMMAND)
 
 
+def test_a_journal_line_has_space_for_the_name_of_every_privilege():
+    assert max(map(len, Privilege)) <= JournalLine._meta.get_field("privilege").max_length
+
+
 def run(sql, *parameters):
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
+from entities.vocabulary import Privilege
 from grants.active_generation import activate_generation
 from grants.journal import current_revision
 from tests.rest.conftest import problem
@@ -70,8 +71,7 @@ def test_registering_makes_an_address_live_once(ada):
 def test_the_creator_receives_the_grants_of_the_active_generation(ada):
     activate_generation(author=SETUP, name="core")
     ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee"})
-    assert {grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]} == {
-        "READ", "WRITE", "EXECUTE", "ADMIN"}
+    assert {grant["privilege"] for grant in ada.get("/grants", entity="dataset:sales.new").json()["items"]} == set(Privilege)
 
 
 @pytest.mark.parametrize(("path", "body", "message"), [
@@ -172,4 +172,4 @@ def test_a_dry_run_is_reported_in_the_conditional(ada, path, address, sentence):
 def test_a_dry_run_names_the_grants_of_the_creator(ada):
     activate_generation(author=SETUP, name="core")
     forecast = ada.post("/entities", {"address": "dataset:sales.new", "creator": "dee", "dry_run": True}).json()
-    assert "user:dee would get READ, WRITE, EXECUTE, ADMIN on it as its creator" in forecast["sentence"]
+    assert f"user:dee would get {', '.join(Privilege)} on it as its creator" in forecast["sentence"]

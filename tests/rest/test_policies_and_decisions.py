@@ -134,4 +134,4 @@ def test_an_invalid_question_names_the_member(ada, member, changes):
 
 
 def test_an_unknown_generation_is_refused_with_the_valid_names(ada):
-    assert problem(ada.get("/policies/newest"), 404)["detail"].endswith("the generations are core, existing, proposed, final")
+    assert problem(ada.get("/policies/newest"), 404)["detail"].endswith(f"the generations are {', '.join(GENERATIONS)}")

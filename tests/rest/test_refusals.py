@@ -12,6 +12,7 @@ from analytics.models import AnalysisRun
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from authzconsole.rest import grants
 from authzconsole.rest.framework.fields import ErrorMessages, StrictSerializer
+from entities.vocabulary import Privilege
 from grants.journal import ACTIONS
 from tests.rest.conftest import problem
 
@@ -61,7 +62,7 @@ def test_a_body_over_the_size_limit_is_a_413_problem_that_names_the_limit(ada):
 
 def test_a_change_set_of_the_maximum_number_of_items_fits_into_a_body(ada):
     longest = {"principal": "user:" + "ä" * 20, "entity": "dataset:sales." + "x" * 200,
-               "privileges": ["READ", "WRITE", "EXECUTE", "ADMIN"]}
+               "privileges": list(Privilege)}
     assert len(json.dumps({"grant": [longest] * grants.MAX_ITEMS})) < MAX_BODY_BYTES
 
 

@@ -61,7 +61,7 @@ class Directory:
     namespace_ids, namespace_names: by rank, the position in the order of names. Rank 0 stands for entities in no namespace;
     `namespace_ids` is NONE there. is_selection: targets in other namespaces are left out.
     instance_principals, instance_privileges: of each grant on the instance, the principal number and the privilege number. There
-    are at most four of them for each principal.
+    is at most one for each principal and privilege.
     required: by rank, how many entities of the namespace are required (see HolderCounts in `entry`); all 0 for other outputs.
     """
 

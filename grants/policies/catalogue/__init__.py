@@ -1,4 +1,4 @@
-"""The four generations of rules, by name, oldest first."""
+"""The generations of rules, by name, oldest first."""
 
 from entities.vocabulary import clip
 from grants.policies.catalogue.core import CORE
@@ -15,7 +15,7 @@ class UnknownGeneration(ValueError):
 
 
 def generation_by_name(name: object) -> Generation:
-    """Return the generation of exactly that name. Raise UnknownGeneration, which lists the four, if there is none."""
+    """Return the generation of exactly that name. Raise UnknownGeneration, which lists the generations, if there is none."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]
     raise UnknownGeneration(f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")

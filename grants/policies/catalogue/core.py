@@ -6,7 +6,7 @@ EXECUTE, as written.
 
 from types import MappingProxyType
 
-from entities.vocabulary import Privilege
+from entities.vocabulary import ADMIN, EXECUTE, READ, WRITE, Privilege
 from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Always, Given, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
@@ -18,7 +18,6 @@ from grants.policies.policy import (
     without_rule,
 )
 
-READ, WRITE, EXECUTE, ADMIN = Privilege
 LISTED = has(READ, WRITE, ADMIN)
 WRITE_NAMESPACE = on(Scope.NAMESPACE, WRITE)
 READ_NAMESPACE = on(Scope.NAMESPACE, READ)

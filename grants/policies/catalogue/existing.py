@@ -4,7 +4,7 @@ If a privilege on the parent is enough, the cell lists it as an alternative. A b
 row with a single requirement applies to both columns.
 """
 
-from entities.vocabulary import ANY, Privilege
+from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE, Privilege
 from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Expression, Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
 from grants.policies.policy import (
@@ -16,7 +16,6 @@ from grants.policies.policy import (
     without_rule,
 )
 
-READ, WRITE, EXECUTE, ADMIN = Privilege
 READ_NAMESPACE = on(Scope.NAMESPACE, READ)
 WRITE_NAMESPACE = on(Scope.NAMESPACE, WRITE)
 ADMIN_NAMESPACE = on(Scope.NAMESPACE, ADMIN)

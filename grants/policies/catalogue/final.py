@@ -4,7 +4,7 @@ It is like `proposed`, except that every get requires any privilege on the entit
 nothing, the summary of the document decides.
 """
 
-from entities.vocabulary import ANY, Privilege
+from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
 from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
@@ -17,7 +17,6 @@ from grants.policies.policy import (
     without_rule,
 )
 
-READ, WRITE, EXECUTE, ADMIN = Privilege
 VISIBLE = HasAtOrBelow()
 OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
 

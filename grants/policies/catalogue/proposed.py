@@ -3,7 +3,7 @@
 Privileges on each entity are evaluated independently. A blank Proposed cell next to a filled Existing cell means unchanged.
 """
 
-from entities.vocabulary import ANY, Privilege
+from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
 from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
@@ -15,7 +15,6 @@ from grants.policies.policy import (
     without_rule,
 )
 
-READ, WRITE, EXECUTE, ADMIN = Privilege
 OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
 
 BOTH = "the row has one requirement, which holds in both columns"

@@ -119,7 +119,7 @@ def test_an_account_becomes_a_principal_with_its_first_grant(orders):
     ("user:", READ, ORDERS, "the name is empty"),
     ("user:a\0", READ, ORDERS, "holds a control character"),
     (None, READ, ORDERS, "`None` is not a principal"),
-    ("user:alice", "read", ORDERS, "`read` is not a privilege; the privileges are READ, WRITE, EXECUTE, ADMIN"),
+    ("user:alice", "read", ORDERS, f"`read` is not a privilege; the privileges are {', '.join(Privilege)}"),
     ("user:alice", "", ORDERS, "`` is not a privilege"),
     ("user:alice", None, ORDERS, "`None` is not a privilege"),
     ("user:alice", READ, parse_address("instance:other"), "`instance:other` is not the instance of this console"),

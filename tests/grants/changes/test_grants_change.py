@@ -6,7 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
-from entities.vocabulary import Privilege
+from entities.vocabulary import ADMIN, READ, WRITE
 from grants.bulk_rows import ROWS_PER_STATEMENT
 from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, StaleBase
@@ -15,7 +15,6 @@ from grants.models import User, UserGrant
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
 
 pytestmark = pytest.mark.django_db
-READ, WRITE, EXECUTE, ADMIN = Privilege
 ORDERS, CLICKS = parse_address("dataset:sales.orders"), parse_address("stream:sales.clicks")
 
 

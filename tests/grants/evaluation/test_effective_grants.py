@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.selectors import entity_at
-from entities.vocabulary import Privilege
+from entities.vocabulary import ADMIN, EXECUTE, READ, WRITE
 from grants.changes.services import change_grants
 from grants.holders import holders_of
 from grants.models import User
@@ -16,7 +16,6 @@ from tests.support.authors import administrator
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
-READ, WRITE, EXECUTE, ADMIN = Privilege
 
 
 @pytest.fixture

@@ -18,11 +18,9 @@ from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
+from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db
-
-# The effect of a deletion on the grants on the entity, by generation.
-REMOVES_GRANTS = {"core": True, "existing": True, "proposed": False, "final": False}
 
 LIVE = ["namespace:sales", "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.day",
         "stream:sales.day"]
@@ -42,16 +40,12 @@ def sales():
     change_grants(author=COMMAND, grant=[(p, parse_address(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)])
 
 
-def test_the_table_covers_every_generation():
-    assert list(REMOVES_GRANTS) == list(GENERATIONS)
-
-
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by_generation(sales, generation):
     revision, before = current_revision(), entity_states()
     outcome = delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
     assert entity_states() == before | dict.fromkeys(LIVE, "deleted")
-    removed = ON_LIVE if REMOVES_GRANTS[generation] else set()
+    removed = ON_LIVE if EXPECTED[generation].deleting_removes_grants else set()
     assert all_grants() == (ON_LIVE | ELSEWHERE) - removed
     lines = lines_after(revision)
     assert sorted(entity for action, _, entity, *_ in lines if action == "delete") == sorted(LIVE)
@@ -94,7 +88,7 @@ def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, ge
     assert check(question).is_permitted
     delete_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
     recreate_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
-    assert check(question).is_permitted is not REMOVES_GRANTS[generation]
+    assert check(question).is_permitted is not EXPECTED[generation].deleting_removes_grants
 
 
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):

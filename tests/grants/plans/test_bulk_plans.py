@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from entities.vocabulary import VocabularyError
+from entities.vocabulary import Privilege, VocabularyError
 from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
 from grants.lifecycle.services import delete_entity, register_entity
@@ -86,7 +86,7 @@ def test_existing_grants_are_skipped():
 
 
 def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
-    everybody = wanted("revoke", ["user:ned", "user:dee", "group:operators"], ["READ", "WRITE", "EXECUTE", "ADMIN"])
+    everybody = wanted("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
     plan = inside(everybody)
     assert {(principal, place) for _, principal, place, _ in items(plan)} == {
         *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}

@@ -67,7 +67,7 @@ def cast(db):
     ({"namespace": "namespace:nowhere"}, "is not registered"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
     ({"principal": "group:operators"}, "user:dee is not in group:operators"),
     ({"principal": "user:ned"}, "give user:dee nothing"),
-    ({"principal": "dee"}, "is not a principal"), ({"generation": "newest"}, "core, existing, proposed, final"),
+    ({"principal": "dee"}, "is not a principal"), ({"generation": "newest"}, ", ".join(GENERATIONS)),
 ])
 def test_an_invalid_readiness_plan_is_refused_with_a_reason(cast, given, words):
     given = {"namespace": "namespace:sales", "user": "dee", "generation": "final"} | given

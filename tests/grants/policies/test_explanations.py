@@ -4,14 +4,13 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import State
-from entities.vocabulary import Privilege
+from entities.vocabulary import ADMIN, EXECUTE, READ
 from grants.evaluation.engine import check
 from grants.policies.question import question_from_json
 from grants.policies.wire import decision_as_json
 from tests.support.random_tenants import Tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
-READ, WRITE, EXECUTE, ADMIN = Privilege
 
 
 @pytest.fixture(autouse=True)

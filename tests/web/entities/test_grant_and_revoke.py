@@ -6,6 +6,7 @@ import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
 
+from entities.vocabulary import Privilege
 from grants.models import JournalLine
 from tests.support.authors import all_grants, database_state
 
@@ -68,8 +69,8 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
 @pytest.mark.parametrize(("sent", "fault"), [
     ({"principal": "user:nobody", "privilege": "READ"}, "user:nobody does not exist: add it first, or correct the name"),
     ({"principal": "user:nobody", "privilege": ["READ", "ADMIN"]}, "user:nobody does not exist: add it first"),
-    ({"principal": "user:dee"}, "no privilege is selected: select at least one of READ, WRITE, EXECUTE, ADMIN"),
-    ({"principal": "user:dee", "privilege": ""}, "`` is not a privilege; the privileges are READ, WRITE, EXECUTE, ADMIN"),
+    ({"principal": "user:dee"}, f"no privilege is selected: select at least one of {', '.join(Privilege)}"),
+    ({"principal": "user:dee", "privilege": ""}, f"`` is not a privilege; the privileges are {', '.join(Privilege)}"),
     ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
     ({"principal": "", "privilege": "READ"}, "no principal is given: enter user:NAME or group:NAME"),
     ({"principal": "dee", "privilege": "READ"}, "`dee` is not a principal: write user:NAME or group:NAME"),

@@ -15,6 +15,7 @@ from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.readiness import create_readiness_plan
+from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
@@ -152,7 +153,7 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
 
 
 @pytest.mark.parametrize("user", ["ned", "dee", "grp", "ina", "nobody", "a%00b", ""])
-@pytest.mark.parametrize("generation", ["core", "existing", "proposed", "final", "newest"])
+@pytest.mark.parametrize("generation", [*GENERATIONS, "newest"])
 def test_the_forecast_works_for_every_user_and_generation(user, generation, browse):
     assert browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code == 200
 
