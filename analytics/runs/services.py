@@ -44,7 +44,9 @@ def send_run(run: AnalysisRun) -> bool:
         logger.warning("%s waits: %s", run, problem)
         return False
     try:
-        current_app.send_task("analytics.run_execute", args=[run.pk])
+        # a connection of its own: a pooled one may still lead to a Redis that has been replaced
+        with current_app.connection_for_write() as connection:
+            current_app.send_task("analytics.run_execute", args=[run.pk], connection=connection)
     except (kombu.exceptions.OperationalError, redis.RedisError, OSError) as error:
         logger.warning("%s waits: Redis does not answer (%s)", run, error)
         return False

@@ -18,7 +18,7 @@ def sent_tasks(monkeypatch):
     """Return the tasks sent to the worker, as (task name, run number). Redis always answers."""
     tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
-    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: tasks.append((name, *args)))
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args)))
     return tasks
 
 

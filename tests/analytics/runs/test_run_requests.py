@@ -9,10 +9,13 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import recovery, selectors, services
+from analytics.runs.presence import redis_client
+from authzconsole.celery import app
 from authzconsole.ops.address import free_port
 from entities.models import Entity, State
 from grants.models import User
 from tests.support.runs import reloaded, waiting_run
+from tests.support.workers import redis_at
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
@@ -50,7 +53,7 @@ def test_an_invalid_request_is_refused_with_the_valid_choices_and_nothing_is_sto
 
 
 def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypatch, sent_tasks):
-    def fail(name, args):
+    def fail(name, args, **options):
         raise kombu.exceptions.OperationalError("refused")
 
     with monkeypatch.context() as broken:
@@ -59,6 +62,17 @@ def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypa
     assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is None
     recovery.sweep_runs()
     assert sent_tasks == [("analytics.run_execute", run.pk)]
+
+
+def test_a_request_reaches_a_redis_that_replaced_the_previous_one(settings, monkeypatch, tmp_path):
+    for folder in ("first", "second"):
+        port = free_port()
+        settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
+        monkeypatch.setattr(app.conf, "broker_url", settings.REDIS_URL)
+        (tmp_path / folder).mkdir()
+        with redis_at(port, tmp_path / folder), redis_client() as client:
+            run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
+            assert reloaded(run).sent_at is not None and client.llen(app.conf.task_default_queue) == 1
 
 
 def test_a_request_without_redis_is_stored_within_two_seconds(settings):

@@ -30,7 +30,7 @@ def sent(monkeypatch):
     """Return the list of tasks sent to the worker."""
     sent_tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
-    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args: sent_tasks.append((name, *args)))
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args, **options: sent_tasks.append((name, *args)))
     return sent_tasks
 
 
