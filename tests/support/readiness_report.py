@@ -23,4 +23,4 @@ def readiness_rows(response) -> list[tuple]:
 
 def table_texts(response) -> list[list[str]]:
     """Return the cells of a table page as text."""
-    return [[cell.words for cell in row["cells"]] for row in response.context["table"]["rows"]]
+    return [[cell.text_with_previous for cell in row["cells"]] for row in response.context["table"]["rows"]]

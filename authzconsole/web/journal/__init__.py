@@ -1,4 +1,4 @@
-"""The journal as pages, filters and downloads.
+"""Pages of the journal: its lines with filters, its downloads and its verification.
 
-Writing and verifying the journal is in `grants.journal`.
+Functions that write and verify the journal are in `grants.journal`.
 """

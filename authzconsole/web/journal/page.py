@@ -1,4 +1,4 @@
-"""The journal as a page with filters, its downloads, and the verification of its hash chain."""
+"""The page of the journal with filters, its downloads, and the verification of its hash chain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,20 +40,23 @@ TABLE = Table(
 
 @dataclass(frozen=True, slots=True)
 class JournalQuery:
-    """The filters of a request. given: the text of each field. faults: by field, why it cannot be read; rows is then empty."""
+    """The filters of a request.
 
-    given: dict[str, str]
+    fields: the submitted text of each field. faults: error messages by field; if there are any, no row matches.
+    """
+
+    fields: dict[str, str]
     faults: dict[str, str]
     rows: QuerySet[JournalLine]
 
     @property
     def is_filtered(self) -> bool:
-        return any(self.given.values())
+        return any(self.fields.values())
 
     @property
-    def more_are_set(self) -> bool:
-        """Return whether a filter other than the first one is set. A narrow screen collapses these filters."""
-        return any(text for name, text in self.given.items() if name != TEXT_FIELDS[0])
+    def has_active_more_filters(self) -> bool:
+        """Return whether a filter other than the first one is set. A narrow screen collapses the other filters."""
+        return any(text for name, text in self.fields.items() if name != TEXT_FIELDS[0])
 
 
 @require_safe
@@ -63,7 +66,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
     page = _page(request, query.rows)
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
     return render_page(request, template, {
-        "query": query, "given": query.given, "page": page, "rows": [journal_row(line) for line in page.rows],
+        "query": query, "form": query.fields, "page": page, "rows": [journal_row(line) for line in page.rows],
         "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
         "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(query),
     })
@@ -86,33 +89,33 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 @require_safe
 @auditor_required
 def verify_journal(request: HttpRequest) -> HttpResponse:
-    """Check the whole hash chain, which takes about a second for 100,000 lines."""
-    return render_page(request, "journal/proof.html", {"break": first_break(), "revision": current_revision()})
+    """Verify the whole hash chain. This takes about a second for 100,000 lines."""
+    return render_page(request, "journal/proof.html", {"chain_break": first_break(), "revision": current_revision()})
 
 
 def _query(request: HttpRequest) -> JournalQuery:
-    given = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, *TIME_FIELDS)}
-    given |= {"principal": principal_from_input(name_parameter(request, "principal")),
-              "actor": name_from_input(name_parameter(request, "actor"), "user")}
-    filters, faults = {name: given[name] for name in TEXT_FIELDS}, {}
-    if given["entity"]:
+    fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, *TIME_FIELDS)}
+    fields |= {"principal": principal_from_input(name_parameter(request, "principal")),
+               "actor": name_from_input(name_parameter(request, "actor"), "user")}
+    filters, faults = {name: fields[name] for name in TEXT_FIELDS}, {}
+    if fields["entity"]:
         try:
-            filters["entity"] = str(parse_address(given["entity"]))
+            filters["entity"] = str(parse_address(fields["entity"]))
         except AddressError as error:
             faults["entity"] = f"{error}."
-    if given["principal"] and ":" not in given["principal"]:
-        filters["principal"] = f"user:{given['principal']}"
+    if fields["principal"] and ":" not in fields["principal"]:
+        filters["principal"] = f"user:{fields['principal']}"
     for name in TIME_FIELDS:
         try:
-            filters[name] = _parse_time(given[name], is_end=name == "until")
+            filters[name] = _parse_time(fields[name], is_end=name == "until")
         except (ValueError, OverflowError):
-            faults[name] = (f"`{given[name]}` is not a date. "
+            faults[name] = (f"`{fields[name]}` is not a date. "
                             "Enter a date such as 2026-02-28 or a UTC time such as 2026-02-28T13:30.")
-    return JournalQuery(given, faults, journal_lines().none() if faults else journal_lines(**filters))
+    return JournalQuery(fields, faults, journal_lines().none() if faults else journal_lines(**filters))
 
 
 def _parse_time(text: str, *, is_end: bool) -> datetime | None:
-    """Parse a date or time in UTC. is_end: a date stands for the end of its day. Raises ValueError, OverflowError."""
+    """Parse a date or time in UTC. is_end: return the end of a date instead of its start. Raise ValueError or OverflowError."""
     if not text:
         return None
     if (day := parse_date(text)) is not None:
@@ -123,7 +126,7 @@ def _parse_time(text: str, *, is_end: bool) -> datetime | None:
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    """Return the lines before or after the revision in the URL. The cost does not depend on how far back the page is."""
+    """Return the lines before or after the revision in the URL. Old pages cost no more than recent ones."""
     before, after = (_revision(request, name) for name in ("before", "after"))
     if before is None and after is not None:
         lines = list(rows.filter(place__gt=after).order_by("place")[: LINES_PER_PAGE + 1])
@@ -149,7 +152,7 @@ def _revision(request: HttpRequest, name: str) -> int | None:
 def _downloads(query: JournalQuery) -> list[tuple[str, str]]:
     if query.faults:
         return []
-    parameters = {name: text for name, text in query.given.items() if text}
+    parameters = {name: text for name, text in query.fields.items() if text}
     return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
             for name, form in DOWNLOAD_FORMATS.items()]
 

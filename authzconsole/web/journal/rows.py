@@ -1,4 +1,4 @@
-"""Journal lines as pages show them: a readable action, links to principal and entity, and the plan of the line."""
+"""Prepare journal lines for display: labels of actions, and links to principal, entity and plan."""
 
 import re
 
@@ -8,7 +8,7 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from entities.address import AddressError, parse_address
 from grants.models import JournalLine
 
-# by the stored action of a line, which never changes: the text that pages show
+# by the action of a line, whose stored value never changes
 ACTION_LABELS = {
     "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
     "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
@@ -19,18 +19,18 @@ ACTION_LABELS = {
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "token-add": "Token created", "token-revoke": "Token revoked",
 }
-# the detail of these lines begins with their plan; the detail of other lines is free text
+# the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "grant", "revoke"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 
 def action_label(action: str) -> str:
-    """Return the text for a stored action; the action itself if it has no label."""
+    """Return the label of an action; the action itself if it has none."""
     return ACTION_LABELS.get(action, action)
 
 
 def journal_row(line: JournalLine) -> dict:
-    """Return the line with its links. plan: the plan at the start of the detail, if any; detail: the remaining text."""
+    """Return the line with its links. plan: the plan at the start of the detail, or empty. detail: the rest of the detail."""
     plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None
     return {"line": line, "action": action_label(line.action),
             "principal": principal_link_from_text(line.principal) if line.principal else None,

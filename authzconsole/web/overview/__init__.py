@@ -1,4 +1,4 @@
-"""The first page: totals, the namespaces, and what needs attention.
+"""The first page: totals, the namespaces, open problems and the latest changes.
 
-The charts, which reports share, are in `authzconsole.web.reports`.
+The chart and the problems are in `authzconsole.web.reports`, because they are derived from reports.
 """

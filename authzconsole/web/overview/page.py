@@ -1,4 +1,4 @@
-"""The first page: the visible namespaces and, for administrators and auditors, an overview of the tenant."""
+"""The first page: the visible namespaces and, for administrators and auditors, the overview of the tenant."""
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
@@ -8,7 +8,7 @@ from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import latest_run
 from authzconsole.web.overview.summary import estimated_entities, overview_sections
-from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespaces_picture
+from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
 from authzconsole.web.shared.links import address_link_to
@@ -34,7 +34,7 @@ def home(request: HttpRequest) -> HttpResponse:
     sees_all, section_name = request.user.can_see_all, requested_section(request)
     entities = estimated_entities()
     run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
-    section = namespaces_section(request, generation, run, counts=not entities.is_large)
+    section = namespaces_section(request, generation, run, has_counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
     context = {"namespaces": section, "generation": generation, "can_change": request.user.can_administer,
                "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour,
@@ -43,52 +43,52 @@ def home(request: HttpRequest) -> HttpResponse:
         return render_page(request, "overview/_namespaces.html", context)
     if sees_all and not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
-        context["picture"] = namespaces_picture(coloring, generation, run, is_large=entities.is_large)
-        context["colours"] = [(option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
-                              for name, option in COLORINGS.items()]
-        if section_name == "picture":
-            return render_page(request, "overview/_picture.html", context)
+        context["chart"] = namespace_chart(coloring, generation, run, is_large=entities.is_large)
+        context["coloring_links"] = [(option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
+                                     for name, option in COLORINGS.items()]
+        if section_name == "chart":
+            return render_page(request, "overview/_chart.html", context)
         context["overview"] = overview_sections(generation, entities, run)
     return render_page(request, "overview/page.html", context)
 
 
-def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, counts: bool) -> dict:
+def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, has_counts: bool) -> dict:
     """Return a page of the visible namespaces.
 
-    run: the newest report on delete readiness. counts: whether to count the contents and holders of each namespace.
+    run: the newest report on delete readiness. has_counts: whether to count the contents and holders of each namespace.
     """
-    sees_all, find = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
+    sees_all, text = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
     visibility = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
     is_visible = visibility.all_rows
-    # a tenant has few namespaces compared to the grants inside them, so the condition for few rows is faster
+    # a tenant has few namespaces compared to the grants inside them, so the condition for a few rows is faster
     rows = sorted_by_address(Entity.objects.filter(visibility.first_rows, kind="namespace"))
-    if find:
-        rows = rows.filter(Q(key__icontains=find) | Q(description__icontains=find))
+    if text:
+        rows = rows.filter(Q(key__icontains=text) | Q(description__icontains=text))
     total = rows.count()
     page = paginate_entities(request, rows, max_rows=ROWS_PER_PAGE, total_rows=total)
     if sees_all:
-        details = _overview_rows(page.rows, is_visible, run, counts=counts)
+        rows_context = _rows_with_report(page.rows, is_visible, run, has_counts=has_counts)
     else:
-        details = _own_rows(request, page.rows, is_visible, counts=counts)
-    return {"page": page, "total": total, "find": find, "is_empty": not total and not find,
-            "counts": counts, **details}
+        rows_context = _rows_with_own_privileges(request, page.rows, is_visible, has_counts=has_counts)
+    return {"page": page, "total": total, "find": text, "is_empty": not total and not text,
+            "has_counts": has_counts, **rows_context}
 
 
-def _overview_rows(entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, counts: bool) -> dict:
+def _rows_with_report(entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, has_counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
     reports, fault = summaries_or_fault(run, [entity.key for entity in entities])
-    inside, principals = (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if counts else ({}, {})
-    changes = decision_changes_after(run.revision) if run else 0
-    return {"run": run, "changes_since": changes, "report_fault": fault, "rows": [
+    inside, holders = (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if has_counts else ({}, {})
+    changes_since = decision_changes_after(run.revision) if run else 0
+    return {"run": run, "changes_since": changes_since, "report_fault": fault, "rows": [
         {"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
-         "report": reports.get(entity.key), "users": principals.get(entity.pk, {}).get("users", 0),
-         "groups": principals.get(entity.pk, {}).get("groups", 0)}
+         "report": reports.get(entity.key), "users": holders.get(entity.pk, {}).get("users", 0),
+         "groups": holders.get(entity.pk, {}).get("groups", 0)}
         for entity in entities
     ]}
 
 
-def _own_rows(request: HttpRequest, entities: list[Entity], is_visible: Q, *, counts: bool) -> dict:
+def _rows_with_own_privileges(request: HttpRequest, entities: list[Entity], is_visible: Q, *, has_counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = kind_counts_inside(ids, is_visible) if counts else {}, held_privileges(request.user, ids)
+    inside, held = kind_counts_inside(ids, is_visible) if has_counts else {}, held_privileges(request.user, ids)
     return {"rows": [{"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
                       "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]}

@@ -1,4 +1,4 @@
-"""The overview for administrators and auditors: figures, problems that need attention, and the latest changes."""
+"""The overview for administrators and auditors: totals, open problems and the latest changes."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,10 @@ MAX_LINES = 5
 
 
 def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
-    """Return the sections above and below the chart of the namespaces. entities: the number of registered addresses.
+    """Return the sections above and below the chart of the namespaces.
 
-    The number of queries is constant. Beyond `row_estimates.MAX_COUNTED` entities, nothing is counted row by row.
+    entities: the number of registered addresses. readiness: the newest report on delete readiness.
+    The number of queries is constant. Beyond `row_estimates.MAX_COUNTED` entities, totals are estimates.
     """
     return {"figures": list(_figures(entities)),
             "attention": attention_section(generation, readiness, is_large=entities.is_large),
@@ -32,9 +33,9 @@ def estimated_entities() -> RowEstimate:
 
 
 def _figures(entities: RowEstimate) -> Iterator[tuple[int, str]]:
-    """Yield (figure, unit)."""
+    """Yield the totals as (figure, unit)."""
     grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
-    people, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
-    for size, singular, plural in ((entities, "address", "addresses"), (people, "person", "people"),
+    users, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
+    for size, singular, plural in ((entities, "address", "addresses"), (users, "user", "users"),
                                    (groups, "group", "groups"), (grants, "grant", "grants")):
         yield size.figure, f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}"

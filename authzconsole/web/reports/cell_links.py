@@ -1,4 +1,4 @@
-"""Links of report cells: numbers lead to the rows that they count, decisions to their question."""
+"""Links of report cells: numbers link to the rows that they count, decisions to their question."""
 
 from collections.abc import Callable
 from urllib.parse import urlencode
@@ -16,20 +16,22 @@ Links = dict[str, str]
 
 
 def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
-    """Return the links of a row by column. Numbers are linked only if they are not zero."""
-    make_links = LINKS.get((run.analysis, table.name))
-    return {name: url for name, url in make_links(run, row).items() if row[name] or row[name] is False} if make_links else {}
+    """Return the links of a row by column. A number is linked only if it is not zero."""
+    links_of_row = LINKS.get((run.analysis, table.name))
+    if links_of_row is None:
+        return {}
+    return {name: url for name, url in links_of_row(run, row).items() if row[name] or row[name] is False}
 
 
-def rows_url(run: AnalysisRun, **where: str) -> str:
-    return f"{reverse('analysis', args=[run.pk])}?{urlencode(where)}#rows"
+def rows_url(run: AnalysisRun, **filters: str) -> str:
+    return f"{reverse('analysis', args=[run.pk])}?{urlencode(filters)}#rows"
 
 
-def detail_url(run: AnalysisRun, **where: str) -> str:
-    """Return the URL of rows of the detail table; empty if the report has none."""
+def detail_url(run: AnalysisRun, **filters: str) -> str:
+    """Return the URL of the filtered detail table; empty if the report has no such table."""
     if not run.summary.get("detail_is_written"):
         return ""
-    return f"{reverse('analysis-table', args=[run.pk, 'detail'])}?{urlencode(where)}"
+    return f"{reverse('analysis-table', args=[run.pk, 'detail'])}?{urlencode(filters)}"
 
 
 def missing_url(run: AnalysisRun, namespace: str, user: str) -> str:
@@ -51,7 +53,7 @@ def _visibility(run: AnalysisRun, row: dict) -> Links:
 
 
 def _inside(kind: str, namespace: str) -> str:
-    """Return the filter text that matches the addresses of a kind in a namespace, and no others."""
+    """Return the filter text that matches exactly the addresses of a kind in a namespace."""
     if kind == "namespace":
         return exactly(f"{kind}:{namespace}")
     return f"{kind}:{namespace}." if namespace else f"{kind}:"
@@ -64,20 +66,20 @@ def _visibility_namespaces(run: AnalysisRun, row: dict) -> Links:
 
 
 def _impact(run: AnalysisRun, row: dict) -> Links:
-    pairs = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "operation": row["operation"]}
-    return {"gained": detail_url(run, **pairs, after="yes"), "lost": detail_url(run, **pairs, after="no"),
+    filters = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "operation": row["operation"]}
+    return {"gained": detail_url(run, **filters, after="yes"), "lost": detail_url(run, **filters, after="no"),
             "operation": _policies_url(run, row["kind"])}
 
 
 def _impact_operations(run: AnalysisRun, row: dict) -> Links:
-    rows = rows_url(run, kind=row["kind"], operation=row["operation"])
-    return {"users": rows, "gained": rows, "lost": rows, "operation": _policies_url(run, row["kind"])}
+    url = rows_url(run, kind=row["kind"], operation=row["operation"])
+    return {"users": url, "gained": url, "lost": url, "operation": _policies_url(run, row["kind"])}
 
 
 def _policies_url(run: AnalysisRun, kind: str) -> str:
     """Return the URL of the policies of that kind in both generations."""
-    both = {"generation": run.options.get("generation", ""), "with": run.options.get("to_generation", ""), "kind": kind}
-    return f"{reverse('policies')}?{urlencode(both)}"
+    query = {"generation": run.options.get("generation", ""), "with": run.options.get("to_generation", ""), "kind": kind}
+    return f"{reverse('policies')}?{urlencode(query)}"
 
 
 def _impact_pairs(run: AnalysisRun, row: dict) -> Links:
@@ -95,8 +97,8 @@ def _ghost_kinds(run: AnalysisRun, row: dict) -> Links:
 
 
 def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
-    of_kind = f"{row['kind']}:"
-    return {"nobody": rows_url(run, entity=of_kind), "one": rows_url(run, entity=of_kind, sort="-admins")}
+    kind_prefix = f"{row['kind']}:"
+    return {"nobody": rows_url(run, entity=kind_prefix), "one": rows_url(run, entity=kind_prefix, sort="-admins")}
 
 
 # by analysis and table: the function that returns the links of a row

@@ -1,4 +1,4 @@
-"""The cells of a report, shown by the meaning of their column: user, entity, state, yes or no, number."""
+"""The cells of a report. The column determines how a value is displayed: user, entity, state, yes or no, number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +9,18 @@ from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import KINDS
 
 YES_NO = {True: "yes", False: "no"}
-# a table of changes has each column twice
+# a table of changes has two columns for each value
 BEFORE, AFTER = "_before", "_after"
-# by column: the value that is shown as good
+# by column: the value that is displayed as good
 GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete": False}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCell:
-    """One cell. text: the plain value. At most one of principal, address_link, kind, state and mood says how to show it.
+    """One cell. At most one of principal, address_link, kind, state and mood is set; it determines the display.
 
-    mood: good, bad, or quiet for an empty value. before: the previous value, if it differs. url: the link of a text.
+    text: the value as plain text. url: the link of the text. mood: good, bad, or quiet for an empty value.
+    before: the cell of the previous value, if that differs.
     """
 
     text: str
@@ -33,22 +34,22 @@ class ReportCell:
     before: "ReportCell | None" = None
 
     @property
-    def words(self) -> str:
-        """The text, with the previous one before an arrow."""
+    def text_with_previous(self) -> str:
+        """The text, such as `no → yes` if there is a previous value."""
         return f"{self.before.text} → {self.text}" if self.before else self.text
 
 
 def visible_columns(columns: tuple[Column, ...]) -> list[Column]:
-    """Return the columns that have a cell. Previous values are part of the cell of the current value."""
+    """Return the columns that have their own cell. A previous value is part of the cell of the current value."""
     return [column for column in columns if not column.name.endswith(BEFORE)]
 
 
 def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell:
-    """Return the cell of a column. urls: the link of each column that has one."""
+    """Return the cell of a column. urls: links by column name."""
     if not column.name.endswith(AFTER):
         return replace(_cell(column, column.name, row[column.name]), url=urls.get(column.name, ""))
     name = column.name.removesuffix(AFTER)
-    before, after = (_cell(column, name, row[name + when]) for when in (BEFORE, AFTER))
+    before, after = (_cell(column, name, row[name + suffix]) for suffix in (BEFORE, AFTER))
     if before.text and after.text and before.text != after.text:
         return replace(after, before=before)
     return after if after.text else before
@@ -97,7 +98,7 @@ def _state(name: str) -> ReportCell:
 
 # by column: the cell of an empty value
 EMPTY_CELLS = {"admin": ReportCell("none", mood="bad"), "namespace": ReportCell("none", mood="quiet")}
-# by column: the function that makes its cell; all other columns are text
+# by column: the function that creates its cell; all other columns are plain text
 CELL_FACTORIES: dict[str, Callable[[str], ReportCell]] = {
     "user": _user, "nearest_user": _user, "admin": _user, "principal": _principal, "namespace": _namespace, "entity": _entity,
     "kind": _kind, "state": _state,

@@ -1,4 +1,4 @@
-"""Stream a table of a report as a file, with the filters of its page."""
+"""Download a table of a report as a file, with the filters of its page."""
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
@@ -22,7 +22,7 @@ from authzconsole.web.shared.rendering import see_other
 @require_safe
 @auditor_required
 def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
-    """Stream the rows. The first rows are read before the response starts; a later error closes the connection."""
+    """Stream the rows. The first rows are read before the response starts; an error after that closes the connection."""
     run, form = run_or_404(pk), DOWNLOAD_FORMATS.get(f".{extension}")
     if form is None:
         raise Http404("there is no such file format")

@@ -1,4 +1,4 @@
-"""The page of the missing grants behind one row of a delete-readiness report."""
+"""The missing grants of one user in one namespace, from a delete-readiness report."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -24,7 +24,7 @@ from entities.vocabulary import Privilege
 @require_safe
 @auditor_required
 def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """List the entities of a namespace where the user needs ADMIN and does not hold it."""
+    """List the entities of a namespace on which the user needs ADMIN but does not hold it."""
     run = run_or_404(pk)
     namespace, user = name_parameter(request, "namespace"), name_parameter(request, "user")
     if run.state != RunState.DONE:
@@ -36,12 +36,12 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
         result, number = _missing_rows(run, namespace, user, page_number(request, "page"))
     except (AnalysisError, StorageError) as error:
         return render_page(request, "reports/missing.html", context | {"fault": report_fault(run, error)})
-    gaps = [missing_grant_row((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
-            for row in result.rows]
-    page = numbered_page(request, gaps, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
+    missing_grants = [missing_grant_row((parse_address(row["entity"]), Privilege.ADMIN), f"user:{user}", request.user)
+                      for row in result.rows]
+    page = numbered_page(request, missing_grants, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
     return render_page(request, "reports/missing.html", context | {
-        "page": page, "gaps": gaps, "total": result.total_rows,
-        "is_left_out": not run.summary.get("detail_is_written", True),
+        "page": page, "missing_grants": missing_grants, "total": result.total_rows,
+        "has_no_detail": not run.summary.get("detail_is_written", True),
     })
 
 
@@ -49,4 +49,4 @@ def _missing_rows(run: AnalysisRun, namespace: str, user: str, number: int) -> t
     if not run.summary.get("detail_is_written", True):
         return ResultPage([], 0), 1
     return read_page(run, "detail", where=ResultFilter(equal={"namespace": namespace, "user": user}), number=number,
-                         max_rows=ROWS_PER_PAGE)
+                     max_rows=ROWS_PER_PAGE)

@@ -1,4 +1,4 @@
-"""Sections of delete-readiness reports: figures, namespaces, and one row per namespace and user."""
+"""The sections of a delete-readiness report: figures, one row per namespace, and one row per namespace and user."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from analytics.results.read import ResultPage, readable_table, result_page
 from analytics.storage import StorageError
 from authzconsole.web.reports.cell_links import missing_url
 from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_filter
+from authzconsole.web.reports.table_headings import column_head
 from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, address_url, entity_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.parameters import text_parameter
@@ -23,7 +24,7 @@ from entities.address import Address
 
 ROWS_PER_PAGE = 50
 NAMESPACES_PER_PAGE = 25
-NAMES_SHOWN = 3
+MAX_NAMES = 3
 FILTERS = ("namespace", "user", "ready")
 
 COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"), ("held", "Held"), ("missing", "Missing"),
@@ -32,7 +33,7 @@ COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """The storage location of a report, as a cache key. A stored report never changes."""
+    """The storage location of a report, used as a cache key because a stored report never changes."""
 
     snapshot_uri: str
     folder: str
@@ -40,13 +41,13 @@ class StoredReport:
 
 
 def stored_report(run: AnalysisRun, table: str) -> StoredReport:
-    """Return the cache key. Raises like `result_page` if the table no longer exists, even if it is cached."""
+    """Return the cache key. Raise the errors of `result_page` if the table no longer exists, even if it is cached."""
     readable_table(run, table)
     return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:
-    """Return the rows of these namespaces by name, as far as the report has them."""
+    """Return the rows of these namespaces by name. Namespaces that the report does not contain are left out."""
     names = tuple(names)
     return _summaries(stored_report(run, "namespaces"), names) if run and names else {}
 
@@ -58,7 +59,7 @@ def _summaries(report: StoredReport, names: tuple[str, ...]) -> Mapping[str, dic
 
 
 def summaries_or_fault(run: AnalysisRun | None, names: Iterable[str]) -> tuple[Mapping[str, dict], str]:
-    """Like `namespace_summaries`, but return an empty mapping and a notice if the report cannot be read."""
+    """Return `namespace_summaries` and an empty message; an empty mapping and an error message if it cannot be read."""
     try:
         return namespace_summaries(run, names), ""
     except (AnalysisError, StorageError) as error:
@@ -66,7 +67,7 @@ def summaries_or_fault(run: AnalysisRun | None, names: Iterable[str]) -> tuple[M
 
 
 def report_fault(run: AnalysisRun, error: Exception) -> str:
-    """Return the notice for a report that cannot be read."""
+    """Return the error message for a report that cannot be read."""
     if isinstance(error, ResultsGone):
         text = str(error)
         return f"{text[0].upper()}{text[1:]}."
@@ -74,7 +75,7 @@ def report_fault(run: AnalysisRun, error: Exception) -> str:
 
 
 def read_page(run: AnalysisRun, table: str, *, number: int, max_rows: int, **query) -> tuple[ResultPage, int]:
-    """Return the page with that number, or the last page, and its number."""
+    """Return the page with that number, or the last page if there are fewer, and its number."""
     result = result_page(run, table, first_row=(number - 1) * max_rows, max_rows=max_rows, **query)
     if result.rows or not result.total_rows:
         return result, number if result.rows else 1
@@ -82,13 +83,13 @@ def read_page(run: AnalysisRun, table: str, *, number: int, max_rows: int, **que
     return result_page(run, table, first_row=(last - 1) * max_rows, max_rows=max_rows, **query), last
 
 
-def _namespaces(request: HttpRequest, run: AnalysisRun) -> dict:
+def _namespaces_section(request: HttpRequest, run: AnalysisRun) -> dict:
     result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), max_rows=NAMESPACES_PER_PAGE,
-                                  sort="nobody_can_delete", descending=True)
+                               sort="nobody_can_delete", descending=True)
     names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
-    rows = [{**row, "address_link": _namespace_link(row), "names": (ready := names.get(row["namespace"], [])[:NAMES_SHOWN]),
-             "people": [PrincipalLink("user", name) for name in ready],
-             "names_more": max(0, row["users_ready"] - NAMES_SHOWN), "held": _held_count(row), **_closest_user(run, row),
+    rows = [{**row, "address_link": _namespace_link(row), "held": _held_count(row), **_closest_user(run, row),
+             "ready_users": [PrincipalLink("user", name) for name in names.get(row["namespace"], [])[:MAX_NAMES]],
+             "ready_users_more": max(0, row["users_ready"] - MAX_NAMES),
              "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
              "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
             for row in result.rows]
@@ -111,7 +112,7 @@ def _held_count(row: dict) -> int:
 
 
 def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]]:
-    """Return the users who can delete each of these namespaces, up to 1,000 in total."""
+    """Return the users who can delete each of these namespaces, at most 1,000 in total."""
     if not namespaces:
         return {}
     where = ResultFilter(equal={"ready": True}, among={"namespace": namespaces})
@@ -121,18 +122,18 @@ def _ready_names(run: AnalysisRun, namespaces: list[str]) -> dict[str, list[str]
     return names
 
 
-def _rows(request: HttpRequest, run: AnalysisRun) -> dict:
+def _rows_section(request: HttpRequest, run: AnalysisRun) -> dict:
     form = readiness_form(request)
     sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
     result, number = read_page(run, "rows", number=page_number(request, "page"), max_rows=ROWS_PER_PAGE, sort=sort,
-                                  where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
+                               where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
     rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
              "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
              "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
             for row in result.rows]
     return {"page": numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"),
-            "rows": rows, "given": form, "columns": _columns(request, sort, form["sort"]),
+            "rows": rows, "filters": _filters(form), "sort": form["sort"], "columns": _columns(request, form["sort"]),
             "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
             "is_filtered": any(form[name] for name in FILTERS), "total": result.total_rows,
             "downloads": download_urls(run, "rows", {name: form[name] for name in FILTERS})}
@@ -146,16 +147,22 @@ def readiness_filter(run: AnalysisRun, form: dict) -> ResultFilter:
     user, namespace = text_filter("user", form["user"]), text_filter("namespace", form["namespace"].removeprefix("namespace:"))
     ready = {"ready": FLAGS[form["ready"]]} if form["ready"] in FLAGS else {}
     if name := namespace.containing.get("namespace"):
-        # A complete name means only that namespace, not others that contain it.
+        # A complete name matches only that namespace, not longer names that contain it.
         namespace = ResultFilter(equal={"namespace": name}) if namespace_summaries(run, [name]) else namespace
     return ResultFilter(equal={**ready, **user.equal, **namespace.equal}, containing={**user.containing, **namespace.containing})
 
 
-def _columns(request: HttpRequest, sort: str, order: str) -> list[dict]:
-    """Return the column heads with the URL that sorts by each, or reverses the order if it already sorts."""
-    return [{"name": name, "title": title, "is_number": name in ("required", "held", "missing"),
-             "order": ("descending" if order.startswith("-") else "ascending") if name == sort else "",
-             "url": url_with(request, sort=f"-{name}" if order == name else name, page=None)} for name, title in COLUMNS]
+def _filters(form: dict[str, str]) -> list[dict]:
+    """Return the filter fields, for `reports/_filters.html`."""
+    return [{"name": "namespace", "title": "Namespace", "value": form["namespace"]},
+            {"name": "user", "title": "User", "value": form["user"]},
+            {"name": "ready", "title": "Can delete it", "any_label": "Any status", "value": form["ready"],
+             "choices": [("yes", "Ready"), ("no", "Not ready")]}]
+
+
+def _columns(request: HttpRequest, order: str) -> list[dict]:
+    return [column_head(request, name, title, is_number=name in ("required", "held", "missing"), order=order)
+            for name, title in COLUMNS]
 
 
 def namespace_url(name: str) -> str:
@@ -169,7 +176,7 @@ def forecast_url(namespace: str, user: str, options: dict) -> str:
 
 
 # by the id of the section; its template is reports/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces, "rows": _rows}
+SECTIONS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces_section, "rows": _rows_section}
 
 
 def report_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:

@@ -1,4 +1,4 @@
-"""Runs as pages show them."""
+"""Prepare runs for display."""
 
 from django.conf import settings
 from django.http import Http404
@@ -9,7 +9,7 @@ from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
-from authzconsole.web.reports.table_headings import detail_words
+from authzconsole.web.reports.table_headings import detail_name
 from grants.journal import decision_changes_after
 
 
@@ -21,7 +21,7 @@ def run_or_404(pk: int) -> AnalysisRun:
 
 
 def run_summary(run: AnalysisRun) -> dict:
-    """Return what a list of runs shows of a run."""
+    """Return the context of a run in the list of runs."""
     analysis = ANALYSES.get(run.analysis)
     return {
         "run": run, "title": analysis.title if analysis else run.analysis, "question": analysis.question if analysis else "",
@@ -32,27 +32,30 @@ def run_summary(run: AnalysisRun) -> dict:
 
 
 def run_details(run: AnalysisRun) -> dict:
-    """Return what the page of a run shows. value, max: the filled part of its progress bar. Queries Redis while the run waits."""
+    """Return the context of the page of a run. Queries Redis while the run waits.
+
+    progress, max_progress: the filled part of the progress bar and its full length.
+    """
     stages = list(RunStage.values)
     current = stages.index(run.stage) if run.stage in stages else -1
     return run_summary(run) | {
-        "waiting_reason": run_waiting_reason(run), "silent_words": _silent_words(run),
-        "value": _progress(run, current), "max": 100 * len(stages),
+        "waiting_reason": run_waiting_reason(run), "silence_warning": _silence_warning(run),
+        "progress": _progress(run, current), "max_progress": 100 * len(stages),
         "stages": [(label, "past" if i < current else "present" if i == current else "next")
                    for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
-        "changes_words": changes_words(run), "changes": run.summary.get("changes"), "tables": _further_tables(run),
+        "changes_sentence": changes_sentence(run), "tables": _further_tables(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
 
-def changes_words(run: AnalysisRun) -> str:
+def changes_sentence(run: AnalysisRun) -> str:
     """Return a sentence about the changes since the previous run; empty if there was no comparison."""
     changes = run.summary.get("changes")
     if run.state != RunState.DONE or not changes:
         return ""
-    if any(changes[what] for what in CHANGES):
-        counts = ", ".join(f"{changes[what]:,} {what}" for what in CHANGES)
+    if any(changes[change] for change in CHANGES):
+        counts = ", ".join(f"{changes[change]:,} {change}" for change in CHANGES)
         return f"Rows since run {changes['run']} (revision {changes['revision']:,}): {counts}."
     if changes["revision"] == run.revision:
         return f"Nothing changed since run {changes['run']}, which has the same revision {run.revision:,}."
@@ -65,8 +68,8 @@ def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:
         return []
     changes, rows = run.summary.get("changes"), run.summary.get("detail_rows", 0)
     has_detail = ANALYSES[run.analysis].detail is not None and run.summary.get("detail_is_written")
-    tables = [("changes", "Show changes")] if changes and any(changes[what] for what in CHANGES) else []
-    return [*tables, ("detail", f"Show all {rows:,} {detail_words(run.analysis)}")] if has_detail and rows else tables
+    tables = [("changes", "Show changes")] if changes and any(changes[change] for change in CHANGES) else []
+    return [*tables, ("detail", f"Show all {rows:,} {detail_name(run.analysis)}")] if has_detail and rows else tables
 
 
 def _requester(run: AnalysisRun) -> str:
@@ -75,7 +78,7 @@ def _requester(run: AnalysisRun) -> str:
     return run.requested_by.username if run.requested_by else ""
 
 
-def _silent_words(run: AnalysisRun) -> str:
+def _silence_warning(run: AnalysisRun) -> str:
     silent = run_silent_seconds(run)
     if silent is None or silent < SILENT_AFTER_SECONDS:
         return ""
@@ -84,8 +87,8 @@ def _silent_words(run: AnalysisRun) -> str:
 
 
 def _progress(run: AnalysisRun, stage: int) -> int:
-    within = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
-    return max(stage, 0) * 100 + min(within, 100)
+    percent_of_stage = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
+    return max(stage, 0) * 100 + min(percent_of_stage, 100)
 
 
 def _elapsed_seconds(run: AnalysisRun) -> float | None:

@@ -1,4 +1,4 @@
-"""The pages of analysis runs: list, start, watch and cancel runs, and read their reports."""
+"""The pages of analysis runs: list, start, follow and cancel runs, and read their reports."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -36,9 +36,8 @@ def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int
     page = paginate_sequence(request, runs, max_rows=RUNS_PER_PAGE, name="page")
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
-        "generations": [(g.name, g.title) for g in GENERATIONS.values()], "given": form, "fault": fault,
-        "chosen_analysis": form["analysis"],
-        "chosen_generation": form["generation"] or active_generation().name, "can_start": request.user.can_administer,
+        "generations": list(GENERATIONS), "form": form, "fault": fault,
+        "generation": form["generation"] or active_generation().name, "can_start": request.user.can_administer,
         "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in all_schedules()],
     }, status=status)
 
@@ -49,15 +48,15 @@ class _RunSequence:
     def __len__(self) -> int:
         return AnalysisRun.objects.count()
 
-    def __getitem__(self, place: slice) -> list[AnalysisRun]:
-        return list(AnalysisRun.objects.select_related("requested_by").order_by("-requested_at", "-pk")[place])
+    def __getitem__(self, bounds: slice) -> list[AnalysisRun]:
+        return list(AnalysisRun.objects.select_related("requested_by").order_by("-requested_at", "-pk")[bounds])
 
 
 @require_POST
 @administrator_required
 def start_run(request: HttpRequest) -> HttpResponse:
     form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
-    # the form hides the options of other analyses, but still sends their values
+    # the page hides the options of other analyses, but the browser still submits their values
     options = ANALYSES[form["analysis"]].options if form["analysis"] in ANALYSES else ()
     try:
         run = request_run(analysis=form["analysis"], options={name: form[name] for name in options if form[name]},
@@ -72,14 +71,14 @@ def start_run(request: HttpRequest) -> HttpResponse:
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     is_done = run.state == RunState.DONE
-    context = {"run": run, "shown": run_details(run), "can_cancel": request.user.can_administer,
+    context = {"run": run, "details": run_details(run), "can_cancel": request.user.can_administer,
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
                "can_keep_permissions": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
                "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
     section = requested_section(request)
     if run.state == RunState.DONE:
         context |= (report_sections if run.analysis == AnalysisName.DELETE_READINESS else table_sections)(request, run, section)
-        context["picture"] = None if section in SECTIONS else report_chart(run)
+        context["chart"] = None if section in SECTIONS else report_chart(run)
     if section in SECTIONS and run.state == RunState.DONE:
         template = f"reports/_{'table' if 'table' in context else section}.html"
         template = template if {section, "table"} & context.keys() else "reports/_unreadable.html"
@@ -94,5 +93,5 @@ def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     if cancel_run(run=run):
         messages.info(request, f"Run {run.pk} is being cancelled.")
     else:
-        messages.info(request, f"Run {run.pk} is already over. Nothing changed.")
+        messages.info(request, f"Run {run.pk} has already finished. Nothing changed.")
     return see_other(reverse("analysis", args=[run.pk]))

@@ -1,4 +1,4 @@
-"""The form that switches the nightly run of an analysis on or off and sets its time and options."""
+"""The form that switches the nightly run of an analysis on or off, and sets its time and options."""
 
 import re
 from datetime import time
@@ -56,6 +56,6 @@ def _parse_time(text: str) -> time:
 def _page(request: HttpRequest, schedule: Schedule, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     definition = ANALYSES[schedule.analysis]
     return render_page(request, "reports/schedule.html", {
-        "analysis": definition, "is_on": schedule.is_on, "given": form, "fault": fault, "generations": list(GENERATIONS),
-        "action": reverse("analysis-schedule", args=[definition.name]), "takes": set(definition.options),
+        "analysis": definition, "is_on": schedule.is_on, "form": form, "fault": fault, "generations": list(GENERATIONS),
+        "action": reverse("analysis-schedule", args=[definition.name]), "options": definition.options,
     }, status=status)

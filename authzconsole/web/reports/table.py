@@ -1,4 +1,4 @@
-"""Any table of any report, filtered, sorted and paged, and the figures of a report by name."""
+"""The tables of reports, filtered, sorted and paged, and the figures of reports."""
 
 from functools import lru_cache
 
@@ -14,17 +14,17 @@ from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.reports.cell_links import cell_urls
 from authzconsole.web.reports.cells import AFTER, cell_of, visible_columns
 from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, read_page, report_fault
-from authzconsole.web.reports.run_details import changes_words, run_or_404
+from authzconsole.web.reports.run_details import changes_sentence, run_or_404
 from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
-from authzconsole.web.reports.table_headings import figure_label, table_heading, table_words
+from authzconsole.web.reports.table_headings import column_head, figure_label, table_heading, table_title
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.vocabulary import Privilege
 
-# with more filters than this, a narrow screen folds all but the first
-MAX_UNFOLDED_FILTERS = 3
+# with more filters than this, a narrow screen collapses all but the first
+MAX_EXPANDED_FILTERS = 3
 # per process
 MAX_CACHED_FIRST_PAGES = 32
 
@@ -52,9 +52,9 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
         raise Http404("there is no such table") from None
     if run.state != RunState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = f"{analysis_by_name(run.analysis).title}: {table_words(run, table)}"
-    context = {"run": run, "title": title, "url": request.path,
-               "note": changes_words(run) if table == "changes" else f"As of revision {run.revision:,}." if run.revision else ""}
+    title = f"{analysis_by_name(run.analysis).title}: {table_title(run, table)}"
+    note = f"As of revision {run.revision:,}." if run.revision else ""
+    context = {"run": run, "title": title, "url": request.path, "note": changes_sentence(run) if table == "changes" else note}
     try:
         context["table"] = table_section(request, run, definition)
     except (AnalysisError, StorageError) as error:
@@ -66,9 +66,8 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
 
 
 def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
-    """Return the section of a table. Raises AnalysisError or StorageError if it cannot be read."""
+    """Return the section of a table. Raise AnalysisError or StorageError if it cannot be read."""
     order, filters = _order(request, run, table), filter_values(request, table)
-    sort = order.removeprefix("-")
     result, number = _result_page(request, run, table, order, filters)
     columns = visible_columns(table.columns)
     rows = [_row(request, run, table, columns, row) for row in result.rows]
@@ -78,7 +77,8 @@ def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, filters),
         "has_actions": any(row["grant_url"] for row in rows),
         "is_filtered": any(filters.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
-        "columns": [_column_head(request, column, order, sort) for column in columns],
+        "columns": [column_head(request, column.name, _title(column), is_number=column.type == ColumnType.LONG, order=order)
+                    for column in columns],
         "downloads": download_urls(run, table.name, filters),
     }
 
@@ -97,7 +97,7 @@ def _first_sort(run: AnalysisRun, table: Table) -> str:
 
 def _result_page(request: HttpRequest, run: AnalysisRun, table: Table, order: str,
                  filters: dict[str, str]) -> tuple[ResultPage, int]:
-    """Return the rows of the page, and its number."""
+    """Return the rows of the requested page, and its number."""
     number = page_number(request, "page")
     if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
         return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
@@ -124,21 +124,14 @@ def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Col
 
 def _filters(table: Table, values: dict[str, str]) -> dict:
     filters = [_filter(column, values) for column in filter_columns(table)]
-    unfolded = len(filters) if len(filters) <= MAX_UNFOLDED_FILTERS else 1
-    more = filters[unfolded:]
-    return {"filters": filters[:unfolded], "more_filters": more, "more_are_set": any(filter["value"] for filter in more)}
+    expanded = len(filters) if len(filters) <= MAX_EXPANDED_FILTERS else 1
+    more = filters[expanded:]
+    return {"filters": filters[:expanded], "more_filters": more, "has_active_more_filters": any(row["value"] for row in more)}
 
 
 def _filter(column: Column, values: dict[str, str]) -> dict:
     return {"name": column.name, "title": column.name.replace("_", " ").capitalize(),
             "value": values[column.name], "choices": choices_of(column).items()}
-
-
-def _column_head(request: HttpRequest, column: Column, order: str, sort: str) -> dict:
-    """Return the head of a column with the URL that sorts by it, or reverses the order if it already sorts."""
-    return {"name": column.name, "title": _title(column), "is_number": column.type == ColumnType.LONG,
-            "order": ("descending" if order.startswith("-") else "ascending") if column.name == sort else "",
-            "url": url_with(request, sort=f"-{column.name}" if order == column.name else column.name, page=None)}
 
 
 def _title(column: Column) -> str:

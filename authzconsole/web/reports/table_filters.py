@@ -1,4 +1,4 @@
-"""Filters of report tables, read from URL parameters, and the URLs of downloads with the same filters."""
+"""Filters of report tables from URL parameters, and URLs of downloads with the same filters."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
@@ -20,7 +20,7 @@ CHOICES: dict[str, Sequence[str]] = {"change": CHANGES, "privilege": tuple(Privi
 
 
 def filter_columns(table: Table) -> list[Column]:
-    """Return the columns that a page can filter by: text columns of the key, flags, and columns with a few possible values."""
+    """Return the columns with a filter: text columns of the key, flags, and columns with a few possible values."""
     return [column for column in table.columns
             if choices_of(column) or column.type == ColumnType.TEXT and column.name in table.key]
 
@@ -37,7 +37,7 @@ def choices_of(column: Column) -> dict[str, str]:
 
 
 def exactly(text: str) -> str:
-    """Return the filter text that matches exactly this value. Without quotes, a filter matches parts."""
+    """Return the filter text that matches exactly this value. Without quotes, a filter also matches parts of values."""
     return f'"{text}"'
 
 
@@ -50,7 +50,7 @@ def text_filter(column: str, text: str) -> ResultFilter:
 
 
 def filter_values(request: HttpRequest, table: Table) -> dict[str, str]:
-    """Return the filter text of each column; empty if it is not one of the possible values."""
+    """Return the filter text of each column. A text that is not one of the possible values is ignored."""
     values = {column: text_parameter(request, column.name) for column in filter_columns(table)}
     return {column.name: text if text in (choices_of(column) or (text,)) else "" for column, text in values.items()}
 
@@ -72,8 +72,8 @@ def table_filter(table: Table, values: dict[str, str]) -> ResultFilter:
 
 
 def download_urls(run: AnalysisRun, table: str, values: dict[str, str] | None = None) -> list[tuple[str, str]]:
-    """Return the title of each file format with the URL of the filtered rows in that format."""
-    set_values = {name: text for name, text in (values or {}).items() if text}
-    query = f"?{urlencode(set_values)}" if set_values else ""
+    """Return (title, URL) for each file format. values: the filter text of each column."""
+    filters = {name: text for name, text in (values or {}).items() if text}
+    query = f"?{urlencode(filters)}" if filters else ""
     return [(form.title, reverse("analysis-file", args=[run.pk, table, extension.removeprefix(".")]) + query)
             for extension, form in DOWNLOAD_FORMATS.items()]

@@ -1,13 +1,16 @@
-"""Headings and link texts of the tables of reports."""
+"""Headings, column heads and link texts of the tables of reports."""
+
+from django.http import HttpRequest
 
 from analytics.analyses import AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun
 from analytics.tables import Table
+from authzconsole.web.shared.paging import url_with
 
-# by analysis: what the rows of its detail table are
-DETAIL_WORDS = {AnalysisName.DELETE_READINESS: "missing grants", AnalysisName.VISIBILITY: "visible entities",
+# by analysis: the name of the rows of its detail table
+DETAIL_NAMES = {AnalysisName.DELETE_READINESS: "missing grants", AnalysisName.VISIBILITY: "visible entities",
                 AnalysisName.POLICY_IMPACT: "changed permissions"}
-# by name of a figure, where the name alone is not a good label
+# by name of a figure: its label, if it differs from the name
 FIGURE_LABELS = {
     "answers_gained": "permissions gained", "answers_lost": "permissions lost",
     "entities_nobody_administers": "entities without an administrator",
@@ -32,10 +35,21 @@ def table_heading(run: AnalysisRun, table: Table) -> str:
     return output.question if output else analysis.question
 
 
-def table_words(run: AnalysisRun, table: str) -> str:
+def table_title(run: AnalysisRun, table: str) -> str:
     """Return the name of a table for page titles, such as `missing grants` or `changes`."""
-    return detail_words(run.analysis) if table == "detail" else table
+    return detail_name(run.analysis) if table == "detail" else table
 
 
-def detail_words(analysis: str) -> str:
-    return DETAIL_WORDS.get(analysis, "detail rows")
+def detail_name(analysis: str) -> str:
+    return DETAIL_NAMES.get(analysis, "detail rows")
+
+
+def column_head(request: HttpRequest, name: str, title: str, *, is_number: bool, order: str) -> dict:
+    """Return a column head with the URL that sorts by the column, or reverses the order if the column already sorts.
+
+    order: the name of the sorting column, after a minus for descending order.
+    """
+    is_sorting = order.removeprefix("-") == name
+    direction = "descending" if order.startswith("-") else "ascending"
+    return {"name": name, "title": title, "is_number": is_number, "order": direction if is_sorting else "",
+            "url": url_with(request, sort=f"-{name}" if order == name else name, page=None)}

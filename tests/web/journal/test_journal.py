@@ -31,19 +31,19 @@ def streamed_text(response) -> str:
 
 @pytest.mark.parametrize("url", ["/journal/", "/journal/proof", "/journal.csv"])
 def test_only_auditors_and_administrators_can_read_the_journal(url, browse):
-    found = {name: browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")}
-    assert found == {"ada": 200, "aud": 200, "ned": 404, "dee": 404, "out": 404}
+    status = {name: browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")}
+    assert status == {"ada": 200, "aud": 200, "ned": 404, "dee": 404, "out": 404}
 
 
-@pytest.mark.parametrize(("query", "where"), [
+@pytest.mark.parametrize(("query", "conditions"), [
     ("principal=user:dee", {"principal": "user:dee"}), ("principal=dee", {"principal": "user:dee"}),
     ("principal=group:operators", {"principal": "group:operators"}),
     ("entity=DATASET:sales.orders", {"entity": "dataset:sales.orders"}),
     ("action=register", {"action": "register"}), ("actor=the+tests&action=grant", {"actor": "the tests", "action": "grant"}),
     ("actor=nobody", {"actor": "nobody"}),
 ])
-def test_lines_are_filtered_by_principal_actor_entity_and_action(query, where, browse):
-    expected = list(JournalLine.objects.filter(**where).order_by("-revision").values_list("revision", flat=True))
+def test_lines_are_filtered_by_principal_actor_entity_and_action(query, conditions, browse):
+    expected = list(JournalLine.objects.filter(**conditions).order_by("-revision").values_list("revision", flat=True))
     assert revisions(browse("aud").get(f"/journal/?{query}")) == expected
 
 
@@ -71,13 +71,13 @@ def test_invalid_filters_are_explained_and_kept(query, fault, browse):
 
 def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
     monkeypatch.setattr(journal, "LINES_PER_PAGE", 4)
-    client, seen, url = browse("aud"), [], "/journal/"
+    client, listed, url = browse("aud"), [], "/journal/"
     while url:
         page = client.get(url)
-        seen += revisions(page)
-        back, url = page.context["page"].previous_url, page.context["page"].next_url
-    assert seen == list(range(current_revision(), 0, -1))
-    assert revisions(client.get(back))[-1] == revisions(page)[0] + 1
+        listed += revisions(page)
+        previous_url, url = page.context["page"].previous_url, page.context["page"].next_url
+    assert listed == list(range(current_revision(), 0, -1))
+    assert revisions(client.get(previous_url))[-1] == revisions(page)[0] + 1
 
 
 def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
@@ -96,7 +96,7 @@ def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
 
 def test_verification_reports_an_intact_and_a_broken_chain(browse):
     assert f"from line 1 to line {current_revision()}" in page_html(browse("aud").get("/journal/proof"))
-    JournalLine.objects.filter(revision=5).update(reason="never said")
+    JournalLine.objects.filter(revision=5).update(reason="changed")
     text = page_html(browse("aud").get("/journal/proof"))
     assert "The chain is broken: line 5 was changed after it was written" in text
 
@@ -108,7 +108,7 @@ def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_ass
                   grant=[(f"user:{name}", parse_address("dataset:sales.more"), privilege) for name in ("ned", "dee", "out")
                                        for privilege in ("READ", "WRITE", "ADMIN")])
     client.get("/journal/")
-    # PostgreSQL is told in a transaction of its own how to plan
+    # on PostgreSQL, a separate transaction sets options of the query planner
     with django_assert_max_num_queries(5 if connection.vendor == "sqlite" else 8):
         client.get("/journal/?action=grant")
 

@@ -1,4 +1,4 @@
-"""The overview: figures, treemap, problems that need attention, and latest changes."""
+"""The overview: totals, treemap, open problems and latest changes."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nob
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def folder(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
 
@@ -28,11 +28,11 @@ def overview(client) -> dict:
 
 
 def tiles(client, url: str = "/") -> list[tuple]:
-    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in client.get(url).context["picture"]["tiles"]]
+    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in client.get(url).context["chart"]["tiles"]]
 
 
-def words(client) -> list[str]:
-    return [item.words for item in overview(client)["attention"].items]
+def attention_texts(client) -> list[str]:
+    return [item.text for item in overview(client)["attention"].items]
 
 
 def test_only_administrators_and_auditors_get_the_overview(browse):
@@ -41,14 +41,14 @@ def test_only_administrators_and_auditors_get_the_overview(browse):
     assert "Needs attention" not in page_html(browse("ned").get("/"))
 
 
-def test_the_figures_count_addresses_people_groups_and_grants(browse):
-    assert overview(browse("aud"))["figures"] == [(11, "addresses"), (5, "people"), (1, "group"), (11, "grants")]
+def test_the_figures_count_addresses_users_groups_and_grants(browse):
+    assert overview(browse("aud"))["figures"] == [(11, "addresses"), (5, "users"), (1, "group"), (11, "grants")]
 
 
-def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, place):
+def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, folder):
     client = browse("aud")
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
-    done_run(place, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
+    done_run(folder, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
              finished_at=timezone.now())
     assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
     text = page_html(client.get("/"))
@@ -56,41 +56,41 @@ def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, place):
     assert 'href="/entities/namespace:hr"' in text
 
 
-def test_tiles_can_be_coloured_by_number_of_viewers(browse, place):
+def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
     client, url = browse("aud"), "/?colour=exposure"
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = page_html(client.get(url))
-    assert "How many people see which namespace?" in text and "Not analysed yet" in text
+    assert "How many users see which namespace?" in text and "Not analysed yet" in text
     visible_counts = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
-    done_run(place, {"namespaces": visible_counts}, analysis="visibility", revision=3,
+    done_run(folder, {"namespaces": visible_counts}, analysis="visibility", revision=3,
              finished_at=timezone.now())
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
-    assert "namespace:sales: 6 live entities; 3 people see an entity in it" in text
-    assert "namespace:hr: 2 live entities; 1 person sees an entity in it" in text
+    assert "namespace:sales: 6 live entities; 3 users see an entity in it" in text
+    assert "namespace:hr: 2 live entities; 1 user sees an entity in it" in text
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
 
 
-def test_a_namespace_without_viewers_is_not_drawn_as_unknown(browse, place):
-    done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+def test_a_namespace_without_viewers_has_a_known_colour(browse, folder):
+    done_run(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
     page = browse("aud").get("/?colour=exposure")
     assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
-    assert not page.context["picture"]["has_unchecked"]
+    assert not page.context["chart"]["has_unknown_tiles"]
 
 
 def test_the_colour_is_kept_when_the_table_is_filtered(browse):
     client = browse("aud")
-    alone = page_html(client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "picture"}))
-    assert 'href="/?find=sa"' in alone and "Needs attention" not in alone
+    section = page_html(client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "chart"}))
+    assert 'href="/?find=sa"' in section and "Needs attention" not in section
     table = page_html(client.get("/?colour=exposure", headers={"HX-Request": "true", "HX-Target": "namespaces"}))
     assert '<input type="hidden" name="colour" value="exposure">' in table
 
 
-def test_a_damaged_visibility_report_leaves_the_areas(browse, place):
-    run = done_run(place, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
-    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+def test_a_damaged_visibility_report_leaves_the_areas(browse, folder):
+    run = done_run(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
-    assert [tile.item.name for tile in page.context["picture"]["tiles"]] == ["sales", "hr"]
+    assert [tile.item.name for tile in page.context["chart"]["tiles"]] == ["sales", "hr"]
     assert f"The report of run {run.pk} cannot be read" in page_html(page)
 
 
@@ -100,49 +100,49 @@ def test_small_namespaces_share_one_tile(browse, monkeypatch):
     assert tiles(browse("aud")) == [("sales", 6, ""), ("4 more", 4, ""), ("hr", 2, ""), ("n0", 1, "")]
 
 
-def test_a_large_tenant_is_drawn_from_the_newest_report(browse, place, monkeypatch):
+def test_the_chart_of_a_large_tenant_uses_the_newest_report(browse, folder, monkeypatch):
     monkeypatch.setattr(row_estimates, "MAX_COUNTED", 3)
     page = browse("aud").get("/")
-    assert page.context["picture"]["is_unknown"] and not page.context["picture"]["tiles"]
-    assert "No report yet" in page_html(page) and "Grants inside" not in page_html(page)
-    done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    assert page.context["chart"]["is_unknown"] and not page.context["chart"]["tiles"]
+    assert "No report yet" in page_html(page) and "Holders inside" not in page_html(page)
+    done_run(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
 
 
-def test_a_damaged_report_breaks_only_its_section(browse, place):
-    run = done_run(place, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
-    next((place / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+def test_a_damaged_report_breaks_only_its_section(browse, folder):
+    run = done_run(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/")
     assert page.status_code == 200 and "cannot be read" in page_html(page)
 
 
-def test_attention_lists_problems_of_the_newest_reports(browse, place):
+def test_attention_lists_problems_of_the_newest_reports(browse, folder):
     client = browse("ada")
-    assert overview(client)["attention"].unknown == ["Delete readiness", "Stranded entities", "Ghost grants"]
+    assert overview(client)["attention"].missing_reports == ["Delete readiness", "Stranded entities", "Ghost grants"]
     facts = {"revision": 3, "finished_at": timezone.now()}
-    done_run(place, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
-    done_run(place, {}, analysis="stranded", options={"generation": "core"},
+    done_run(folder, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
+    done_run(folder, {}, analysis="stranded", options={"generation": "core"},
              summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1}, **facts)
-    done_run(place, {}, analysis="ghost-grants", options={"generation": "core"},
+    done_run(folder, {}, analysis="ghost-grants", options={"generation": "core"},
              summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1}, **facts)
-    done_run(place, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
+    done_run(folder, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
              summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
-    assert words(client) == [
+    assert attention_texts(client) == [
         "1 namespace that no user can delete", "4 live entities without an administrator",
         "1 live entity with only one administrator",
         "2 grants on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
         "Impact report available, from generation final to core: 1 permission gained, 1,200 lost",
     ]
-    assert overview(client)["attention"].unknown == []
+    assert overview(client)["attention"].missing_reports == []
     for item in overview(client)["attention"].items:
         assert client.get(item.url).status_code == 200
 
 
 def test_grants_on_long_planned_entities_need_attention(browse):
-    assert words(browse("aud")) == []
+    assert attention_texts(browse("aud")) == []
     GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
-    assert words(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
+    assert attention_texts(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
 
 
 def test_the_latest_changes_are_listed_newest_first(browse):

@@ -1,4 +1,4 @@
-"""Charts of reports: proportions, bounds, links and caching."""
+"""Charts of reports: proportions, maximum size, links and caching."""
 
 import pytest
 from django.utils import timezone
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from authzconsole.web.reports.charts import report_charts
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
-from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_PEOPLE
+from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_USERS
 from authzconsole.web.reports.charts.treemap_layout import LANDSCAPE, PORTRAIT, TreemapItem, treemap
 from tests.support.reports import done_run
 
@@ -22,11 +22,11 @@ def item(number: int, area: int) -> TreemapItem:
 def test_tiles_fit_the_chart_without_overlapping(areas, size):
     tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
     assert len(tiles) == sum(area > 0 for area in areas)
-    for place, tile in enumerate(tiles):
+    for index, tile in enumerate(tiles):
         assert tile.x >= 0 and tile.y >= 0 and tile.x + tile.width <= size[0] + 1 and tile.y + tile.height <= size[1] + 1
-        for other in tiles[:place] if tile.width > 2 and tile.height > 2 else []:
-            beside = tile.x + tile.width <= other.x + 0.6 or other.x + other.width <= tile.x + 0.6
-            assert beside or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
+        for other in tiles[:index] if tile.width > 2 and tile.height > 2 else []:
+            is_side_by_side = tile.x + tile.width <= other.x + 0.6 or other.x + other.width <= tile.x + 0.6
+            assert is_side_by_side or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
 
 
 def test_tile_areas_are_proportional():
@@ -35,33 +35,33 @@ def test_tile_areas_are_proportional():
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def folder(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
 
 
-def picture(client, run) -> dict | None:
+def chart(client, run) -> dict | None:
     response = client.get(f"/analyses/{run.pk}/")
     assert response.status_code == 200
-    return response.context["picture"]
+    return response.context["chart"]
 
 
-def test_readiness_tiles_link_to_their_rows(browse, place):
-    run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
+def test_readiness_tiles_link_to_their_rows(browse, folder):
+    run = done_run(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
         ("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
     client = browse("aud")
-    drawn = picture(client, run)["tiles"]
-    assert [(tile.item.name, tile.item.area, tile.item.meaning) for tile in drawn] == [
+    tiles = chart(client, run)["tiles"]
+    assert [(tile.item.name, tile.item.area, tile.item.meaning) for tile in tiles] == [
         ("sales", 6, "good"), ("hr", 2, "bad"), ("empty", 1, "bad")]
-    assert client.get(drawn[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
+    assert client.get(tiles[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
 
 
-def test_the_heat_map_groups_users_by_namespace(browse, place):
+def test_the_heat_map_groups_users_by_namespace(browse, folder):
     cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
     rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
-    run = done_run(place, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    run = done_run(folder, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     client = browse("aud")
-    heat = picture(client, run)
+    heat = chart(client, run)
     assert [column["name"] for column in heat["columns"]] == ["sales", "hr"]
     assert [(row["name"], [cell["step"] for cell in row["cells"]]) for row in heat["rows"]] == [
         ("ned", [5, 0]), ("dee", [3, 0]), ("grp", [3, 0]), ("zed", [0, 3])]
@@ -70,21 +70,21 @@ def test_the_heat_map_groups_users_by_namespace(browse, place):
     assert [column["url"] for column in heat["columns"]] == ["/entities/namespace:sales", "/entities/namespace:hr"]
 
 
-def test_the_heat_map_is_bounded(browse, place):
+def test_the_heat_map_is_bounded(browse, folder):
     cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
-    run = done_run(place, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
-    heat = picture(browse("aud"), run)
-    assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_PEOPLE, MAX_NAMESPACES, True)
+    run = done_run(folder, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    heat = chart(browse("aud"), run)
+    assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_USERS, MAX_NAMESPACES, True)
 
 
-def test_policy_impact_bars_start_at_a_common_zero(browse, place):
+def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
-    # what holds the same words is not meant
-    near = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
+    # the links must not match rows whose operation contains the same text
+    impact_rows = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
             ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
-    run = done_run(place, {"rows": sorted(near), "operations": rows}, analysis="policy-impact", options=IMPACT)
+    run = done_run(folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT)
     client = browse("aud")
-    bars = picture(client, run)["bars"]
+    bars = chart(client, run)["bars"]
     assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
         ("dataset read", True, False), ("stream get", False, True)]
     assert bars[0]["lost"] == 2 * bars[1]["gained"] and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
@@ -97,14 +97,14 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, place):
     ("stranded", {"rows": []}, {"generation": "final"}),
     ("visibility", {}, {"generation": "final"}),
 ])
-def test_empty_and_unreadable_reports_have_no_chart(analysis, tables, options, browse, place):
-    assert picture(browse("aud"), done_run(place, tables, analysis=analysis, options=options)) is None
+def test_empty_and_unreadable_reports_have_no_chart(analysis, tables, options, browse, folder):
+    assert chart(browse("aud"), done_run(folder, tables, analysis=analysis, options=options)) is None
 
 
-def test_a_chart_is_cached_until_its_report_is_removed(browse, place, monkeypatch):
-    run = done_run(place, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
-    client, looks = browse("aud"), []
-    monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: looks.append(run) or largest_namespaces(run))
-    assert picture(client, run) == picture(client, run) and len(looks) == 1
+def test_a_chart_is_cached_until_its_report_is_removed(browse, folder, monkeypatch):
+    run = done_run(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
+    client, reads = browse("aud"), []
+    monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: reads.append(run) or largest_namespaces(run))
+    assert chart(client, run) == chart(client, run) and len(reads) == 1
     type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
-    assert client.get(f"/analyses/{run.pk}/").context.get("picture") is None
+    assert client.get(f"/analyses/{run.pk}/").context.get("chart") is None

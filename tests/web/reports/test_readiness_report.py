@@ -1,4 +1,4 @@
-"""The page of a delete-readiness report, and the pages that quote it."""
+"""The page of a delete-readiness report, and the pages that include figures of it."""
 
 import csv
 import io
@@ -17,12 +17,13 @@ from tests.support.readiness_report import ANALYSIS, ROWS, SUMMARY, readiness_ro
 pytestmark = pytest.mark.usefixtures("sent_runs")
 
 
-def test_a_report_gives_the_figures_first_then_the_namespaces_then_the_rows(report, browse):
+def test_a_report_lists_figures_then_namespaces_then_rows(report, browse):
     response = browse("aud").get(f"/analyses/{report.pk}/")
     text = page_html(response)
     headings = ("Who can delete which namespace?", "How far is each user from deleting a namespace?")
     assert text.index("that no user can delete") < text.index(headings[0]) < text.index(headings[1])
-    assert [(row["namespace"], row["names"], row["nearest_user"]) for row in response.context["namespaces"]["rows"]] == [
+    rows = response.context["namespaces"]["rows"]
+    assert [(row["namespace"], [user.name for user in row["ready_users"]], row["nearest_user"]) for row in rows] == [
         ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
     assert readiness_rows(response) == [("hr", "dee", 2), ("sales", "dee", 5), ("sales", "ned", 0), ("sales", "zed", 0)]
 
@@ -53,7 +54,7 @@ def test_a_second_click_reverses_the_order(report, browse):
 def test_a_row_links_to_its_missing_grants(report, browse):
     row = browse("ada").get(f"/analyses/{report.pk}/?namespace=hr").context["rows"]["rows"][0]
     response = browse("ada").get(row["missing_url"])
-    assert [str(gap.address) for gap in response.context["gaps"]] == ["dataset:hr.salaries", "namespace:hr"]
+    assert [str(grant.address) for grant in response.context["missing_grants"]] == ["dataset:hr.salaries", "namespace:hr"]
     assert "/grant/dataset:hr.salaries?principal=user:dee&amp;privilege=ADMIN" in page_html(response)
     assert "/grant/" not in page_html(browse("aud").get(row["missing_url"]))
 
@@ -119,14 +120,14 @@ def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
     assert [line[1] for line in lines[1:]] == ["'=1+1", "'+1", "'-1", "'@sum", "'\tx", "'\rx", "a=b"]
 
 
-def test_pages_quote_reports_of_the_active_generation_only(report, browse, cast):
+def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
     AnalysisRun.objects.create(
         analysis=ANALYSIS, options={"generation": "core", "namespace": ""}, state=RunState.DONE, summary=SUMMARY, revision=1,
         result_folder="results/of-core", finished_at=timezone.now(), requested_by=cast["ada"])
     for url, section in (("/", "namespaces"), ("/entities/namespace:hr", "readiness")):
         response = browse("aud").get(url)
-        shown = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
-        assert shown == report and "generation final" in page_html(response)
+        run = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
+        assert run == report and "generation final" in page_html(response)
     AnalysisRun.objects.filter(pk=report.pk).delete()
     assert browse("aud").get("/").context["namespaces"]["run"] is None
     page = browse("aud").get("/entities/namespace:hr")
@@ -134,9 +135,9 @@ def test_pages_quote_reports_of_the_active_generation_only(report, browse, cast)
     assert "Not analysed yet in generation final." in page_html(page)
 
 
-def test_the_namespace_list_and_the_namespace_page_quote_the_newest_report(report, browse):
+def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report, browse):
     text = page_html(browse("aud").get("/"))
-    assert "2 people" in text and "no user; dee is missing 2 of 2" in text
+    assert "2 users" in text and "no user; dee is missing 2 of 2" in text
     page = browse("aud").get("/entities/namespace:hr")
     assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
     assert "is closest and is missing 2 of 2" in page_html(page)

@@ -1,4 +1,4 @@
-"""Links in the rows of reports."""
+"""The cells of reports: links, decisions before and after, default order and filters."""
 
 import re
 
@@ -7,6 +7,7 @@ import pytest
 from analytics.analyses import ANALYSES, analysis_by_name
 from grants.journal import current_revision
 from tests.support.pages import page_html
+from tests.support.readiness_report import table_texts
 from tests.support.reports import done_run
 
 READY = {"rows": [("hr", "dee", 2, 0, 2, False), ("sales", "ned", 6, 6, 0, True)],
@@ -23,40 +24,37 @@ IMPACT = {"rows": [("dee", "dataset", "get", 1, 1)], "operations": [("dataset", 
 BOTH = {"generation": "core", "to_generation": "final"}
 
 
-def words_of(response) -> list[list[str]]:
-    return [[cell.words for cell in row["cells"]] for row in response.context["table"]["rows"]]
-
-
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def folder(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
 
 
 @pytest.fixture
-def written(cast, tmp_path):
-    def run_of(analysis: str, tables: dict, *, options=None, **facts):
+def report_of(cast, tmp_path):
+    """Return a function that stores a report with these tables. facts: further values of its summary."""
+    def create_run(analysis: str, tables: dict, *, options=None, **facts):
         summary = {"detail_is_written": True, "detail_rows": len(tables.get("detail", ())), **FIGURES, **facts}
         return done_run(tmp_path, tables, analysis=analysis, options=options or {"generation": "final"}, summary=summary,
                         revision=current_revision())
 
-    return run_of
+    return create_run
 
 
 @pytest.mark.parametrize(("analysis", "tables", "options"), [("visibility", VISIBLE, None), ("policy-impact", IMPACT, BOTH)])
-def test_numbers_link_to_the_rows_that_they_count(analysis, tables, options, written, browse):
+def test_numbers_link_to_the_rows_that_they_count(analysis, tables, options, report_of, browse):
     client = browse("aud")
-    rows = client.get(f"/analyses/{written(analysis, tables, options=options).pk}/").context["table"]["rows"]
+    rows = client.get(f"/analyses/{report_of(analysis, tables, options=options).pk}/").context["table"]["rows"]
     numbers = [cell for row in rows for cell in row["cells"] if cell.is_number]
     assert [client.get(cell.url).context["table"]["total"] for cell in numbers] == [int(cell.text) for cell in numbers]
 
 
-def test_numbers_are_not_linked_without_a_detail_table(written, browse):
-    run = written("visibility", VISIBLE, detail_is_written=False)
+def test_numbers_are_not_linked_without_a_detail_table(report_of, browse):
+    run = report_of("visibility", VISIBLE, detail_is_written=False)
     rows = browse("aud").get(f"/analyses/{run.pk}/").context["table"]["rows"]
     assert not any(cell.url for row in rows for cell in row["cells"])
 
 
-@pytest.mark.parametrize(("analysis", "tables", "shown"), [
+@pytest.mark.parametrize(("analysis", "tables", "fragments"), [
     ("visibility", VISIBLE, ['href="/people/user:dee"', 'href="/entities/namespace:sales"', '#dataset"',
                              "kerberos principal</span>", '<span class="muted">none</span>']),
     ("policy-impact", IMPACT, ['href="/people/user:dee"', 'href="/policies/?generation=core&amp;with=final&amp;kind=dataset"']),
@@ -67,17 +65,17 @@ def test_numbers_are_not_linked_without_a_detail_table(written, browse):
     ("delete-readiness", READY, ['href="/people/user:dee"', 'href="/people/user:ned"', 'href="/entities/namespace:hr"',
                                  'missing?namespace=hr&amp;user=dee"']),
 ])
-def test_rows_link_to_what_they_name(analysis, tables, shown, written, browse):
-    run = written(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
+def test_cells_link_to_the_page_of_their_value(analysis, tables, fragments, report_of, browse):
+    run = report_of(analysis, tables, options=BOTH if analysis == "policy-impact" else None)
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
-    assert [part for part in shown if part not in text] == []
+    assert [fragment for fragment in fragments if fragment not in text] == []
 
 
-def test_a_changed_decision_links_to_its_question_in_both_generations(written, browse):
-    run = written("policy-impact", IMPACT, options=BOTH)
+def test_a_changed_decision_links_to_its_question_in_both_generations(report_of, browse):
+    run = report_of("policy-impact", IMPACT, options=BOTH)
     rows = browse("aud").get(f"/analyses/{run.pk}/tables/detail").context["table"]["rows"]
     before, after = rows[0]["cells"][3:]
-    assert (before.words, after.words) == ("no", "yes")
+    assert (before.text, after.text) == ("no", "yes")
     assert before.url == "/entities/dataset:sales.orders?subject=user:dee&operation=get&generation=core#ask"
     assert after.url == "/entities/dataset:sales.orders?subject=user:dee&operation=get&generation=final#ask"
 
@@ -87,11 +85,11 @@ STRANDED = {"rows": [("dataset:sales.a", 1, "ned"), ("dataset:sales.b", 0, ""), 
             "kinds": [("dataset", 9, 1, 1), ("stream", 3, 1, 0)]}
 
 
-def test_entities_without_administrators_come_first_by_default(written, browse):
-    run, client = written("stranded", STRANDED), browse("aud")
+def test_entities_without_administrators_come_first_by_default(report_of, browse):
+    run, client = report_of("stranded", STRANDED), browse("aud")
 
     def admins(query=""):
-        return [words[1] for words in words_of(client.get(f"/analyses/{run.pk}/{query}"))]
+        return [texts[1] for texts in table_texts(client.get(f"/analyses/{run.pk}/{query}"))]
 
     assert admins() == admins() == ["0", "0", "1", "1"] and admins("?sort=entity") == ["1", "0", "1", "0"]
     assert admins("?sort=-admins") == ["1", "1", "0", "0"] and admins("?entity=hr") == ["0", "1"]
@@ -101,32 +99,32 @@ def test_entities_without_administrators_come_first_by_default(written, browse):
     assert [line.split(",")[0] for line in lines[1:]] == [row[0] for row in STRANDED["rows"]]
 
 
-def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(written, browse):
-    run, url = written("stranded", STRANDED), "/grant/dataset:sales.b?privilege=ADMIN"
+def test_an_administrator_can_grant_admin_from_the_row_of_a_stranded_entity(report_of, browse):
+    run, url = report_of("stranded", STRANDED), "/grant/dataset:sales.b?privilege=ADMIN"
     assert f'href="{url}"' in page_html(browse("ada").get(f"/analyses/{run.pk}/"))
     assert 'value="ADMIN" checked' in page_html(browse("ada").get(url))
     assert "/grant/" not in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
 
 
-def test_figures_of_summary_tables_link_to_their_rows(written, browse):
-    client, run = browse("aud"), written("stranded", STRANDED)
+def test_figures_of_summary_tables_link_to_their_rows(report_of, browse):
+    client, run = browse("aud"), report_of("stranded", STRANDED)
     nobody = client.get(f"/analyses/{run.pk}/tables/kinds").context["table"]["rows"][0]["cells"][2]
-    rows = words_of(client.get(nobody.url.removesuffix("#rows")))
-    assert [words[0] for words in rows] == ["dataset:sales.b", "dataset:sales.a"]
+    rows = table_texts(client.get(nobody.url.removesuffix("#rows")))
+    assert [texts[0] for texts in rows] == ["dataset:sales.b", "dataset:sales.a"]
 
 
 @pytest.mark.parametrize(("query", "kinds"), [
     ("kind=dataset", ["dataset"]), ("kind=data", ["dataset", "kerberos principal", "namespace"]),
     ("kind=namespace&user=%22dee%22", ["namespace"]), ("user=%22de%22", []),
 ])
-def test_filters_take_a_kind_and_quoted_names(query, kinds, written, browse):
-    run = written("visibility", VISIBLE)
-    assert [words[1] for words in words_of(browse("aud").get(f"/analyses/{run.pk}/?{query}"))] == kinds
+def test_filters_take_a_kind_and_quoted_names(query, kinds, report_of, browse):
+    run = report_of("visibility", VISIBLE)
+    assert [texts[1] for texts in table_texts(browse("aud").get(f"/analyses/{run.pk}/?{query}"))] == kinds
 
 
 @pytest.mark.parametrize("analysis", ANALYSES)
-def test_each_table_has_a_question_as_its_heading(analysis, written, browse):
-    run = written(analysis, {table.name: [] for table in analysis_by_name(analysis).tables}, options=BOTH,
+def test_each_table_has_a_question_as_its_heading(analysis, report_of, browse):
+    run = report_of(analysis, {table.name: [] for table in analysis_by_name(analysis).tables}, options=BOTH,
                   changes={"run": 4, "revision": 0, "added": 1, "removed": 0, "changed": 0})
     for table in analysis_by_name(analysis).tables:
         text = page_html(browse("aud").get(f"/analyses/{run.pk}/tables/{table.name}"))
@@ -135,10 +133,9 @@ def test_each_table_has_a_question_as_its_heading(analysis, written, browse):
         assert (heading == "What changed since run 4?") is (table.name == "changes")
 
 
-def test_the_number_of_queries_does_not_grow_with_the_users(written, browse, django_assert_num_queries):
-    few, many = (written("visibility", {"rows": [(f"user{n:03}", "dataset", f"ns{n}", 1) for n in range(most)], "namespaces": []})
-                 for most in (1, 50))
-    client = browse("aud")
-    for run in (few, many):
+def test_the_number_of_queries_does_not_grow_with_the_users(report_of, browse, django_assert_num_queries):
+    tables = [{"rows": [(f"user{n:03}", "dataset", f"ns{n}", 1) for n in range(users)], "namespaces": []} for users in (1, 50)]
+    runs, client = [report_of("visibility", table) for table in tables], browse("aud")
+    for run in runs:
         with django_assert_num_queries(4):
             client.get(f"/analyses/{run.pk}/")

@@ -31,30 +31,30 @@ def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert "core to final" in text and "12,345" in text and "permissions gained" in text and "4,000" in text
     part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
-    assert [words[0] for words in table_texts(part)] == ["ned", "dee"] and "<html" not in page_html(part)
+    assert [texts[0] for texts in table_texts(part)] == ["ned", "dee"] and "<html" not in page_html(part)
     lines = browse("aud").get(f"/analyses/{run.pk}/tables/rows.csv").getvalue().decode().splitlines()
     assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]
 
 
 def test_a_report_links_to_the_changes_since_the_previous_run(compared, browse):
-    page = page_html(browse("aud").get(f"/analyses/{compared.pk}/"))
-    assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in page
-    assert f'href="/analyses/{compared.pk}/tables/changes"' in page and f'href="/analyses/{compared.pk}/tables/detail"' in page
-    shown = browse("aud").get(f"/analyses/{compared.pk}/tables/changes")
-    assert [words[2] for words in table_texts(shown)] == ["changed", "added", "removed"]
-    assert [words[3:] for words in table_texts(shown)] == [
+    text = page_html(browse("aud").get(f"/analyses/{compared.pk}/"))
+    assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in text
+    assert f'href="/analyses/{compared.pk}/tables/changes"' in text and f'href="/analyses/{compared.pk}/tables/detail"' in text
+    page = browse("aud").get(f"/analyses/{compared.pk}/tables/changes")
+    assert [texts[2] for texts in table_texts(page)] == ["changed", "added", "removed"]
+    assert [texts[3:] for texts in table_texts(page)] == [
         ["2", "0", "2", "no → yes"], ["6", "6", "0", "yes"], ["1", "0", "1", "no"]]
-    assert 'href="/entities/namespace:hr"' in page_html(shown)
+    assert 'href="/entities/namespace:hr"' in page_html(page)
 
 
-@pytest.mark.parametrize(("revision", "says"), [
+@pytest.mark.parametrize(("revision", "sentence"), [
     (0, "Nothing changed since run 77, which has the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
 ])
-def test_an_unchanged_report_says_so(revision, says, report, browse):
+def test_an_unchanged_report_says_so(revision, sentence, report, browse):
     revision += report.revision
     report.summary = SUMMARY | {"changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}}
     report.save()
-    assert says.replace("-1", str(revision)) in page_html(browse("aud").get(f"/analyses/{report.pk}/"))
+    assert sentence.replace("-1", str(revision)) in page_html(browse("aud").get(f"/analyses/{report.pk}/"))
 
 
 @pytest.mark.parametrize(("query", "users"), [
@@ -66,13 +66,13 @@ def test_an_unchanged_report_says_so(revision, says, report, browse):
 def test_tables_and_their_downloads_are_filtered(query, users, compared, browse, htmx):
     client, url = browse("aud"), f"/analyses/{compared.pk}/tables/changes"
     part = client.get(f"{url}?{query}", headers=htmx("rows"))
-    assert [words[1] for words in table_texts(part)] == users and "<html" not in page_html(part)
+    assert [texts[1] for texts in table_texts(part)] == users and "<html" not in page_html(part)
     for title, url in part.context["table"]["downloads"]:
         body = client.get(url).getvalue()
-        found = {"CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
+        names = {"CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
                  "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
                  "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist()}[title](body)
-        assert sorted(found) == sorted(users)
+        assert sorted(names) == sorted(users)
 
 
 @pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
@@ -81,11 +81,11 @@ def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared, b
     page = page_html(browse("aud").get(f"/analyses/{compared.pk}/tables/changes?{query}"))
     assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
         is_open, not is_open)
-    folded = page.partition('<details class="more"')[2].partition("</details>")[0]
-    assert re.findall(r'name="(\w+)"', folded) == ["user", "change", "ready_before", "ready_after"]
+    collapsed = page.partition('<details class="more"')[2].partition("</details>")[0]
+    assert re.findall(r'name="(\w+)"', collapsed) == ["user", "change", "ready_before", "ready_after"]
 
 
-def test_a_table_with_few_filters_folds_none(report, browse):
+def test_a_table_with_few_filters_collapses_none(report, browse):
     page = page_html(browse("aud").get(f"/analyses/{report.pk}/tables/rows"))
     assert 'id="rows-user"' in page and 'class="more"' not in page
 

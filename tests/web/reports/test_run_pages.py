@@ -1,4 +1,4 @@
-"""The pages that start, show and cancel runs of analyses."""
+"""The pages that start, follow and cancel runs of analyses."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_starting_a_run_sends_it_to_the_worker(namespace, scope, browse, sent_ru
     assert scope in page_html(page) and "It starts within seconds." in page_html(page)
 
 
-@pytest.mark.parametrize(("sent_form", "fault"), [
+@pytest.mark.parametrize(("form", "fault"), [
     ({"analysis": "nonsense"}, "`nonsense` is not an analysis"),
     ({}, "`` is not an analysis"),
     ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
@@ -32,26 +32,26 @@ def test_starting_a_run_sends_it_to_the_worker(namespace, scope, browse, sent_ru
     ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
     ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
 ])
-def test_an_invalid_run_is_explained_and_not_stored(sent_form, fault, browse):
-    response = browse("ada").post("/analyses/start", sent_form)
+def test_an_invalid_run_is_explained_and_not_stored(form, fault, browse):
+    response = browse("ada").post("/analyses/start", form)
     assert response.status_code == 400 and fault in response.context["fault"]
     assert not AnalysisRun.objects.exists()
 
 
 def test_hidden_options_are_not_passed_to_the_analysis(browse):
-    sent_form = {"analysis": "visibility", "generation": "core", "to_generation": "final", "namespace": "hr"}
-    assert browse("ada").post("/analyses/start", sent_form).status_code == 303
+    form = {"analysis": "visibility", "generation": "core", "to_generation": "final", "namespace": "hr"}
+    assert browse("ada").post("/analyses/start", form).status_code == 303
     assert AnalysisRun.objects.get().options == {"generation": "core"}
 
 
 def test_a_refused_form_keeps_its_values(browse):
-    sent_form = {"analysis": "policy-impact", "generation": "core", "to_generation": "core"}
-    text = page_html(browse("ada").post("/analyses/start", sent_form))
-    assert re.search(r'<option value="policy-impact" class="takes-generation takes-to_generation" selected>', text)
-    assert text.count("takes-to_generation") == 1 and text.count("takes-namespace") == 1
+    form = {"analysis": "policy-impact", "generation": "core", "to_generation": "core"}
+    text = page_html(browse("ada").post("/analyses/start", form))
+    assert re.search(r'<option value="policy-impact" class="has-generation has-to_generation" selected>', text)
+    assert text.count("has-to_generation") == 1 and text.count("has-namespace") == 1
 
 
-def test_a_waiting_run_says_why_it_waits(browse, monkeypatch):
+def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
     run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
@@ -65,7 +65,7 @@ def test_a_run_is_cancelled_by_an_administrator(browse):
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     again = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
-    assert "is already over. Nothing changed" in page_html(again)
+    assert "has already finished. Nothing changed" in page_html(again)
 
 
 def test_a_failed_run_shows_its_error(browse):

@@ -24,14 +24,14 @@ def test_a_nightly_run_can_be_switched_on_and_off(browse):
     assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == ["schedule-on", "schedule-off"]
 
 
-@pytest.mark.parametrize(("sent", "fault"), [
+@pytest.mark.parametrize(("form", "fault"), [
     ({"at": "25:00"}, "hours and minutes in UTC"), ({}, "hours and minutes in UTC"),
     ({"at": "02:30", "namespace": "nowhere"}, "namespace:nowhere is not registered"),
     ({"at": "02:30", "generation": "newest"}, "`newest` is not a generation"),
     ({"at": "02:30", "to_generation": "core"}, "takes no to_generation"),
 ])
-def test_an_invalid_schedule_is_explained_and_keeps_the_input(sent, fault, browse):
-    response = browse("ada").post(URL, {"reason": "because", **sent})
+def test_an_invalid_schedule_is_explained_and_keeps_the_input(form, fault, browse):
+    response = browse("ada").post(URL, {"reason": "because", **form})
     assert response.status_code == 400 and fault in response.context["fault"]
     assert 'value="because"' in page_html(response) and not Schedule.objects.exists()
 
@@ -43,7 +43,7 @@ def test_the_form_shows_only_the_options_of_the_analysis(browse):
         "delete-readiness": (False, True), "policy-impact": (True, False), "stranded": (False, False)}
 
 
-def test_a_scheduled_run_says_who_asked_for_it(browse):
+def test_a_scheduled_run_names_the_schedule_as_its_requester(browse):
     run = AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"}, is_scheduled=True, state="failed")
     for url in ("/analyses/", f"/analyses/{run.pk}/"):
         assert "by the schedule" in page_html(browse("aud").get(url))

@@ -1,5 +1,5 @@
-"""Charts of reports and namespaces, drawn as SVG on the server: treemap, heat map and bars.
+"""Charts of reports and namespaces, rendered as SVG on the server: treemap, heat map and bars.
 
-Reading reports is in `analytics.results`; the pages that show the charts are in `authzconsole.web.reports` and
+Functions that read reports are in `analytics.results`; pages with charts are in `authzconsole.web.reports` and
 `authzconsole.web.overview`.
 """

@@ -22,6 +22,7 @@ from authzconsole.web.reports.readiness_report import (
     stored_report,
 )
 from entities.models import Entity, State
+from entities.vocabulary import quantity
 from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
@@ -30,12 +31,15 @@ MAX_TILES = 60
 
 @dataclass(frozen=True, slots=True)
 class TileColor:
-    """The colour of a tile. meaning: see `TreemapItem`. said: a sentence about the namespace. words: the line on the tile;
-    where it is empty, the tile shows the size."""
+    """The colour of a tile.
+
+    meaning: see `TreemapItem`. sentence: a sentence about the namespace.
+    caption: the line below its name; if empty, the tile shows its size there.
+    """
 
     meaning: str = ""
-    said: str = "not analysed yet"
-    words: str = ""
+    sentence: str = "not analysed yet"
+    caption: str = ""
 
 
 NOT_ANALYSED = TileColor()
@@ -45,8 +49,8 @@ NOT_ANALYSED = TileColor()
 class TreemapColoring:
     """The question that the colours answer.
 
-    colors: returns the colour of each of these namespaces from a finished run of `analysis`, as far as the run knows them;
-    raises AnalysisError or StorageError. scale: what a stronger colour means; empty if icons and words say it.
+    colors: returns the colour of each of these namespaces that a finished run of `analysis` covers; raises AnalysisError or
+    StorageError. scale: the meaning of a stronger colour; empty if the tiles have icons instead.
     """
 
     name: str
@@ -57,60 +61,57 @@ class TreemapColoring:
     scale: str = ""
 
 
-def namespaces_picture(coloring: TreemapColoring, generation: Generation, readiness: AnalysisRun | None, *,
-                       is_large: bool) -> dict:
-    """Return the chart. words: the unit of the areas. more: the number of namespaces without their own tile.
-    is_unknown: there is no data for the chart.
+def namespace_chart(coloring: TreemapColoring, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
+    """Return the context of the chart. Runs at most five queries.
 
+    area_unit: the unit of the areas. more: number of namespaces without a tile. is_unknown: there is no data for the chart.
     readiness: the newest report on delete readiness; beyond `row_estimates.MAX_COUNTED` entities it supplies the areas.
-    Runs at most five queries.
     """
     is_readiness = coloring.analysis == AnalysisName.DELETE_READINESS
     run = readiness if is_readiness else latest_run(coloring.analysis, generation=generation.name)
-    picture = {"coloring": coloring, "run": run, "tiles": [], "more": 0, "is_reported": is_large, "fault": "",
-               # for readiness, the page head shows it
-               "changes_since": decision_changes_after(run.revision) if run and run is not readiness else 0}
+    chart = {"coloring": coloring, "run": run, "tiles": [], "more": 0, "is_from_report": is_large, "fault": "",
+             # for readiness, the page head shows it
+             "changes_since": decision_changes_after(run.revision) if run and run is not readiness else 0}
     if not is_large:
-        return picture | _counted_chart(coloring, run)
+        return chart | _chart_from_entities(coloring, run)
     try:
-        return picture | (_reported_chart(coloring, run, readiness) if readiness else {"is_unknown": True})
+        return chart | (_chart_from_report(coloring, run, readiness) if readiness else {"is_unknown": True})
     except (AnalysisError, StorageError):
-        return picture | {"is_unknown": True}
+        return chart | {"is_unknown": True}
 
 
-def _counted_chart(coloring: TreemapColoring, run: AnalysisRun | None) -> dict:
+def _chart_from_entities(coloring: TreemapColoring, run: AnalysisRun | None) -> dict:
     live = Entity.objects.filter(state=State.LIVE, namespace__state=State.LIVE).order_by()
     rows = list(live.values_list("namespace__key").annotate(total=Count("pk")).order_by("-total", "namespace__key")[:MAX_TILES])
-    whole = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
+    totals = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
     colors, fault = _tile_colors(coloring, run, [name for name, _ in rows])
-    items = [_item(name, total, "live entity" if total == 1 else "live entities", colors.get(name, NOT_ANALYSED))
+    items = [_item(name, total, quantity(total, "live entity", "live entities"), colors.get(name, NOT_ANALYSED))
              for name, total in rows]
-    more, rest = whole["namespaces"] - len(rows), whole["entities"] - sum(total for _, total in rows)
+    more, other_entities = totals["namespaces"] - len(rows), totals["entities"] - sum(total for _, total in rows)
     if more:
-        inside = f"{rest:,} live entities"
-        items.append(TreemapItem(f"{more:,} more", rest, inside, f"{more:,} smaller namespaces, {inside}"))
-    return {"tiles": treemap(items), "more": more, "words": "live entities", "fault": fault,
-            "has_unchecked": any(name not in colors for name, _ in rows)}
+        size = quantity(other_entities, "live entity", "live entities")
+        items.append(TreemapItem(f"{more:,} more", other_entities, size, f"{more:,} smaller namespaces, {size}"))
+    return {"tiles": treemap(items), "more": more, "area_unit": "live entities", "fault": fault,
+            "has_unknown_tiles": any(name not in colors for name, _ in rows)}
 
 
-def _reported_chart(coloring: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
+def _chart_from_report(coloring: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
     result = largest_namespaces(readiness)
     names = [row["namespace"] for row in result.rows]
     colors, fault = _tile_colors(coloring, run, names)
-    items = [_item(row["namespace"], row["required"], "entities", colors.get(row["namespace"], NOT_ANALYSED))
-             for row in result.rows]
+    items = [_item(row["namespace"], row["required"], f"{row['required']:,} entities",
+                   colors.get(row["namespace"], NOT_ANALYSED)) for row in result.rows]
     return {"tiles": treemap(items), "more": result.total_rows - len(result.rows), "fault": fault,
-            "words": "entities that require ADMIN",
-            "has_unchecked": any(name not in colors for name in names)}
+            "area_unit": "entities that require ADMIN", "has_unknown_tiles": any(name not in colors for name in names)}
 
 
-def _item(name: str, area: int, unit: str, color: TileColor) -> TreemapItem:
-    return TreemapItem(name, area, color.words or f"{area:,} {unit}", f"namespace:{name}: {area:,} {unit}; {color.said}",
-                namespace_url(name), color.meaning)
+def _item(name: str, area: int, size: str, color: TileColor) -> TreemapItem:
+    title = f"namespace:{name}: {size}; {color.sentence}"
+    return TreemapItem(name, area, color.caption or size, title, namespace_url(name), color.meaning)
 
 
 def _tile_colors(coloring: TreemapColoring, run: AnalysisRun | None, names: list[str]) -> tuple[Mapping[str, TileColor], str]:
-    """Return the colours, or none and a notice if the report cannot be read."""
+    """Return the colours and an empty message; if the report cannot be read, no colours and an error message."""
     if run is None:
         return {}, ""
     try:
@@ -142,37 +143,38 @@ def _viewer_counts(report: StoredReport, namespaces: tuple[str, ...]) -> Mapping
     return row_counts(report.run, "namespaces", by="namespace", where=ResultFilter(among={"namespace": namespaces}))
 
 
-def _by_readiness(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
-    return {name: TileColor(*readiness_words(row)) for name, row in namespace_summaries(run, names).items()}
+def _readiness_colors(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
+    return {name: TileColor(*readiness_color(row)) for name, row in namespace_summaries(run, names).items()}
 
 
-def _by_exposure(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
+def _exposure_colors(run: AnalysisRun, names: Iterable[str]) -> Mapping[str, TileColor]:
     names = list(names)
     viewers = viewer_counts(run, names)
-    most = max(viewers.values(), default=0)
-    return {name: _exposed(viewers.get(name, 0), most) for name in names}
+    max_viewers = max(viewers.values(), default=0)
+    return {name: _exposure_color(viewers.get(name, 0), max_viewers) for name in names}
 
 
-def _exposed(people: int, most: int) -> TileColor:
-    if not people:
+def _exposure_color(viewers: int, max_viewers: int) -> TileColor:
+    if not viewers:
         return TileColor("heat-0", "no user sees an entity in it", "no users")
-    counted = f"{people:,} {'person' if people == 1 else 'people'}"
-    return TileColor(f"heat-{color_step(people, most)}", f"{counted} {'sees' if people == 1 else 'see'} an entity in it", counted)
+    users = quantity(viewers, "user", "users")
+    return TileColor(f"heat-{color_step(viewers, max_viewers)}", f"{users} {'sees' if viewers == 1 else 'see'} an entity in it",
+                     users)
 
 
-def readiness_words(report: dict) -> tuple[str, str]:
-    """Return the meaning of a tile and a sentence about its namespace."""
-    if report["users_ready"]:
-        return "good", f"{report['users_ready']:,} {'person' if report['users_ready'] == 1 else 'people'} can delete it"
-    if report["nearest_user"]:
-        return "bad", (f"no user can delete it; {report['nearest_user']} is missing {report['fewest_missing']:,} of "
-                       f"{report['required']:,}")
+def readiness_color(row: dict) -> tuple[str, str]:
+    """Return the meaning of a namespace's tile and a sentence about the namespace. row: its row in the report."""
+    if row["users_ready"]:
+        return "good", f"{quantity(row['users_ready'], 'user', 'users')} can delete it"
+    if row["nearest_user"]:
+        return "bad", (f"no user can delete it; {row['nearest_user']} is missing {row['fewest_missing']:,} of "
+                       f"{row['required']:,}")
     return "bad", "no user can delete it or holds ADMIN in it"
 
 
-COLORINGS = {colour.name: colour for colour in (
+COLORINGS = {coloring.name: coloring for coloring in (
     TreemapColoring("readiness", "Who can delete it", "Which namespace can be deleted?", AnalysisName.DELETE_READINESS,
-                 _by_readiness),
-    TreemapColoring("exposure", "Who sees it", "How many people see which namespace?", AnalysisName.VISIBILITY, _by_exposure,
-           scale="stronger colour: visible to more people"),
+                    _readiness_colors),
+    TreemapColoring("exposure", "Who sees it", "How many users see which namespace?", AnalysisName.VISIBILITY, _exposure_colors,
+                    scale="stronger colour: visible to more users"),
 )}

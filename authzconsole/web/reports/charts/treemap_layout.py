@@ -11,11 +11,11 @@ _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 
 @dataclass(frozen=True, slots=True)
 class TreemapItem:
-    """The content of a tile. meaning: good, bad, a colour step, or empty if unknown. words: the line below its name."""
+    """The content of a tile. caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown."""
 
     name: str
     area: int
-    words: str
+    caption: str
     title: str
     url: str = ""
     meaning: str = ""
@@ -23,7 +23,7 @@ class TreemapItem:
 
 @dataclass(frozen=True, slots=True)
 class TreemapTile:
-    """A placed item. label, words: cut to what fits into the tile."""
+    """A placed item. label: its name, clipped to the width of the tile. caption: empty if it does not fit."""
 
     item: TreemapItem
     x: float
@@ -31,11 +31,11 @@ class TreemapTile:
     width: float
     height: float
     label: str
-    words: str
+    caption: str
 
 
 def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
-    """Return the tiles, largest first. size: (width, height) of the chart. Items without an area are left out."""
+    """Return the tiles, largest first, without items whose area is 0. size: (width, height) of the chart."""
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
     scale = size[0] * size[1] / total if total else 0
@@ -85,8 +85,8 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
     lines = int((height - _MARGIN) / _LINE)
     # leave space for the icon before the name
     label = _clip(item.name, max_characters - 2) if lines >= 1 else ""
-    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label,
-                item.words if label and lines >= 2 and len(item.words) <= max_characters else "")
+    caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
+    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label, caption)
 
 
 def _clip(text: str, max_characters: int) -> str:
