@@ -1,4 +1,4 @@
-"""Pages of the console. Each area has one folder, with the same name in `templates/` and `tests/web/`.
+"""Pages of the console. Each area has a folder, with the same name in `templates/` and `tests/web/`.
 
-REST is in `authzconsole.rest`; rules and changes are in `grants`.
+The REST API is in `authzconsole.rest`; policies and changes are in `grants`.
 """

@@ -25,7 +25,7 @@ NAV_ITEMS = (
     NavItem("Explorer", "explorer", "namespace", ENTITY_URL_NAMES),
     NavItem("Ask", "ask", "ask", ("ask",)),
     NavItem("My access", "my-access", "securekey", ("my-access",)),
-    NavItem("People", "people", "group", ("people", "person", "membership"), is_for_every_role=False),
+    NavItem("Users and groups", "people", "group", ("people", "person", "membership"), is_for_every_role=False),
     NavItem("Plans", "plans", "plans", ("plan",), is_for_every_role=False),
     NavItem("Policies", "policies", "policies", ("policies", "generation")),
     NavItem("Analyses", "analyses", "analyses", ("analys",), is_for_every_role=False),
@@ -46,6 +46,6 @@ def navigation(request):
 
 
 def _url(item: NavItem, user) -> str:
-    # ordinary accounts cannot see the instance itself
+    # ordinary accounts cannot open the page of the instance
     shows_instance = item.url_name == "explorer" and user.can_see_all
     return entity_url(instance_address()) if shows_instance else reverse(item.url_name)

@@ -16,24 +16,24 @@ from authzconsole.web.shared.rendering import see_other
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Explain an invalid address. For a valid address, do not reveal whether it exists."""
+    """Explain an invalid address. For a valid address, do not reveal whether an entity exists at it."""
     fault = str(exception) if isinstance(exception, InvalidAddress) else ""
     return render(request, "404.html", {"fault": fault}, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Show the request id, which is in every log line of this request.
+    """Return a page with the request id, which is in every log line of this request.
 
-    No context processor runs, because one may have caused the error.
+    No context processor runs, because it might have caused the error.
     """
     return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
 
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
-    """Fill an empty 405 response with a page that links to the area of the URL."""
+    """Replace the empty body of a 405 response with a page that links to the area of the URL."""
     items = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
     nav_item = max(items, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
-    page = render(request, "405.html", {"nav_item": nav_item, "takes_a_form": "GET" not in response["Allow"]})
+    page = render(request, "405.html", {"nav_item": nav_item, "accepts_form": "GET" not in response["Allow"]})
     # return the same response object, because Django has already logged it
     response["Content-Type"], response.content = page["Content-Type"], page.content
     patch_cache_control(response, private=True, no_store=True)
@@ -41,9 +41,9 @@ def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Handle a form whose CSRF token belongs to an earlier sign-in.
+    """Refuse a form with the CSRF token of an earlier sign-in.
 
-    If another tab has already signed in, the sign-in form redirects instead of showing an error.
+    If another tab has signed in meanwhile, the sign-in form redirects instead of showing an error.
     """
     if request.path == reverse("sign-in") and request.user.is_authenticated:
         messages.info(request, f"You are already signed in as {request.user.username}.")

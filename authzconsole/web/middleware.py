@@ -1,4 +1,4 @@
-"""Middleware of the pages: sign-in, required password changes, busy database, wrong methods."""
+"""Middleware of the pages: sign-in, required password changes, busy database and wrong methods."""
 
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -18,10 +18,10 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class SignInMiddleware(LoginRequiredMiddleware):
-    """Redirect to the sign-in page, and after sign-in back to the requested page. A write is not repeated.
+    """Redirect to the sign-in page, and after sign-in to the requested page. A write is not repeated.
 
-    After a request for a file, sign-in returns to the page with the link to the file. A download does not replace the page in the
-    browser, so the sign-in page would stay on the screen.
+    If a file was requested, sign-in leads to the page with the link to the file: a download does not replace the page in the
+    browser, so the sign-in page would stay visible.
     """
 
     def handle_no_permission(self, request, view_func):
@@ -44,9 +44,9 @@ def _referring_page(request) -> str:
 
 
 class PasswordFirstMiddleware:
-    """Redirect an account that must change its password to the page where the user chooses a new one.
+    """Redirect an account that must change its password to the password page.
 
-    Sign-out and all views that need no sign-in stay available. REST refuses such a session itself
+    Sign-out and all views without sign-in remain available. The REST API refuses such a session itself
     (authzconsole.common.api_caller).
     """
 
@@ -89,9 +89,9 @@ class DatabaseBusyMiddleware:
 
 
 class WrongMethodMiddleware:
-    """Replace the empty 405 response of Django with a page, for example after reloading the URL of a refused form.
+    """Replace the empty 405 response of Django with a page, for example if the URL of a refused form is reloaded.
 
-    Responses of APIs are not changed, because they have a body.
+    405 responses of APIs have a body and are not replaced.
     """
 
     def __init__(self, get_response):

@@ -113,7 +113,7 @@ def ask(page, filters):
     page.get_by_role("button", name="Discard plan").click()
 
 
-@area("People")
+@area("Users and groups")
 def people(page, filters):
     filters.fill(page.locator("#people"), "Find by name", "ingrid")
     page.get_by_role("link", name="ingrid.solberg").click()
@@ -121,7 +121,7 @@ def people(page, filters):
     expect(page.locator("#visibility")).to_contain_text("application:finance.vat_return")
     page.get_by_role("link", name="Off-board").click()
     expect(page.locator(".stat.bad")).to_have_text(re.compile(r"5\s*without an administrator"))
-    page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="People").click()
+    page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="Users").click()
     page.get_by_role("link", name="Groups").click()
     page.get_by_role("link", name="store-operations").click()
     expect(page.locator("#visibility tbody tr").first).to_have_text(re.compile("namespace:logistics.*only EXECUTE on", re.DOTALL))

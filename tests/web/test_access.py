@@ -251,7 +251,7 @@ def test_a_404_page_does_not_reveal_whether_a_valid_address_exists(browse):
 
 @pytest.mark.parametrize(("url", "area"), [
     ("/analyses/start", "Analyses"), ("/plans/copy", "Plans"), ("/plans/9/apply", "Plans"), ("/plans/ghosts", "Plans"),
-    ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "People"),
+    ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "Users and groups"),
 ])
 def test_a_post_only_url_explains_itself_and_links_to_its_area(url, area, browse):
     response = browse("ada").get(url)

@@ -1,7 +1,7 @@
 "use strict";
 
 // Search fields with suggestions: a combobox, and the listbox below it that htmx fills. A chosen suggestion opens its page, or fills
-// the field if it has `data-takes`.
+// the field if it has `data-fills-field`.
 (() => {
   const asField = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
   const listOf = (field) => document.getElementById(field.getAttribute("aria-controls"));
@@ -75,7 +75,7 @@
     const option = event.target.closest(".suggestions [role=option]");
     if (option === null || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const field = fieldOf(option.closest(".suggestions"));
-    if (!("takes" in field.dataset) || !("value" in option.dataset)) return;
+    if (!("fillsField" in field.dataset) || !("value" in option.dataset)) return;
     event.preventDefault();
     take(field, option);
   });

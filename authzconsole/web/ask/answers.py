@@ -54,7 +54,7 @@ class RequirementNode:
     missing: the first entities without the required privilege. missing_more: the number of further ones.
     """
 
-    met: bool
+    is_met: bool
     operator: str
     before: str
     address_link: AddressLink | None

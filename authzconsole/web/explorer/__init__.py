@@ -1,4 +1,4 @@
-"""The tree of entities and the search field.
+"""The tree of entities, the search, and suggestions for form fields.
 
 The page of one entity is in `authzconsole.web.entities`.
 """

@@ -1,4 +1,4 @@
-"""The Explorer: the tree of all entities, displayed next to an entity page or, in narrow windows, as a separate page."""
+"""The Explorer: the tree of entities. Wide windows display it next to an entity; in narrow windows it is a separate page."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -27,7 +27,7 @@ def explorer(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def explorer_inside(request: HttpRequest) -> HttpResponse:
-    """Render the children of one entity, of all kinds or of one, as tree rows that htmx inserts."""
+    """Render the children of an entity, of one kind or of all kinds, as tree rows that htmx inserts."""
     container, tree, kind = _container(request, "in"), _tree(request), choice_parameter(request, "of", KINDS)
     cursors = {name: name_parameter(request, name) for name in ("after", "before")}
     level = tree.entities(container, kind, **cursors) if kind else tree.inside(container)

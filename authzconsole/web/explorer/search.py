@@ -1,4 +1,4 @@
-"""Search for entities and principals by part of their names."""
+"""The search page, and suggestions for form fields with addresses and principals."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,18 @@ from grants.models import User
 
 MAX_RESULTS_LISTED = 8
 MAX_OPTIONS = 10
-# form fields for principals with a type, and fields for names of one type
-FIELDS = ("principal", "subject", "creator", "source", "target")
-PLAIN_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
+# form fields that take `user:NAME` or `group:NAME`
+PRINCIPAL_FIELDS = ("principal", "subject", "creator", "source", "target")
+# form fields that take the name of one type of principal
+NAME_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
 
 
 @dataclass(frozen=True, slots=True)
 class SuggestionList:
     """The suggestion list of a search field.
 
-    field: query parameter of the text. kind: the only kind that the field accepts, or empty.
-    opens: whether choosing a suggestion opens its page instead of filling the field.
+    field: query parameter with the text. kind: the only kind that the field accepts, or empty.
+    opens: whether selecting a suggestion opens its page instead of filling the field.
     """
 
     field: str
@@ -34,7 +35,7 @@ class SuggestionList:
     opens: bool = False
 
 
-# by the id of the list
+# by the id of the list in the page
 SUGGESTION_LISTS = {
     "search-suggestions": SuggestionList("q", opens=True),
     "entity-suggestions": SuggestionList("entity"),
@@ -59,20 +60,21 @@ def search_page(request: HttpRequest) -> HttpResponse:
 
 
 def _result_row(entity: Entity, linked: bool) -> dict:
-    """Return the context of one result. linked: whether its address is a link; in a suggestion list the option is one."""
+    """Return the context of one result. linked: whether its address is a link; in a suggestion list, the option is the link."""
     return {"entity": entity, "address_link": address_link_to(entity, linked=linked), "url": entity_url(entity)}
 
 
 @require_safe
 @auditor_required
 def suggest_principals(request: HttpRequest) -> HttpResponse:
-    """Render the options of a principal field. Ordinary accounts get 404: they may not list names."""
-    field = next((name for name in (*FIELDS, *PLAIN_FIELDS) if name in request.GET), "")
+    """Render the options of a principal field. Ordinary accounts get 404, because they may not list names."""
+    field = next((name for name in (*PRINCIPAL_FIELDS, *NAME_FIELDS) if name in request.GET), "")
     type_, colon, name = text_parameter(request, field, max_characters=150).partition(":")
-    is_typed, only = bool(colon) and type_ in ("user", "group"), PLAIN_FIELDS.get(field)
-    types = {only} if only else {type_} if is_typed else {"user", "group"}
-    names = _matching_principals(types, name if is_typed else f"{type_}{colon}{name}")
-    return render_page(request, "shared/forms/options.html", {"options": [n.split(":", 1)[1] if only else n for n in names]})
+    has_type, only_type = bool(colon) and type_ in ("user", "group"), NAME_FIELDS.get(field)
+    types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
+    names = _matching_principals(types, name if has_type else f"{type_}{colon}{name}")
+    options = [name.partition(":")[2] for name in names] if only_type else names
+    return render_page(request, "shared/forms/options.html", {"options": options})
 
 
 def _matching_principals(types: set[str], text: str) -> list[str]:

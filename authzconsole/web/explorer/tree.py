@@ -30,9 +30,9 @@ ROWS_BEFORE = 10
 class Branch:
     """One row of the tree: an entity, or all children of one kind.
 
-    of: the kind, for a row that groups children; empty for an entity. url: its page; empty if the account may not open it.
-    load_url: URL of its children; empty if it cannot have any. count: number of children, if it was counted.
-    inside: the rows below it, if it is expanded.
+    of: the kind, for a row that groups children of one kind; empty for an entity.
+    url: its page; empty if the account may not open it. load_url: the URL of its children; empty if it cannot have any.
+    count: number of children, if they were counted. inside: the rows below it, if it is expanded.
     """
 
     title: str
@@ -63,13 +63,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
-    """The filter of the tree by kind and state. Empty values match everything."""
+    """The filter of the tree by kind and state. An empty value matches everything."""
 
     kind: str = ""
     state: str = ""
 
     def can_contain_matches(self, kind: str) -> bool:
-        """Return whether entities of that kind can contain matches. Such containers are displayed in any state."""
+        """Return whether entities of that kind can contain matches. Such entities are displayed in any state."""
         return bool(child_kinds(kind)) and kind != self.kind
 
     def includes(self, kind: str) -> bool:
@@ -81,7 +81,7 @@ class TreeFilter:
         return not (self.kind or self.state)
 
     def rows(self, rows: QuerySet[Entity], kind: str, *, sees_all: bool) -> QuerySet[Entity]:
-        """Filter rows of one kind. sees_all: the account sees all children, so containers without matches can be omitted."""
+        """Filter rows of one kind. sees_all: the account sees all children, so containers without matches are omitted."""
         rows = rows.filter(kind=kind)
         if not self.can_contain_matches(kind):
             return rows.filter(state=self.state) if self.state else rows
@@ -99,7 +99,7 @@ class TreeFilter:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The tree that the account sees. The number of queries depends on the depth, not on the number of entities."""
+    """The tree of visible entities. The number of queries depends on the depth of the tree, not on the number of entities."""
 
     request: HttpRequest
     generation: Generation
@@ -175,7 +175,7 @@ class Tree:
                       load_url=self._url(str(container), kind), count=count)
 
     def _can_open(self, container: Entity) -> bool:
-        # the tree has a row for the instance even if the account cannot see it; all other containers in the tree are visible
+        # the tree contains the instance even if the account cannot see it; all other containers in the tree are visible
         return container.kind != "instance" or container.address in visible_addresses(
             {container.address: container}, self.request.user, self.generation)
 

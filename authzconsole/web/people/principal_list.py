@@ -78,5 +78,5 @@ def _add_from_form(author, form: dict):
 
 def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
     title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
-    back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "People")
+    back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "Users and groups")
     return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)

@@ -1,4 +1,4 @@
-"""Helpers that several areas share: access checks, paging, links, breadcrumbs and cells.
+"""Helpers that several areas use: access checks, paging, links, breadcrumbs and privilege cells.
 
-A helper that only one area uses belongs to that area.
+A helper that only one area uses belongs in the folder of that area.
 """

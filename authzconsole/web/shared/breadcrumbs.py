@@ -18,7 +18,7 @@ def breadcrumbs_of(entity: Entity, user, generation: Generation) -> list[dict]:
 
 
 def visible_addresses(entities: Mapping[Address, Entity], user, generation: Generation) -> set[Address]:
-    """Return the addresses of those registered entities that the user may see. Runs at most one query."""
+    """Return the addresses of the entities that the user can see. Runs at most one query."""
     if user.can_see_all:
         return set(entities)
     is_visible = visibility_condition(user, generation, kinds={address.kind for address in entities}, row_by_row=True)

@@ -1,11 +1,11 @@
-"""Count for many entities at once: the holders of each entity, and the live entities of each kind in each namespace."""
+"""Counts for several entities at once: holders of each entity, and live entities of each kind in each namespace."""
 
 from collections.abc import Iterable
 
 from django.db.models import Count, Q
 
 from entities.models import Entity, State
-from entities.vocabulary import KINDS
+from entities.vocabulary import KINDS, quantity
 from grants.models import GroupGrant, UserGrant
 
 
@@ -30,4 +30,4 @@ def kind_counts_inside(namespace_ids: Iterable[int], is_visible: Q) -> dict[int,
 
 
 def _count_text(kind: str, total: int) -> str:
-    return f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
+    return quantity(total, KINDS[kind].title, KINDS[kind].plural)

@@ -1,4 +1,4 @@
-"""Search the visible entities of an account by text: best matches first, at a cost that does not grow with the tenant.
+"""Search the entities that an account can see. The best matches come first; the cost does not grow with the tenant.
 
 INVARIANT: a search returns only entities that are visible according to `grants.evaluation.visibility`. If at most
 MAX_CANDIDATES rows match, it returns the best of all matches. If more match, it still finds an entity by its full address.
@@ -48,7 +48,7 @@ class SearchResult:
 class SearchQuery:
     """A parsed search text.
 
-    kind: the kind before the colon, or empty. name: the rest of the text. only: the single kind to search, or empty.
+    kind: the kind before the colon, or empty. name: the rest of the text. only: the only kind to search, or empty.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class SearchQuery:
     def _text_matches(self) -> QuerySet[Entity]:
         text = f"{self.kind}:{self.name}" if self.kind else self.name
         if not self.is_short:
-            # the index returns the keys of one kind in order; sorting other matches takes as long as reading them
+            # the index returns the keys of one kind in order; other matches would have to be read completely to sort them
             return matching_entities(text) if self.kind else matching_entities(text).order_by()
         if not _LETTER.search(text):
             return Entity.objects.none()
@@ -131,9 +131,9 @@ def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, 
 
 
 def _candidates(query: SearchQuery, held_entity_ids: list[QuerySet]) -> tuple[set[Candidate], bool]:
-    """Return matches, and whether these are all matches.
+    """Return the matches, and whether these are all of them.
 
-    If there are too many matches, return the first matches, the most likely ones, and some on which the user holds grants.
+    If there are too many, return the first matches, the most likely ones, and matches on which the user holds grants.
     """
     candidates = _read(query.matches[: MAX_CANDIDATES + 1])
     if len(candidates) <= MAX_CANDIDATES:

@@ -1,6 +1,6 @@
 """Access checks of pages.
 
-An entity or page that the account cannot see is 404, as if it did not exist. One that it can see but not change is 403.
+The response is 404 if the account cannot see the entity or page, as if it did not exist; 403 if it can see but not change it.
 """
 
 from functools import wraps
@@ -37,7 +37,7 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
 
 
 def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """Return an address that the account can change, registered or not. Raise Http404 or PermissionDenied."""
+    """Return the address, registered or not, if the account may change grants on it. Raise Http404 or PermissionDenied."""
     address = address_or_404(text)
     if not request.user.can_see_all:
         entity_or_404(request, text)
@@ -47,7 +47,7 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
 
 
 def administrator_required(view):
-    """Allow only administrators. Auditors get 403; other accounts get 404, so they do not learn that the page exists."""
+    """Allow only administrators. Auditors get 403; other accounts get 404, so that they do not learn that the page exists."""
     @wraps(view)
     def guarded_view(request, *args, **kwargs):
         _require_see_all(request)

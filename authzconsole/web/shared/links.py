@@ -65,12 +65,12 @@ def entity_url(address: Address | Entity) -> str:
 
 
 def address_url(url_name: str, address: Address | Entity | str, *other_args: str) -> str:
-    """Return a URL that ends with an address. `other_args` precede it. `:`, `@` and `/` are not escaped in the path."""
+    """Return a URL that ends with an address, after `other_args`. The characters `:`, `@` and `/` are not escaped."""
     return reverse(url_name, args=[*other_args, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
 
 
 def principal_url(url_name: str, principal: str) -> str:
-    """Return a URL that ends with a principal. Slashes are escaped: a name may contain them."""
+    """Return a URL that ends with a principal. Slashes are escaped, because a name may contain them."""
     return reverse(url_name, args=["user:"]).removesuffix("user:") + quote(principal, safe=":@")
 
 

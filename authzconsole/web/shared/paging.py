@@ -1,4 +1,4 @@
-"""Pages of long lists: by cursor for lists of any length, by page number for sequences that can be sliced."""
+"""Pages of long lists: with cursors for lists of any length, with page numbers for sequences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def url_with_query(url_name: str, parameters: Mapping[str, object]) -> str:
 def paginate_entities(request: HttpRequest, rows: QuerySet[Entity], *, max_rows: int, total_rows: int, prefix: str = "") -> Page:
     """Return the rows after or before the address in the URL. `rows` must be sorted by (kind, key). Runs one query.
 
-    A page in the middle of a long list costs as much as the first page: it starts from an address, not from an offset.
+    All pages cost the same, because a page starts from an address instead of an offset.
     """
     after, before = f"{prefix}after", f"{prefix}before"
     start, end = _cursor(request, after), _cursor(request, before)
@@ -81,7 +81,7 @@ def _cursor(request: HttpRequest, name: str) -> Address | None:
 def paginate_names(request: HttpRequest, rows: QuerySet, column: str, *, max_rows: int, prefix: str = "") -> Page:
     """Return the rows after or before the name in the URL, sorted by a unique column.
 
-    Runs one query. The rows of the whole list are not counted.
+    Runs one query, because the total is not counted.
     """
     after, before = f"{prefix}after", f"{prefix}before"
     start, end = name_parameter(request, after), name_parameter(request, before)

@@ -24,7 +24,7 @@ _PART_SEPARATOR = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class UnknownPrincipal:
-    """A principal that does not exist. suggestions: similar principals, each with the URL of the same question about it."""
+    """A principal that does not exist. suggestions: similar principals, with the URL of the same question about each."""
 
     type: str
     name: str
@@ -37,7 +37,7 @@ def with_default_type(text: str) -> str:
 
 
 def principal_from_input(text: str) -> str:
-    """Return the principal entered in a field for users and groups, without spaces that are not part of its name."""
+    """Return the principal in a field for users and groups. Surrounding spaces are removed if they are not part of its name."""
     type_, colon, name = text.lstrip().partition(":")
     if colon and type_ in PRINCIPAL_TYPES:
         return f"{type_}:{_exact_or_stripped(name, name.strip(), type_)}"
@@ -45,14 +45,14 @@ def principal_from_input(text: str) -> str:
 
 
 def name_from_input(text: str, type_: str) -> str:
-    """Return the name entered in a field for one type of principal. The field also accepts the type, as in `user:NAME`."""
+    """Return the name in a field for one type of principal. The field also accepts `user:NAME` or `group:NAME`."""
     return _exact_or_stripped(text, text.strip().removeprefix(f"{type_}:"), type_)
 
 
 def _exact_or_stripped(text: str, stripped: str, type_: str) -> str:
     """Return the exact text if it is the name of a principal, else the stripped text.
 
-    A name may contain the spaces or the prefix that in most input are typing errors.
+    In most input, surrounding spaces and the prefix are not part of the name, but there may be a principal with such a name.
     """
     if text == stripped or storage_fault(text):
         return stripped
@@ -65,10 +65,9 @@ def _exists(type_: str, name: str) -> bool:
 
 
 def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
-    """Return the name of the principal in the text if that principal does not exist. Runs at most three queries.
+    """Return the principal in the text with suggestions, if it does not exist. Runs at most three queries.
 
-    Return None if the principal exists, or if the account cannot see names. Raise PrincipalError if the text cannot be the name
-    of a principal.
+    Return None if it exists, or if the account cannot see names. Raise PrincipalError if the text is not a valid principal.
     """
     if not request.user.can_see_all:
         return None
@@ -89,7 +88,7 @@ def _similar_principals(name: str) -> list[str]:
 
 
 def _candidates(rows: QuerySet, column: str, name: str) -> QuerySet:
-    """Return names with the same start as `name`, or with one of its parts. Comparing all names would take too long."""
+    """Return names that start like `name` or contain one of its parts. Comparing all names would take too long."""
     condition = Q(**{f"{column}__istartswith": name[: max(2, len(name) // 2)]})
     for part in _PART_SEPARATOR.split(name)[:MAX_PARTS]:
         if len(part) > 2:

@@ -1,4 +1,4 @@
-"""The privilege cells of a principal on an entity: one for each privilege, in the order of `Privilege`."""
+"""Privilege cells: what a principal holds on an entity, one cell for each privilege in the order of `Privilege`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,21 @@ from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, privilege_o
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
 
-_DIRECT = {State.PLANNED: "planned", State.DELETED: "leftover"}
-_STATE_WORDS = {State.PLANNED: "; applies once the entity exists", State.DELETED: "; left over from a deleted entity"}
+_DIRECT_STATUSES = {State.PLANNED: "planned", State.DELETED: "leftover"}
+_STATE_SUFFIXES = {State.PLANNED: "; applies once the entity exists", State.DELETED: "; left over from a deleted entity"}
 
 
 @dataclass(frozen=True, slots=True)
 class PrivilegeCell:
     """One cell.
 
-    how: direct, group, planned (grant on a planned entity), leftover (grant on a deleted entity) or none.
+    status: direct, group, planned (direct grant on a planned entity), leftover (direct grant on a deleted entity) or none.
     url: the form that grants or revokes the privilege; empty if the account cannot change it.
+    label: the text of the link for screen readers.
     """
 
     letter: str
-    how: str
+    status: str
     title: str
     url: str = ""
     label: str = ""
@@ -34,7 +35,7 @@ class PrivilegeCell:
 
 @dataclass(frozen=True, slots=True)
 class HeldPrivileges:
-    """The privileges of one principal on one entity. groups: by privilege, the names of the groups that hold it."""
+    """The privileges of one principal on one entity. groups: the names of the groups that hold a privilege, by privilege."""
 
     direct: frozenset[Privilege] = frozenset()
     groups: Mapping[Privilege, Sequence[str]] = ()
@@ -42,42 +43,42 @@ class HeldPrivileges:
 
 def holder_cells(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant],
                  groups: Mapping[Privilege, Sequence[str]], *, changeable: bool) -> list[PrivilegeCell]:
-    """Return the cells of a holder, from its direct grants and those of its groups, with links to the forms that change them."""
+    """Return the cells of a holder. changeable: with links to the forms that grant and revoke."""
     return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), changeable)
             for privilege in Privilege]
 
 
 def _holder_cell(entity, principal, privilege, grant, groups, changeable) -> PrivilegeCell:
-    how = _DIRECT.get(entity.state, "direct") if grant else "group" if groups else "none"
-    title = f"{privilege} {_grant_words(grant, entity.state)}" if grant else _group_words(privilege, groups)
+    status = _DIRECT_STATUSES.get(entity.state, "direct") if grant else "group" if groups else "none"
+    title = f"{privilege} {_grant_text(grant, entity.state)}" if grant else _group_text(privilege, groups)
     if not changeable:
-        return PrivilegeCell(LETTERS[privilege], how, title)
+        return PrivilegeCell(LETTERS[privilege], status, title)
     verb, action = ("revoke", f"Revoke {privilege} from") if grant else ("grant", f"Grant {privilege} to")
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url(verb, entity)}?{query}"
-    return PrivilegeCell(LETTERS[privilege], how, f"{title}. {action} {principal}", url, f"{action} {principal}; {title}")
+    return PrivilegeCell(LETTERS[privilege], status, f"{title}. {action} {principal}", url, f"{action} {principal}; {title}")
 
 
 def privilege_cells(held: HeldPrivileges, state: str) -> list[PrivilegeCell]:
-    """Return the cells of a principal without grant details and without links."""
+    """Return the cells of a principal, without details of the grants and without links."""
     return [_privilege_cell(held, privilege, state) for privilege in Privilege]
 
 
 def _privilege_cell(held: HeldPrivileges, privilege: Privilege, state: str) -> PrivilegeCell:
     if privilege in held.direct:
-        title = f"{privilege} held directly{_STATE_WORDS.get(state, '')}"
-        return PrivilegeCell(LETTERS[privilege], _DIRECT.get(state, "direct"), title)
+        title = f"{privilege} held directly{_STATE_SUFFIXES.get(state, '')}"
+        return PrivilegeCell(LETTERS[privilege], _DIRECT_STATUSES.get(state, "direct"), title)
     groups = dict(held.groups).get(privilege, ())
-    return PrivilegeCell(LETTERS[privilege], "group" if groups else "none", _group_words(privilege, groups))
+    return PrivilegeCell(LETTERS[privilege], "group" if groups else "none", _group_text(privilege, groups))
 
 
-def _grant_words(grant, state: str) -> str:
+def _grant_text(grant, state: str) -> str:
     author = f" by {grant.granted_by.username}" if grant.granted_by else ""
     reason = f": {grant.reason}" if grant.reason else ""
-    return f"held directly{_STATE_WORDS.get(state, '')}, granted{author} on {grant.granted_at:%d %B %Y}{reason}"
+    return f"held directly{_STATE_SUFFIXES.get(state, '')}, granted{author} on {grant.granted_at:%d %B %Y}{reason}"
 
 
-def _group_words(privilege: Privilege, groups: Sequence[str]) -> str:
+def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
     return f"{privilege} held through {', '.join(f'group:{name}' for name in groups)}" if groups else f"{privilege} not held"
 
 

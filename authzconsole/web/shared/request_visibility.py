@@ -1,6 +1,6 @@
-"""The visible entities inside an entity, looked up once per request and shared by all sections of a page.
+"""The visible entities inside an entity, determined once per request for all sections of a page.
 
-The children section and the tree use them. The results are cached in the attribute `visibility_by_entity` of the request.
+The results are cached in the attribute `visibility_by_entity` of the request.
 """
 
 from django.http import HttpRequest
@@ -13,7 +13,7 @@ LIST = ("list",)
 
 
 def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """Return the visibility through `list` or `get`. Runs at most four queries, and one for the counts."""
+    """Return the visibility through `list` or `get`. Runs at most four queries, and a fifth for the counts."""
     cache = request.__dict__.setdefault("visibility_by_entity", {})
     key = entity.pk, generation.name
     if key not in cache:

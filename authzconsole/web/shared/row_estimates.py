@@ -1,4 +1,4 @@
-"""Row counts that stay fast: exact for small tables, from the statistics of the database for large ones."""
+"""Fast row counts: exact for small tables, estimated from the statistics of the database for large tables."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class RowEstimate:
 
 
 def estimated_rows(rows: QuerySet) -> RowEstimate:
-    """Return the number of rows in a queryset that covers all, or nearly all, rows of one table.
+    """Return the number of rows of a queryset that selects all, or nearly all, rows of one table.
 
     Runs one query, and a second one if there are more than MAX_COUNTED rows.
     """

@@ -18,21 +18,21 @@ MAX_ROWS = 5
 class StrandingWarning:
     """The entities that would be stranded.
 
-    none, one: number of entities left without an administrator and with a single one.
-    rows: the first of them, each with its number of remaining administrators.
-    more_url: the page that lists the others; empty if there is none.
-    looked_at: number of ADMIN grants that were checked, if not all of them; 0 if all were checked.
+    without_admin_count, one_admin_count: number of entities without an administrator, and with only one.
+    rows: the first entities, each with its number of remaining administrators.
+    more_url: the page that lists all entities; empty if there is no such page.
+    max_checked: number of ADMIN grants that were checked; 0 if all of them were.
     """
 
-    none: int
-    one: int
+    without_admin_count: int
+    one_admin_count: int
     rows: list[tuple[AddressLink, int]]
     more_url: str = ""
-    looked_at: int = 0
+    max_checked: int = 0
 
     @property
     def total(self) -> int:
-        return self.none + self.one
+        return self.without_admin_count + self.one_admin_count
 
     @property
     def more(self) -> int:
@@ -46,8 +46,8 @@ def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> Strand
     """
     rows = [(address_link_to(row.entity), row.admin_count) for row in loss.first_entities[:MAX_ROWS]]
     more_url = principal_url("person-off-board", principal) if principal else ""
-    looked_at = MAX_ADMIN_GRANTS_READ if loss.is_truncated else 0
-    return StrandingWarning(loss.without_admin_count, loss.one_admin_count, rows, more_url, looked_at)
+    max_checked = MAX_ADMIN_GRANTS_READ if loss.is_truncated else 0
+    return StrandingWarning(loss.without_admin_count, loss.one_admin_count, rows, more_url, max_checked)
 
 
 def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:

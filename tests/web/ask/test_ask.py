@@ -63,18 +63,18 @@ def test_an_answer_links_to_its_policy(browse):
 
 def test_the_requirement_tree_names_addresses_and_grants(browse):
     tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
-    assert (tree.operator, tree.met) == ("ALL OF", True)
+    assert (tree.operator, tree.is_met) == ("ALL OF", True)
     own, inside = tree.parts
     assert (own.before, str(own.address_link), own.after) == ("ADMIN on ", "namespace:sales", "")
     assert [(held.privilege, held.address_link, held.principal, held.url) for held in own.grants] == [
         ("ADMIN", None, "user:ned", "/people/user:ned")]
-    assert inside.met and str(inside.address_link) == "namespace:sales"
+    assert inside.is_met and str(inside.address_link) == "namespace:sales"
 
 
 def test_a_requirement_with_alternatives_is_one_node(browse):
     question = {"subject": "user:dee", "operation": "drop", "entity": ORDERS, "generation": "existing"}
     tree = browse("ada").get("/ask", question).context["ask"]["answer"].tree
-    assert tree.operator == "ANY OF" and not tree.met and len(tree.parts) > 1
+    assert tree.operator == "ANY OF" and not tree.is_met and len(tree.parts) > 1
 
 
 def test_the_permalink_of_an_answer_is_absolute(browse, settings):
@@ -202,8 +202,8 @@ def test_no_input_causes_a_server_error(name, text, browse):
 
 
 @pytest.mark.parametrize(("url", "area"), [
-    ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"), ("/people/", "People"),
-    ("/analyses/", "Analyses"), ("/my-access", "My access"),
+    ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"),
+    ("/people/", "Users and groups"), ("/analyses/", "Analyses"), ("/my-access", "My access"),
 ])
 def test_the_navigation_marks_the_current_area(url, area, browse):
     assert [item["title"] for item in browse("aud").get(url).context["nav_items"] if item["is_current"]] == [area]

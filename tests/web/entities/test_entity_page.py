@@ -102,7 +102,7 @@ def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
 def test_cells_distinguish_direct_grants_from_grants_through_a_group(browse):
     change_grants(author=SETUP, grant=[("user:grp", parse_address("program:sales.shop.workflow.daily"), "READ")])
     rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]
-    cells = {row["principal"].address: [cell.how for cell in row["cells"]] for row in rows}
+    cells = {row["principal"].address: [cell.status for cell in row["cells"]] for row in rows}
     assert cells == {"user:grp": ["direct", "none", "group", "none"], "user:ned": ["none", "none", "none", "direct"],
                      "group:operators": ["none", "none", "direct", "none"]}
     assert [row["principal"].members for row in rows if row["principal"].type == "group"] == [1]
@@ -111,7 +111,7 @@ def test_cells_distinguish_direct_grants_from_grants_through_a_group(browse):
 def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     planned = browse("ada").get("/entities/dataset:sales.forecast").context["holders"]["rows"][0]["cells"][0]
     deleted = browse("ada").get("/entities/dataset:sales.legacy").context["holders"]["rows"][0]["cells"][1]
-    assert (planned.how, deleted.how) == ("planned", "leftover")
+    assert (planned.status, deleted.status) == ("planned", "leftover")
     assert "applies once the entity exists" in planned.title and "left over from a deleted entity" in deleted.title
 
 
@@ -139,7 +139,7 @@ def test_an_inactive_holder_is_marked(browse):
 
 def test_an_ordinary_account_sees_its_own_privileges(browse):
     own = browse("grp").get("/entities/program:sales.shop.workflow.daily").context["holders"]["own"]
-    assert [cell.how for cell in own["cells"]] == ["none", "none", "group", "none"] and own["groups"] == ["operators"]
+    assert [cell.status for cell in own["cells"]] == ["none", "none", "group", "none"] and own["groups"] == ["operators"]
 
 
 @pytest.mark.parametrize(("asked", "allowed"), [

@@ -58,8 +58,8 @@ def test_questions_and_forecasts_use_the_exact_name(name, browse):
         assert client.get(url, question).context["ask"]["answer"].decision.sentence.startswith(f"Denied: user:{name} lacks")
     assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
     assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
-    people = client.get("/people/compare", {"one": name, "other": "dee"}).context["people"]
-    assert [person.name for person in people] == [name, "dee"]
+    users = client.get("/people/compare", {"one": name, "other": "dee"}).context["users"]
+    assert [user.name for user in users] == [name, "dee"]
 
 
 def test_plans_use_the_exact_name(name, browse):
