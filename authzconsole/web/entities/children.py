@@ -1,4 +1,4 @@
-"""The children of an entity: filtered by kind, state and name, one page at a time."""
+"""The section with the children of an entity, filtered by kind, state and name, one page at a time."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 25
-# by kind of container: the kind of child that is displayed if the URL selects none; all kinds for other containers
+# the kind of children that a container displays by default, by kind of container; other containers display all kinds
 DEFAULT_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
 PARAMETERS = ("kind", "state", "find", "after", "before")
@@ -35,7 +35,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     rows, visibility = children_of(entity), FULL_VISIBILITY
     if not request.user.can_see_all:
         visibility = list_visibility_inside(request, entity, generation)
-        # without visible children of a kind, do not scan all its rows for the first visible one
+        # skip the kinds without visible children; finding that out again would scan all rows of the kind
         rows = rows.filter(kind__in={kind for kind, _ in counts})
     default_kind = DEFAULT_KIND.get(entity.kind, "")
     kind = choice_parameter(request, "kind", KINDS) if "kind" in request.GET else default_kind
@@ -51,7 +51,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 
 
 def visible_child_counts(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
-    """Count the visible children by kind and state. Runs at most four queries."""
+    """Return the number of visible children by (kind, state). Runs at most four queries."""
     if request.user.can_see_all:
         return cached_count(f"children-{entity.pk}", lambda: _child_counts(entity))
     kinds = {kind.name for kind in child_kinds(entity.kind)}
@@ -65,7 +65,7 @@ def _child_counts(entity: Entity) -> Counter[tuple[str, str]]:
 
 
 def _countable_children(entity: Entity) -> QuerySet[Entity]:
-    """Return the children with a condition for which an index on kind and state can answer the count alone."""
+    """Return the children, with a condition that lets an index on kind and state answer the count alone."""
     if entity.kind != "namespace":
         return Entity.objects.filter(parent=entity).order_by()
     return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
@@ -85,7 +85,7 @@ def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibili
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
-    """Filter by the name of a child within its parent: the part of its key after the key of the parent."""
+    """Filter by the part of the key that follows the key of the parent."""
     if entity.kind == "instance":
         return rows.filter(key__icontains=find)
     name_start = Length(Value(entity.key)) + 2
@@ -95,16 +95,19 @@ def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
 def _rows(request, entities: list[Entity]) -> list[dict]:
     ids = [entity.pk for entity in entities]
     if request.user.can_see_all:
-        principals = holder_counts("id", ids)
+        counts = holder_counts("id", ids)
         return [{"address_link": address_link_to(entity), "entity": entity,
-                 "principals": sum(principals.get(entity.pk, {}).values())} for entity in entities]
-    held = held_privileges(request.user, ids)
+                 "total_holders": sum(counts.get(entity.pk, {}).values())} for entity in entities]
+    privileges = held_privileges(request.user, ids)
     return [{"address_link": address_link_to(entity), "entity": entity,
-             "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]
+             "cells": privilege_cells(privileges[entity.pk], entity.state)} for entity in entities]
 
 
 def _kind_chips(request, totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
-    """Return the links that filter by kind. `parameter`: the value of the URL parameter `kind`. totals: (kind, state, count)."""
+    """Return the links that filter by kind. totals: (kind, state, count).
+
+    The member `parameter` of a link is the value of the URL parameter `kind`.
+    """
     by_kind: dict[str, int] = {}
     for name, row_state, total in totals:
         if state in ("", row_state):

@@ -1,4 +1,4 @@
-"""Detect concurrent edits: a form sends the version of the data that it displayed. If the data changed, the write is refused."""
+"""Detect concurrent edits. A form sends the version of the data that it displayed; a write with another version is refused."""
 
 import hashlib
 

@@ -18,8 +18,8 @@ from grants.changes.services import change_grants
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
 
-# id of the form on a separate page; it is sent without htmx, because that page has no sections to refresh
-STANDALONE = "change-form-standalone"
+# id of the form on a separate page. It is sent without htmx, because that page has no sections to refresh.
+PAGE_FORM_ID = "change-form-standalone"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -44,7 +44,7 @@ def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
         outcome = _change(request, target, verb, fields)
     except (GrantError, VocabularyError) as error:
         return _form_response(request, verb, target,
-                              fields | {"fault": _error_text(error), "invalid_field": _field_at_fault(fields, error)}, status=400)
+                              fields | {"fault": _error_text(error), "invalid_field": _invalid_field(fields, error)}, status=400)
     for sentence, level in _outcome_messages(outcome):
         messages.add_message(request, level, sentence)
     return _success_response(request, target)
@@ -54,7 +54,7 @@ def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> C
     if not fields["privileges"]:
         raise GrantError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
     if not fields["principal"]:
-        raise GrantError("no principal is given: enter user:NAME or group:NAME")
+        raise GrantError("no principal is named: write user:NAME or group:NAME")
     items = [(fields["principal"], target, privilege_by_name(name)) for name in fields["privileges"]]
     attributes = {name: fields[name] for name in GrantAttributes._fields}
     return change_grants(author=request_author(request, fields["reason"]), attributes=attributes, **{verb: items})
@@ -66,7 +66,7 @@ def _form_fields(data) -> dict:
             **{name: data.get(name, "").strip() for name in GrantAttributes._fields}, "fault": ""}
 
 
-def _field_at_fault(fields: dict, error: Exception) -> str:
+def _invalid_field(fields: dict, error: Exception) -> str:
     """Return the field that caused the error; empty if it is neither the principal nor the privileges."""
     if not fields["privileges"]:
         return "privilege"
@@ -74,7 +74,7 @@ def _field_at_fault(fields: dict, error: Exception) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message without repetitions: an unknown principal causes one error for each privilege."""
+    """Return the message. An unknown principal causes the same error for each privilege; it is displayed once."""
     if isinstance(error, ChangeRefused):
         return "; ".join(dict.fromkeys(message for _, _, message in error.errors))
     return str(error)
@@ -112,10 +112,9 @@ def _form_response(request: HttpRequest, verb: str, target: Address, fields: dic
     section = requested_section(request)
     templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
     return render_page(request, f"entities/grants/{templates.get(section, f'_{verb}_form.html')}", {
-        **fields, "address_link": address_link_to(target), "plain_address_link": address_link_to(target, linked=False),
-        "action": address_url(verb, target),
-        "back": entity_url(target), "all_privileges": list(Privilege),
-        "shown_principal": principal_link_from_text(fields["principal"]),
-        "form_id": {"": STANDALONE, "dialog": f"{verb}-form-dialog"}.get(section, section), "alone_id": STANDALONE,
+        **fields, "address_link": address_link_to(target), "title_address_link": address_link_to(target, linked=False),
+        "action": address_url(verb, target), "back": entity_url(target), "all_privileges": list(Privilege),
+        "principal_link": principal_link_from_text(fields["principal"]),
+        "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section), "page_form_id": PAGE_FORM_ID,
         "stranding": revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None,
     }, status=status)

@@ -10,7 +10,7 @@ from authzconsole.web.shared.guard import administrable_address_or_404, administ
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
-from entities.address import Address, AddressError, address_format, address_of, parse_address
+from entities.address import Address, AddressError, address_of, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from entities.services import EntityError
@@ -48,11 +48,11 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
 
 
 def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
-    """Make the change. Return None, without a change, if the forecast differs from the one that the form displayed."""
+    """Make the change. Return None, without a change, if the form displayed another forecast than the current one."""
     with transaction.atomic():
         lock_journal()
         forecast = lifecycle_forecast(target, verb)
-        # a refused change raises an error with the reason
+        # a refused change raises its own error below
         if not forecast.refusal and request.POST.get("form_version", _forecast_version(forecast)) != _forecast_version(forecast):
             return None
         return _change(request, verb, target, fields)
@@ -80,10 +80,10 @@ def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: 
     return render_page(request, "entities/lifecycle.html", {
         "verb": verb, "title": TITLES[verb], "address_link": address_link_to(target), "kind": KINDS[target.kind],
         "title_address_link": address_link_to(target, linked=False), "forecast": forecast,
-        "kinds": [(kind, f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}")
+        "kinds": [f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
                   for kind, total in forecast.entities.items()],
-        "applying": _applying_grants(forecast), "applying_more": max(0, len(forecast.applying) - MAX_HOLDERS),
-        "admins": _admin_count(verb, target, forecast), "action": address_url("lifecycle", target, verb),
+        "applying_grants": _applying_grants(forecast), "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
+        "total_admins": _admin_count(verb, target, forecast), "action": address_url("lifecycle", target, verb),
         "back": entity_url(target),
         # the page already shows why the change is refused
         "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast), **fields,
@@ -91,7 +91,7 @@ def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: 
 
 
 def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int | None:
-    """Return the number of active administrators of the live entity: 0, 1, or 2 for more; None if no entity becomes live."""
+    """Return how many active administrators the entity will have: 0, 1, or 2 for more; None if it does not become live."""
     if verb == "delete" or forecast.refusal:
         return None
     entity = entity_at(target)
@@ -99,6 +99,7 @@ def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int
 
 
 def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
+    """Return the first holders of the grants that take effect, as (principal, privileges)."""
     return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MAX_HOLDERS]]
 
 
@@ -118,7 +119,7 @@ def lifecycle_new(request: HttpRequest) -> HttpResponse:
 
 
 def _address_from_form(data) -> Address:
-    """Return the address inside the selected parent. Raise AddressError; its message names the invalid part."""
+    """Return the address inside the selected parent. Raise AddressError with the invalid part in the message."""
     parent, kind, name = _parent(data), data.get("kind", ""), data.get("name", "").strip()
     if kind not in {child.name for child in child_kinds(parent.kind)}:
         raise AddressError(f"{parent} cannot contain `{kind}`; it can contain "
@@ -141,7 +142,7 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
     kind = data.get("kind") if data.get("kind") in {child.name for child in kinds} else kinds[0].name
     return render_page(request, "entities/new.html", {
         "parent": address_link_to(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
-        "written": [(child.title, address_format(child.name)) for child in kinds], "back": entity_url(parent),
+        "back": entity_url(parent),
     }, status=status)
 
 
@@ -165,7 +166,7 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def _save_description(request: HttpRequest, target: Address, fields: dict) -> Outcome | None:
-    """Save the description. Return None, without a change, if it changed after the form was opened."""
+    """Save the description. Return None, without a change, if it changed since the form was opened."""
     with transaction.atomic():
         lock_journal()
         current_version = form_version(entity_at(target).description)
@@ -180,7 +181,7 @@ def _describe_page(request: HttpRequest, entity: Entity, fields: dict, *, fault:
     target = entity.address
     return render_page(request, "entities/describe.html", {
         "address_link": address_link_to(target), "title_address_link": address_link_to(target, linked=False),
-        "was": form_version(entity.description),
+        "form_version": form_version(entity.description),
         "action": address_url("lifecycle-describe", target), "back": entity_url(target), "fault": fault,
-        "has_changed": has_changed, "described": entity.description, **fields,
+        "has_changed": has_changed, "current_description": entity.description, **fields,
     }, status=status)

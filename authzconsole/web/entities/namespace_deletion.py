@@ -28,7 +28,13 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
 ENTITIES_PER_PAGE = 25
-SECTION = "lacking"
+SECTION = "undeletable"
+STEP_RESULTS = {
+    StepOutcome.DELETED: "all deleted",
+    StepOutcome.NOT_REACHED: "not reached",
+    StepOutcome.PARTLY_DELETED: "an error for each of {0.missing:,}",
+    StepOutcome.STOPS: "stops here: {0.missing:,} cannot be deleted",
+}
 
 
 @require_safe
@@ -40,29 +46,28 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     generation = GENERATIONS[generation_name] if generation_name else active_generation()
     context = {
         "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
-        "generation": generation,
-        "generations": list(GENERATIONS), "url": address_url("forecast", entity), "back": f"{entity_url(entity)}#readiness",
-        "can_change": request.user.can_administer,
+        "generation": generation, "generations": list(GENERATIONS), "url": address_url("forecast", entity),
+        "back": f"{entity_url(entity)}#readiness", "can_change": request.user.can_administer,
     }
     try:
         context |= _forecast_context(request, entity, name, generation) if name else {}
     except GrantError as error:
         context["fault"] = f"{error}."
-    has_section = requested_section(request) == SECTION and SECTION in context
-    template = f"_{SECTION}.html" if has_section else "forecast.html"
+    is_section = requested_section(request) == SECTION and SECTION in context
+    template = f"_{SECTION}.html" if is_section else "forecast.html"
     return render_page(request, f"entities/deletion/{template}", context)
 
 
 def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
     page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_PER_PAGE,
-                            total_rows=forecast.missing)
+                             total_rows=forecast.missing)
     user = User.objects.filter(username=name, is_active=True).first()
     return {
         "figures": list(_figures(forecast)), "forecast": forecast,
-        "steps": [_step_row(step) for step in forecast.steps if step.live],
-        "heirs": forecast.heirs, "ghosts": _ghost_grant_rows(forecast),
-        "ghosts_more": max(0, forecast.grants_kept - len(forecast.ghosts)),
+        "rows": [*(_step_row(step) for step in forecast.steps if step.live), _namespace_row(forecast)],
+        "ghost_grants": _ghost_grant_rows(forecast),
+        "more_ghost_grants": max(0, forecast.grants_kept - len(forecast.ghosts)),
         SECTION: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
         "receivers": _receivers(user) if user and next(missing_grants_to_delete(entity.address, user, generation), None) else [],
     }
@@ -70,18 +75,21 @@ def _forecast_context(request: HttpRequest, entity: Entity, name: str, generatio
 
 def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
     """Yield (figure, unit, meaning)."""
-    removes = forecast.generation.deleting_removes_grants
-    rows = [(forecast.gone, "live entity is deleted", "live entities are deleted", ""),
-            (forecast.remains, "remains", "remain", ""),
-            (forecast.grants_removed, "grant is removed", "grants are removed", "") if removes
-            else (forecast.grants_kept, "grant becomes a ghost grant", "grants become ghost grants", ""),
-            (forecast.missing, "cannot be deleted", "cannot be deleted", "bad" if forecast.missing else "")]
-    for figure, singular, plural, meaning in rows:
+    if forecast.generation.deleting_removes_grants:
+        grants = (forecast.grants_removed, "grant is removed", "grants are removed", "")
+    else:
+        grants = (forecast.grants_kept, "grant becomes a ghost grant", "grants become ghost grants", "")
+    for figure, singular, plural, meaning in (
+        (forecast.gone, "live entity is deleted", "live entities are deleted", ""),
+        (forecast.remains, "remains", "remain", ""),
+        grants,
+        (forecast.missing, "cannot be deleted", "cannot be deleted", "bad" if forecast.missing else ""),
+    ):
         yield figure, singular if figure == 1 else plural, meaning
 
 
 def _receivers(user: User) -> list[str]:
-    """Return the principals that could receive the missing grants: the user and its groups."""
+    """Return the principals to which the missing grants can be granted: the user and its groups."""
     names = user.groups.order_by("name").values_list("name", flat=True)
     return [str(user), *(f"group:{name}" for name in names)]
 
@@ -91,11 +99,14 @@ def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:
 
 
 def _step_row(step: DeletionStep) -> dict:
+    """Return the row of the kinds that one step deletes. level: good, bad, or empty for a step that is not reached."""
     kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
-    words = {
-        StepOutcome.DELETED: "all deleted", StepOutcome.NOT_REACHED: "not reached",
-        StepOutcome.PARTLY_DELETED: f"an error for each of {step.missing:,}",
-        StepOutcome.STOPS: f"stops here: {step.missing:,} cannot be deleted",
-    }
-    return {"step": step, "kinds": kinds, "mark": step.kinds[0][0], "words": words[step.outcome],
-            "is_good": step.outcome == StepOutcome.DELETED}
+    levels = {StepOutcome.DELETED: "good", StepOutcome.NOT_REACHED: ""}
+    return {"icon": step.kinds[0][0], "title": kinds, "level": levels.get(step.outcome, "bad"),
+            "result": STEP_RESULTS[step.outcome].format(step), "deleted": step.gone, "remaining": step.remains}
+
+
+def _namespace_row(forecast: DeletionForecast) -> dict:
+    is_deleted = forecast.namespace_goes
+    return {"icon": "namespace", "title": "the namespace itself", "level": "good" if is_deleted else "bad",
+            "result": "deleted" if is_deleted else "remains", "deleted": int(is_deleted), "remaining": int(not is_deleted)}

@@ -32,7 +32,9 @@ Section = Callable[[HttpRequest, Entity, Generation], dict | None]
 def _children(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     section = children_section(request, entity, generation)
     if section is not None and request.user.can_administer:
-        section["selection"] = selection_of(request, section["page"])
+        selection = section["selection"] = selection_of(request, section["page"])
+        for row in section["rows"]:
+            row["is_selected"] = str(row["entity"]) in selection.selected
     return section
 
 
@@ -51,7 +53,7 @@ VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELE
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A notice that explains the state of an entity that is not live, and the effect on its grants. level: of its icon."""
+    """A notice about an entity that is not live and the effect on its grants. level: selects the icon of the notice."""
 
     level: str
     text: str
@@ -59,9 +61,9 @@ class Hint:
 
 @require_safe
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
-    requested = address_or_404(address)
-    if request.user.can_see_all and entity_at(requested) is None:
-        return _unregistered(request, requested)
+    requested_address = address_or_404(address)
+    if request.user.can_see_all and entity_at(requested_address) is None:
+        return _unregistered_response(request, requested_address)
     generation = active_generation()
     entity = entity_or_404(request, address)
     section = requested_section(request)
@@ -95,14 +97,14 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
 
 
 def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
-    """Return the lifecycle actions. A planned entity can be deleted if it has neither grants nor children."""
+    """Return the lifecycle actions as (verb, title). A planned entity can be deleted if it has no grants and no children."""
     holders = context["holders"]
     is_empty = not (holders["total"] or holders["find"] or (context["children"] or {}).get("total"))
     return [VERBS[entity.state], *([DELETE] if entity.state == State.PLANNED and is_empty else [])]
 
 
 def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of a bulk change inside the entity; empty if the account cannot change it or the kind has no children."""
+    """Return the URL of a bulk change inside the entity; empty if there is nothing that the account could change."""
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-bulk-change')}?{urlencode({'within': str(entity)}, safe=':')}"
@@ -111,25 +113,28 @@ def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
 def _hint(entity: Entity) -> Hint | None:
     if entity.is_live:
         return None
-    grants = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
-    is_single = grants == 1
+    total = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
     if entity.state == State.PLANNED:
-        applying = f"{grants:,} grant applies" if is_single else f"{grants:,} grants apply"
-        grant_text = f"{applying} once it exists." if grants else "It has no grants."
-        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {grant_text}")
-    if not grants:
-        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists, and has no grants left.")
-    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants:,} grant{'' if is_single else 's'} "
-                           f"remain{'s' if is_single else ''} as ghost grant{'' if is_single else 's'} and would apply again "
-                           "if it is recreated.")
+        grants = f"{total:,} grant applies" if total == 1 else f"{total:,} grants apply"
+        effect = f"{grants} once it exists." if total else "It has no grants."
+        return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {effect}")
+    if not total:
+        return Hint("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
+    grants = "1 grant remains as a ghost grant and would" if total == 1 else f"{total:,} grants remain as ghost grants and would"
+    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.")
 
 
 def _own_hint(entity: Entity) -> Hint | None:
-    words = {State.PLANNED: ("planned", "does not exist yet"), State.DELETED: ("info", "no longer exists")}.get(entity.state)
-    return Hint(words[0], f"This {entity.kind_title} {words[1]}.") if words else None
+    """Return the notice for an ordinary account, which does not learn of the grants of others."""
+    match entity.state:
+        case State.PLANNED:
+            return Hint("planned", f"This {entity.kind_title} does not exist yet.")
+        case State.DELETED:
+            return Hint("info", f"This {entity.kind_title} no longer exists.")
+    return None
 
 
-def _unregistered(request: HttpRequest, address: Address) -> HttpResponse:
+def _unregistered_response(request: HttpRequest, address: Address) -> HttpResponse:
     """Render a 404 page for an unregistered address, with links to register it and to grant on it.
 
     Only for accounts that see everything.

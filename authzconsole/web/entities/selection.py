@@ -1,7 +1,7 @@
 """Select children across several pages. The selection is part of the URL.
 
-One form contains the filter, the checkboxes of this page and, as hidden fields, the selection of other pages. Every link to
-another page or filter submits this form, with or without scripts.
+One form contains the filter, the checkboxes of this page, and hidden fields for the selected entities of other pages. Every
+link to another page or filter submits this form, with or without scripts.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from authzconsole.web.shared.paging import Page, url_with
 from entities.address import AddressError, parse_address
 from grants.plans.sources.bulk import MAX_SELECTED
 
-# parameters that the form has fields for, or that select the page
+# parameters that have a form field or select the page
 FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selection")
 
 
@@ -20,13 +20,13 @@ FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selec
 class Selection:
     """The selected addresses.
 
-    elsewhere: selected addresses that are not on this page. kept: other query parameters of the page.
-    previous, next: cursors of the adjacent pages; empty at an end. clear_url: this page without a selection.
+    on_other_pages: selected addresses that are not on this page. other_parameters: query parameters without a form field.
+    previous, next: cursors of the adjacent pages; empty at an end of the list. clear_url: this page without a selection.
     """
 
     selected: frozenset[str]
-    elsewhere: list[str]
-    kept: list[tuple[str, str]]
+    on_other_pages: list[str]
+    other_parameters: list[tuple[str, str]]
     previous: str
     next: str
     clear_url: str
@@ -43,7 +43,7 @@ def selection_of(request: HttpRequest, page: Page) -> Selection:
 
 
 def _selected_addresses(request: HttpRequest) -> list[str]:
-    """Return the selected addresses in the order of selection, at most as many as a plan accepts. Skip invalid addresses."""
+    """Return the valid selected addresses in the order of selection, at most as many as a plan accepts."""
     addresses = {}
     for text in request.GET.getlist("address"):
         try:

@@ -13,14 +13,14 @@ from tests.support.cast import SETUP
 DELETE = "/lifecycle/delete/namespace:sales"
 
 
-@pytest.mark.parametrize("meanwhile", [
+@pytest.mark.parametrize("make_change", [
     lambda: change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]),
     lambda: activate_generation(author=SETUP, name="existing"),
 ])
-def test_a_deletion_with_an_outdated_forecast_is_refused(meanwhile, browse):
+def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
-    meanwhile()
+    make_change()
     lines = JournalLine.objects.count()
     response = client.post(DELETE, {"reason": "sold", "form_version": form_version})
     assert response.status_code == 409 and "Nothing was changed" in response.content.decode()
@@ -36,7 +36,7 @@ def test_unrelated_changes_do_not_block_a_deletion(browse):
     assert client.post(DELETE, {"form_version": form_version}).status_code == 303
 
 
-def test_deleting_a_deleted_entity_shows_one_message(browse):
+def test_deleting_a_deleted_entity_shows_the_error_once(browse):
     client = browse("ada")
     client.post(DELETE)
     text = client.post(DELETE).content.decode()
@@ -45,14 +45,14 @@ def test_deleting_a_deleted_entity_shows_one_message(browse):
 
 def test_an_outdated_form_does_not_overwrite_a_description(browse):
     client, url = browse("ada"), "/describe/dataset:sales.orders"
-    was = client.get(url).context["was"]
-    browse("ada").post(url, {"description": "All orders", "was": was})
-    mine = {"description": "Orders of the shop", "reason": "clearer", "was": was}
-    response = client.post(url, mine)
+    form_version = client.get(url).context["form_version"]
+    browse("ada").post(url, {"description": "All orders", "was": form_version})
+    form = {"description": "Orders of the shop", "reason": "clearer", "was": form_version}
+    response = client.post(url, form)
     text = response.content.decode()
     assert response.status_code == 409 and "All orders" in text and "Orders of the shop" in text and "clearer" in text
     assert entity_at(parse_address("dataset:sales.orders")).description == "All orders"
-    assert client.post(url, mine | {"was": response.context["was"]}).status_code == 303
+    assert client.post(url, form | {"was": response.context["form_version"]}).status_code == 303
     assert entity_at(parse_address("dataset:sales.orders")).description == "Orders of the shop"
 
 

@@ -72,7 +72,7 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
     ({"principal": "user:dee"}, f"no privilege is selected: select at least one of {', '.join(Privilege)}"),
     ({"principal": "user:dee", "privilege": ""}, f"`` is not a privilege; the privileges are {', '.join(Privilege)}"),
     ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
-    ({"principal": "", "privilege": "READ"}, "no principal is given: enter user:NAME or group:NAME"),
+    ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
     ({"principal": "dee", "privilege": "READ"}, "`dee` is not a principal: write user:NAME or group:NAME"),
     ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be stored"),
 ])
