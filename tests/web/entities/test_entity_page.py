@@ -38,16 +38,16 @@ def test_the_instance_lists_its_namespaces_by_default(browse):
 
 def test_children_are_paged_both_ways_without_gaps(browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
-    client, seen, url = browse("ada"), [], SALES
+    client, names, url = browse("ada"), [], SALES
     while url:
         page = client.get(url).context["children"]
-        seen += [str(row["address_link"]) for row in page["rows"]]
+        names += [str(row["address_link"]) for row in page["rows"]]
         url, last = page["page"].next_url, page["page"]
-    assert len(seen) == len(set(seen)) == 66 and seen == sorted(seen, key=lambda a: tuple(a.split(":", 1)))
+    assert len(names) == len(set(names)) == 66 and names == sorted(names, key=lambda name: tuple(name.split(":", 1)))
     back = client.get(last.previous_url).context["children"]
-    assert [str(row["address_link"]) for row in back["rows"]] == seen[25:50]
+    assert [str(row["address_link"]) for row in back["rows"]] == names[25:50]
     first = client.get(back["page"].previous_url).context["children"]
-    assert [str(row["address_link"]) for row in first["rows"]] == seen[:25] and first["page"].previous_url == ""
+    assert [str(row["address_link"]) for row in first["rows"]] == names[:25] and first["page"].previous_url == ""
 
 
 @pytest.mark.parametrize("query", ["after=nonsense", "before=dataset:", "after=", "holders=0", "holders=-1", "holders=x",
@@ -61,10 +61,11 @@ def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
     page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
     selection, text = page.context["children"]["selection"], page.content.decode()
-    assert selection.selected == {first, last} and selection.kept == [("subject", "user:dee")]
-    shown = addresses(page)
-    assert selection.elsewhere == [address for address in (first, last) if address not in shown] and selection.next == shown[-1]
-    for address in selection.elsewhere:
+    assert selection.selected == {first, last} and selection.other_parameters == [("subject", "user:dee")]
+    on_page = addresses(page)
+    assert selection.on_other_pages == [address for address in (first, last) if address not in on_page]
+    assert selection.next == on_page[-1]
+    for address in selection.on_other_pages:
         assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
     assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
     plan_form = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
@@ -72,14 +73,14 @@ def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
 
 
 def test_a_filter_keeps_selected_entities_that_it_hides(browse):
-    page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "nothing-is-called-so"})
+    page = browse("ada").get(SALES, {"address": "dataset:sales.orders", "find": "no-such-name"})
     text = page.content.decode()
     assert "Nothing matches" in text and "1 selected on other pages" in text and "data-selected" in text
 
 
-@pytest.mark.parametrize("who", ["aud", "dee"])
-def test_only_administrators_can_select_children(who, browse):
-    page = browse(who).get(SALES, {"address": "dataset:sales.orders"})
+@pytest.mark.parametrize("account", ["aud", "dee"])
+def test_only_administrators_can_select_children(account, browse):
+    page = browse(account).get(SALES, {"address": "dataset:sales.orders"})
     assert "selection" not in page.context["children"] and "children-form" in page.content.decode()
     assert 'name="address"' not in page.content.decode()
 
@@ -90,9 +91,9 @@ def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
     assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
     for name in ("aud", "dee"):
         assert "/lifecycle/delete/" not in browse(name).get(url).content.decode()
-    # a grant waits for the one, an entity lies in the other
-    for waiting in ("dataset:sales.forecast", "namespace:plans"):
-        assert "/lifecycle/delete/" not in client.get(f"/entities/{waiting}").content.decode()
+    # the dataset has a grant, the namespace has a child
+    for address in ("dataset:sales.forecast", "namespace:plans"):
+        assert "/lifecycle/delete/" not in client.get(f"/entities/{address}").content.decode()
     assert "/lifecycle/delete/" not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
     assert "1 entity will be deleted" in client.get("/lifecycle/delete/dataset:sales.idle").content.decode()
     assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
@@ -117,7 +118,7 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
 
 def test_a_deleted_entity_warns_about_its_ghost_grants(browse):
     hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
-    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant remains as ghost "
+    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant remains as a ghost "
                          "grant and would apply again if it is recreated.")
 
 
@@ -126,9 +127,9 @@ def test_entities_with_fewer_than_two_administrators_show_a_warning(browse):
     assert "No active user administers this dataset" in client.get(url).content.decode()
     client.post("/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
     assert "No active user administers this dataset" in client.get(url).content.decode()
-    for name, said in (("ned", True), ("dee", False)):
+    for name, has_warning in (("ned", True), ("dee", False)):
         client.post("/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"})
-        assert ("Only one active user administers this dataset" in client.get(url).content.decode()) is said
+        assert ("Only one active user administers this dataset" in client.get(url).content.decode()) is has_warning
     assert "administers this" not in browse("dee").get(url).content.decode()
 
 
@@ -142,7 +143,7 @@ def test_an_ordinary_account_sees_its_own_privileges(browse):
     assert [cell.status for cell in own["cells"]] == ["none", "none", "group", "none"] and own["groups"] == ["group:operators"]
 
 
-@pytest.mark.parametrize(("asked", "allowed"), [
+@pytest.mark.parametrize(("query", "allowed"), [
     ("subject=user:dee&operation=read", True),
     ("subject=dee&operation=read", True),
     ("subject=user:dee&operation=write", False),
@@ -152,8 +153,8 @@ def test_an_ordinary_account_sees_its_own_privileges(browse):
     ("subject=user:dee&operation=read&generation=core", False),
     ("subject=user:dee&operation=explode", False),
 ])
-def test_an_answer_states_the_decision_and_its_reason(asked, allowed, browse):
-    response = browse("ada").get(f"{ORDERS}?{asked}")
+def test_an_answer_states_the_decision_and_its_reason(query, allowed, browse):
+    response = browse("ada").get(f"{ORDERS}?{query}")
     decision = response.context["ask"]["answer"].decision
     assert decision.is_permitted is allowed
     assert decision.sentence.startswith("Allowed: " if allowed else "Denied: ")
@@ -169,29 +170,29 @@ def test_an_answer_shows_its_source_and_missing_grants(browse):
 
 def test_the_permalink_uses_the_public_url(browse, settings):
     settings.PUBLIC_URL, settings.ALLOWED_HOSTS = "https://console.example", ["*"]
-    asked = f"{ORDERS}?subject=user:dee&operation=read"
-    response = browse("ada").get(asked, headers={"Host": "elsewhere.example"})
-    assert response.context["ask"]["permalink"] == f"https://console.example{asked}"
+    url = f"{ORDERS}?subject=user:dee&operation=read"
+    response = browse("ada").get(url, headers={"Host": "elsewhere.example"})
+    assert response.context["ask"]["permalink"] == f"https://console.example{url}"
     assert "elsewhere" not in response.content.decode()
 
 
 def test_the_form_shows_the_context_fields_of_the_operation(browse):
     url = "/entities/application:sales.shop"
-    names = {asked: [m.name for m in browse("ada").get(f"{url}?{asked}").context["ask"]["context_fields"]]
-             for asked in ("operation=get", "operation=deploy")}
+    names = {query: [field.name for field in browse("ada").get(f"{url}?{query}").context["ask"]["context_fields"]]
+             for query in ("operation=get", "operation=deploy")}
     assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
     response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")
     assert response.context["ask"]["answer"].decision.missing_grants == ((parse_address("artifact:sales.new"), "ADMIN"),)
 
 
-@pytest.mark.parametrize(("asked", "fault"), [
+@pytest.mark.parametrize(("query", "fault"), [
     ("subject=role:x&operation=read", "is not a principal"),
     ("subject=user:&operation=read", "the name is empty"),
     ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
     ("subject=user:dee&operation=create&dataset_type=dataset:sales.orders", "must be the address of a dataset type"),
 ])
-def test_an_invalid_question_is_explained_in_the_form(asked, fault, browse):
-    response = browse("ada").get(f"{ORDERS}?{asked}")
+def test_an_invalid_question_is_explained_in_the_form(query, fault, browse):
+    response = browse("ada").get(f"{ORDERS}?{query}")
     assert response.status_code == 200
     assert fault in response.context["ask"]["fault"] and response.context["ask"]["answer"] is None
 
@@ -205,7 +206,7 @@ def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
     assert "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
 
 
-def test_htmx_gets_a_section_and_other_clients_the_page(browse, htmx):
+def test_htmx_gets_a_section_and_other_requests_the_page(browse, htmx):
     client = browse("ada")
     for part in ("children", "holders", "ask", "readiness", "history"):
         text = client.get(SALES, headers=htmx(part)).content.decode()
@@ -262,14 +263,14 @@ def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(brow
     assert (response.context["entity"].state, response.context["entity"].description) == ("live", "Next year")
 
 
-@pytest.mark.parametrize(("sent", "fault"), [
+@pytest.mark.parametrize(("form", "fault"), [
     ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
     ({"kind": "dataset", "name": ""}, "the dataset is empty"),
     ({"kind": "dataset", "name": "a b"}, "contains a character"),
     ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
 ])
-def test_a_name_that_cannot_be_registered_is_explained(sent, fault, browse):
-    response = browse("ada").post("/register", {"parent": "namespace:sales", **sent})
+def test_a_name_that_cannot_be_registered_is_explained(form, fault, browse):
+    response = browse("ada").post("/register", {"parent": "namespace:sales", **form})
     assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
 
 
