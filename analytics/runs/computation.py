@@ -16,7 +16,7 @@ from analytics.results.files import write_index
 from analytics.results.read import figures, sum_of_rows
 from analytics.snapshots.snapshot import Snapshot, lease_snapshot
 from analytics.spark.analysis_input import AnalysisInput
-from analytics.spark.engine import released_broadcasts
+from analytics.spark.engine import release_broadcasts
 from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import SparkUnavailable, session_for_small_tenant, spark_session
 from analytics.storage import spark_uri, storage_path
@@ -91,7 +91,7 @@ def _write_output(output: Output, analysis_input: AnalysisInput, folder: str) ->
     """Write one table and its index. Tables that are built later can read it from `analysis_input.earlier`."""
     module, _, function = output.build.partition(":")
     uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
-    with released_broadcasts():
+    with release_broadcasts():
         write_table(getattr(import_module(module), function)(analysis_input), output.table, uri)
     write_index(output.table, folder)
     analysis_input.earlier[output.table.name] = read_table(analysis_input.tables.users.sparkSession, output.table, uri)

@@ -1,7 +1,7 @@
 """The `delete-readiness` analysis: the grants of ADMIN that each user holds and lacks for deleting each namespace.
 
-Evaluated as a change (engine.rules.admin_rules): a user with ADMIN anywhere in the namespace is a candidate, and gains each
-entity on which ADMIN is needed and held. The detail table contains only the missing pairs of user and entity.
+The engine evaluates this as a change (engine.rules.admin_rules). A user with ADMIN anywhere in the namespace is a candidate, and
+gains each entity on which ADMIN is required and held. The detail table contains only the missing pairs of user and entity.
 """
 
 from pyspark.sql import DataFrame
@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import HolderCounts, LiveNamespaces, PairTable, evaluate_rules
-from analytics.spark.engine.encode import namespaces_required
-from analytics.spark.engine.rules import CANDIDATE, admin_needed_to_delete_namespace, admin_rules, missing_admin_rules
+from analytics.spark.engine.encode import namespaces_with_required
+from analytics.spark.engine.rules import CANDIDATE, admin_rules, missing_admin_rules, namespace_deletion_requirement
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS_DETAIL
 from entities.vocabulary import KINDS
@@ -19,14 +19,14 @@ from entities.vocabulary import KINDS
 def rows(analysis_input: AnalysisInput) -> SortedTable:
     """Return tables.READINESS: one row per live namespace and active user with ADMIN on it or on any address in it."""
     kinds = _required_kinds(analysis_input)
-    return evaluate_rules(analysis_input.tables, admin_rules(kinds), HolderCounts(kinds, marking_operation=CANDIDATE),
+    return evaluate_rules(analysis_input.tables, admin_rules(kinds), HolderCounts(kinds, candidate_operation=CANDIDATE),
                           namespaces=LiveNamespaces(analysis_input.namespace))
 
 
 def namespaces(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.READINESS_NAMESPACES: one row per live namespace, including namespaces in which no user holds ADMIN."""
     live_namespaces = LiveNamespaces(analysis_input.namespace)
-    required = namespaces_required(analysis_input.tables, live_namespaces, _required_kinds(analysis_input))
+    required = namespaces_with_required(analysis_input.tables, live_namespaces, _required_kinds(analysis_input))
     by_namespace = analysis_input.earlier["rows"].groupBy("namespace").agg(
         F.count("*").alias("users"),
         F.count_if(F.col("ready")).alias("users_ready"),
@@ -50,7 +50,7 @@ def detail(analysis_input: AnalysisInput) -> SortedTable:
 
 
 def _required_kinds(analysis_input: AnalysisInput) -> tuple[str, ...]:
-    """Return the kinds of the entities that need ADMIN for the deletion of their namespace."""
-    needed = admin_needed_to_delete_namespace(analysis_input.generation)
-    inside = KINDS if needed.kinds_inside is None else needed.kinds_inside
-    return tuple(kind for kind in KINDS if (needed.on_namespace if kind == "namespace" else kind in inside))
+    """Return the kinds of entities on which ADMIN is required for the deletion of their namespace."""
+    requirement = namespace_deletion_requirement(analysis_input.generation)
+    kinds_inside = KINDS if requirement.kinds_inside is None else requirement.kinds_inside
+    return tuple(kind for kind in KINDS if (requirement.on_namespace if kind == "namespace" else kind in kinds_inside))

@@ -13,7 +13,7 @@ from analytics.tables import VISIBILITY, VISIBILITY_DETAIL
 def rows(analysis_input: AnalysisInput) -> SortedTable:
     """Return tables.VISIBILITY: one row for each user, kind and namespace in which the user sees an entity."""
     rules = visibility_rules(analysis_input.generation)
-    return evaluate_rules(analysis_input.tables, rules, ChangeCounts(VISIBILITY, gained="visible"))
+    return evaluate_rules(analysis_input.tables, rules, ChangeCounts(VISIBILITY, gained_column="visible"))
 
 
 def namespaces(analysis_input: AnalysisInput) -> DataFrame:

@@ -1,7 +1,7 @@
-"""A compiled rule set: rules and facts as plain numbers and tuples, which Python workers understand without the console's code.
+"""A compiled rule set: rules and facts as plain numbers and tuples, which Python workers can read without the console's code.
 
-A requirement is a tuple: `("held", fact numbers)` is met where one of the facts is true, `("all", requirements)` where all of
-them are met, `("any", requirements)` where one of them is met.
+A requirement is a tuple: `("held", fact numbers)` is met if at least one of the facts is held, `("all", requirements)` if all of
+the requirements are met, `("any", requirements)` if at least one of them is met.
 """
 
 import sys
@@ -20,14 +20,15 @@ UNMET: Requirement = ("any", ())
 
 @dataclass(frozen=True, slots=True)
 class CompiledFact:
-    """How grants make a fact true.
+    """Which grants make a fact true.
 
     form: which grants count for a target.
-        `self`, `application`, `namespace`, `instance`: a grant on the target itself or on that container of it
+        `self`, `application`, `namespace`, `instance`: a grant on the target itself, or on its application, and so on
         `below`: for a container, a grant on it or on anything inside it
-        `anywhere`: a grant anywhere in the family of the target
-        `precomputed`: precomputed fact rows list the holders
-    privileges: a mask with one bit for each privilege number. kinds: the kind numbers whose rules use the fact.
+        `anywhere`: a grant anywhere in the subtree of the target
+        `precomputed`: no grants; precomputed fact rows list the holders
+    privileges: a mask with one bit for each privilege number.
+    kinds: the numbers of the kinds with a rule that uses the fact.
     """
 
     form: str
@@ -37,7 +38,10 @@ class CompiledFact:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """kind: a kind number, or rows.NONE for a rule that is evaluated under another number."""
+    """The requirements of one rule.
+
+    kind: a kind number, or rows.NONE if an equal rule with another number is evaluated in place of this one.
+    """
 
     kind: int
     before: Requirement
@@ -53,7 +57,7 @@ class CompiledRules:
 
     @property
     def privileges(self) -> int:
-        """The mask of the privileges that at least one fact uses."""
+        """A mask of the privileges that at least one fact uses."""
         mask = 0
         for fact in self.facts:
             mask |= fact.privileges
@@ -65,7 +69,7 @@ class CompiledRules:
 
 @dataclass(frozen=True, slots=True)
 class LiveNamespaces:
-    """Evaluate live namespaces only. name: of one namespace; empty for all namespaces."""
+    """Limits an evaluation to live namespaces. name: the name of the only namespace; empty for all live namespaces."""
 
     name: str = ""
 
@@ -75,6 +79,6 @@ def fact_numbers(requirement: Requirement) -> set[int]:
     match requirement:
         case "held", numbers:
             return set(numbers)
-        case ("all" | "any"), parts:
-            return set().union(*map(fact_numbers, parts))
+        case ("all" | "any"), requirements:
+            return set().union(*map(fact_numbers, requirements))
     raise ValueError(f"`{requirement[0]}` is not a requirement")

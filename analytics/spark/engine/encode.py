@@ -1,7 +1,7 @@
 """Encode a tenant as typed rows, with Spark's joins: its targets, and the grants that count for them.
 
-A grant is sent once, to the block of the granted entity, and never multiplied by the entities around it. Only where a family is
-split into blocks, a grant that counts beyond its own block is sent to the others too. Users, groups, memberships and namespaces
+A grant is sent once, to the block of the granted entity. It is not repeated for the entities around it. Only if a subtree is
+split into blocks, a grant that counts beyond its own block is sent to other blocks too. Users, groups, memberships and namespaces
 are not rows: they are collected into a Directory.
 """
 
@@ -27,23 +27,24 @@ from analytics.spark.engine.rows import (
     DescendantGrantRows,
     GrantRows,
     PrecomputedFactRows,
-    RowArrays,
+    Rows,
     TargetRows,
-    checked,
-    row_number,
+    check_columns,
+    row_type_number,
 )
-from analytics.spark.engine.rules import PRIVILEGES, RuleSet, compile_rules, kinds_known_from_grants, number_kinds
+from analytics.spark.engine.rules import PRIVILEGES, RuleSet, compile_rules, kinds_listed_by_grants, number_kinds
 from analytics.spark.schemas import Tables
 
-# A family counts as large by a sample with about this many entities for each unit.
-_SAMPLED = 128
+# The sample that finds large subtrees contains about this many entities for each unit.
+_SAMPLED_ENTITIES = 128
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """A rule set, applied to the live entities of its kinds.
 
-    container: `namespace` or `application`, whose contents are a family. merge_kinds: as in number_kinds.
+    container: `namespace` or `application`; each container of this kind and its contents are a subtree.
+    merge_kinds: as in number_kinds.
     namespaces: evaluate these only; None for the whole tenant.
     required_kinds: count the live entities of these kinds by namespace (Directory.required).
     """
@@ -69,90 +70,98 @@ class Evaluation:
 
 
 def encode(evaluation: Evaluation, precomputed: DataFrame | None = None, *, with_names: bool = False) -> DataFrame:
-    """Return rows with COLUMNS, partitioned by family and block. with_names: add `name`, the address of each target.
+    """Return rows with COLUMNS, partitioned by subtree and block. with_names: add `name`, the address of each target.
 
     precomputed: principal_type, principal, entity and fact number of each precomputed fact.
     """
-    located = _locate_entities(evaluation)
-    known_from_grants = () if with_names else kinds_known_from_grants(evaluation.rule_set, evaluation.rules)
-    frames = [_targets(evaluation, located, known_from_grants, with_names=with_names),
-              _grants(evaluation, located, known_from_grants)]
+    located = _located_entities(evaluation)
+    grant_kinds = () if with_names else kinds_listed_by_grants(evaluation.rule_set, evaluation.rules)
+    frames = [_target_rows(evaluation, located, grant_kinds, with_names=with_names),
+              _grant_rows(evaluation, located, grant_kinds)]
     if evaluation.rules.has_form("anywhere"):
-        frames.append(_grants_anywhere(evaluation, located))
+        frames.append(_anywhere_rows(evaluation, located))
     if precomputed is not None:
-        places = located.select(F.col("id").alias("entity"), "family", "block")
-        frames.append(_rows(precomputed.join(places, on="entity", how="inner"), PrecomputedFactRows))
-    part = F.pmod(F.xxhash64("family", "block"), F.lit(evaluation.partitions)).cast("int").alias("part")
+        locations = located.select(F.col("id").alias("entity"), "subtree", "block")
+        frames.append(_typed_rows(precomputed.join(locations, on="entity", how="inner"), PrecomputedFactRows))
+    part = F.pmod(F.xxhash64("subtree", "block"), F.lit(evaluation.partitions)).cast("int").alias("part")
     columns = [*COLUMNS, "name"] if with_names else [*COLUMNS]
     return reduce(_union, frames).select("*", part).repartitionById(evaluation.partitions, "part").select(*columns)
 
 
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other, allowMissingColumns=True)
+def _union(left: DataFrame, right: DataFrame) -> DataFrame:
+    return left.unionByName(right, allowMissingColumns=True)
 
 
-def _rows(frame: DataFrame, row_type: type[RowArrays], **columns: Column | str) -> DataFrame:
-    """Return rows of one type in the wide schema. columns: those that the frame does not have under their own name."""
-    own = {name: F.col(name) for name in row_type.__match_args__} | {
+def _typed_rows(frame: DataFrame, row_type: type[Rows], **columns: Column | str) -> DataFrame:
+    """Return rows of one type in the wide schema. columns: those that the frame does not have under the same name."""
+    values = {name: F.col(name) for name in row_type.__match_args__} | {
         name: F.col(column) if isinstance(column, str) else column for name, column in columns.items()}
-    checked(row_type, own)
-    own["row_type"] = F.lit(row_number(row_type))
-    return frame.select(*[F.coalesce(own.get(name, F.lit(NONE)).cast(sql_type), F.lit(NONE).cast(sql_type)).alias(name)
-                          for name, sql_type in COLUMNS.items()],
-                        *([F.col("name")] if "name" in frame.columns else []))
+    check_columns(row_type, values)
+    values["row_type"] = F.lit(row_type_number(row_type))
+    return frame.select(*_wide_columns(values), *([F.col("name")] if "name" in frame.columns else []))
 
 
-def _locate_entities(evaluation: Evaluation) -> DataFrame:
-    """Return id, kind, key, state, family, application, block, blocks, application_block of every entity.
+def _wide_columns(values: Mapping[str, Column]) -> list[Column]:
+    """Return the columns of the wide schema, with NONE for null and for columns without a value."""
+    return [F.coalesce(values.get(name, F.lit(NONE)).cast(sql_type), F.lit(NONE).cast(sql_type)).alias(name)
+            for name, sql_type in COLUMNS.items()]
 
-    A family that is too large for a unit is split into blocks. The entity of the family itself is in block 0. An application is
-    in one block, unless it is too large for a unit too: then `application_block` holds the application itself, and its programs
-    are spread over all blocks. blocks, application_block: null where the family or the application is not split.
+
+def _located_entities(evaluation: Evaluation) -> DataFrame:
+    """Return id, kind, key, state, subtree, application, block, block_count, application_block of every entity.
+
+    A subtree that is too large for a unit is split into blocks. The container at its root is in block 0. The entities of an
+    application are in one block, unless the application is too large for a unit too. Then its programs are spread over all
+    blocks, and `application_block` is the block of the application itself.
+    block_count, application_block: null if the subtree or the application is not split.
     """
     application = F.when(F.col("kind") == "application", F.col("id")).otherwise(F.col("application_id"))
-    family = application if evaluation.container == "application" else F.col("namespace_id")
+    subtree = application if evaluation.container == "application" else F.col("namespace_id")
     entities = evaluation.tables.entities.select(
-        "id", "kind", "key", "state", F.coalesce(family, F.lit(NONE)).alias("family"), application.alias("application"))
+        "id", "kind", "key", "state", F.coalesce(subtree, F.lit(NONE)).alias("subtree"), application.alias("application"))
     if evaluation.namespaces is not None:
-        entities = entities.where(F.col("family") != NONE)
+        entities = entities.where(F.col("subtree") != NONE)
     if evaluation.namespaces is not None and evaluation.namespaces.name:
-        entities = entities.join(F.broadcast(_namespaces(evaluation).select(F.col("id").alias("family"))), on="family")
-    large_families = _large(entities, "family").withColumnRenamed("count", "blocks")
-    large_applications = _large(entities, "application").select("application", F.lit(True).alias("is_split"))
-    home = F.when(F.col("application") == F.col("family"), 0).otherwise(
-        F.pmod(F.xxhash64("application"), F.col("blocks")))
+        subtrees = _evaluated_namespaces(evaluation).select(F.col("id").alias("subtree"))
+        entities = entities.join(F.broadcast(subtrees), on="subtree")
+    large_subtrees = _large_containers(entities, "subtree").withColumnRenamed("unit_count", "block_count")
+    large_applications = _large_containers(entities, "application").select("application", F.lit(True).alias("is_split"))
+    application_block = F.when(F.col("application") == F.col("subtree"), 0).otherwise(
+        F.pmod(F.xxhash64("application"), F.col("block_count")))
     block = (
-        F.when(F.col("blocks").isNull() | (F.col("id") == F.col("family")), 0)
-        .when(F.col("is_split") & (F.col("id") == F.col("application")), home)
-        .when(F.col("is_split"), F.pmod(F.xxhash64("id"), F.col("blocks")))
-        .otherwise(F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("blocks")))
+        F.when(F.col("block_count").isNull() | (F.col("id") == F.col("subtree")), 0)
+        .when(F.col("is_split") & (F.col("id") == F.col("application")), application_block)
+        .when(F.col("is_split"), F.pmod(F.xxhash64("id"), F.col("block_count")))
+        .otherwise(F.pmod(F.xxhash64(F.coalesce("application", "id")), F.col("block_count")))
     )
     return (
-        entities.join(F.broadcast(large_families), on="family", how="left")
+        entities.join(F.broadcast(large_subtrees), on="subtree", how="left")
         .join(F.broadcast(large_applications), on="application", how="left")
-        .withColumns({"block": block.cast("int"), "application_block": F.when(F.col("is_split"), home).cast("int")})
+        .withColumns({"block": block.cast("int"), "application_block": F.when(F.col("is_split"), application_block).cast("int")})
         .drop("is_split")
     )
 
 
-def _large(entities: DataFrame, column: str) -> DataFrame:
-    """Return the values of `column` with more entities than a unit holds, and as `count` the number of units that they fill.
+def _large_containers(entities: DataFrame, column: str) -> DataFrame:
+    """Return the values of `column` with more entities than a unit holds, and as `unit_count` how many units they fill.
 
     Counts a sample, because an exact count would exchange a row for every application. Returns at most one row for each
     UNIT_ENTITIES entities.
     """
-    one_in = max(1, layout.UNIT_ENTITIES // _SAMPLED)
-    sample = entities.where(F.pmod(F.xxhash64("id"), F.lit(one_in)) == 0) if one_in > 1 else entities
-    units = F.ceil(F.count("*") * one_in / layout.UNIT_ENTITIES).cast("int")
-    return sample.where(F.col(column) != NONE).groupBy(column).agg(units.alias("count")).where(F.col("count") > 1)
+    interval = max(1, layout.UNIT_ENTITIES // _SAMPLED_ENTITIES)
+    sample = entities.where(F.pmod(F.xxhash64("id"), F.lit(interval)) == 0) if interval > 1 else entities
+    unit_count = F.ceil(F.count("*") * interval / layout.UNIT_ENTITIES).cast("int")
+    return (sample.where(F.col(column) != NONE).groupBy(column).agg(unit_count.alias("unit_count"))
+            .where(F.col("unit_count") > 1))
 
 
-def _targets(evaluation: Evaluation, located: DataFrame, known_from_grants: tuple[str, ...], *, with_names: bool) -> DataFrame:
-    kinds = [kind for kind in evaluation.kind_numbers if kind not in known_from_grants]
-    live = located.where((F.col("state") == "live") & F.col("kind").isin(*kinds))
+def _target_rows(evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[str, ...], *, with_names: bool) -> DataFrame:
+    """Return the target rows. grant_kinds: kinds without target rows, see kinds_listed_by_grants."""
+    kinds = [kind for kind in evaluation.kind_numbers if kind not in grant_kinds]
+    targets = located.where((F.col("state") == "live") & F.col("kind").isin(*kinds))
     if with_names:
-        live = live.withColumn("name", F.concat_ws(":", "kind", "key"))
-    return _rows(live, TargetRows, kind=_kind_number(evaluation), entity="id")
+        targets = targets.withColumn("name", F.concat_ws(":", "kind", "key"))
+    return _typed_rows(targets, TargetRows, kind=_kind_number(evaluation), entity="id")
 
 
 def _kind_number(evaluation: Evaluation) -> Column:
@@ -160,10 +169,10 @@ def _kind_number(evaluation: Evaluation) -> Column:
     return F.create_map(*items)[F.col("kind")]
 
 
-def _granted(evaluation: Evaluation) -> DataFrame:
+def _used_grants(evaluation: Evaluation) -> DataFrame:
     """Return principal_type, principal, privilege and entity of the grants that at least one fact uses."""
-    used = [name for number, name in enumerate(PRIVILEGES) if evaluation.rules.privileges >> number & 1]
-    return evaluation.tables.grants.where(F.col("privilege").isin(*used)).select(
+    used_privileges = [name for number, name in enumerate(PRIVILEGES) if evaluation.rules.privileges >> number & 1]
+    return evaluation.tables.grants.where(F.col("privilege").isin(*used_privileges)).select(
         principal_type_number().alias("principal_type"), F.col("principal_id").alias("principal"),
         privilege_number().alias("privilege"), F.col("entity_id").alias("entity"))
 
@@ -177,93 +186,92 @@ def privilege_number() -> Column:
 
 
 def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
-    places = located.withColumnRenamed("id", "entity").drop("key")
-    return _granted(evaluation).join(places.hint("shuffle_hash"), on="entity", how="inner")
+    entities = located.withColumnRenamed("id", "entity").drop("key")
+    return _used_grants(evaluation).join(entities.hint("shuffle_hash"), on="entity", how="inner")
 
 
-def _grants(evaluation: Evaluation, located: DataFrame, known_from_grants: tuple[str, ...]) -> DataFrame:
+def _grant_rows(evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[str, ...]) -> DataFrame:
     """Return the grants as rows of their own block, and of the other blocks where they count.
 
     One pass over the joined grants makes the rows of all types. A join for each type would take several times as long.
     """
-    is_target = (F.col("state") == "live") & F.col("kind").isin(*known_from_grants)
-    kind = F.when(is_target, _kind_number(evaluation)) if known_from_grants else F.lit(NONE)
+    is_target = (F.col("state") == "live") & F.col("kind").isin(*grant_kinds)
+    kind = F.when(is_target, _kind_number(evaluation)) if grant_kinds else F.lit(NONE)
     grants = _located_grants(evaluation, located).withColumn("kind", kind)
-    # where a grant is sent: a typed row for each element
-    copies = _copies_to_other_blocks(evaluation)
+    copies = _copies_for_other_blocks(evaluation)
     if copies:
-        own = F.array(_copy(GrantRows, F.col("block")))
-        grants = grants.withColumn("copy", F.explode(F.concat(own, *copies))).select("*", "copy.*").drop("copy")
+        own_row = F.array(_row_copy(GrantRows, F.col("block")))
+        grants = grants.withColumn("copy", F.explode(F.concat(own_row, *copies))).select("*", "copy.*").drop("copy")
         grants = grants.drop("block").withColumnRenamed("to_block", "block")
-        is_own = F.col("row_type") == row_number(GrantRows)
-        sent = {name: F.when(is_own, F.col(name)) for name in ("entity", "application", "kind")}
-        sent |= {name: F.col(name) for name in ("row_type", "container", "scope")}
+        is_own_row = F.col("row_type") == row_type_number(GrantRows)
+        values = {name: F.when(is_own_row, F.col(name)) for name in ("entity", "application", "kind")}
+        values |= {name: F.col(name) for name in ("row_type", "container", "scope")}
     else:
-        sent = {"row_type": F.lit(row_number(GrantRows))}
-    return grants.select(*[F.coalesce(_column(grants, name, sent).cast(sql_type), F.lit(NONE).cast(sql_type)).alias(name)
-                           for name, sql_type in COLUMNS.items()])
+        values = {"row_type": F.lit(row_type_number(GrantRows))}
+    return grants.select(*_wide_columns({name: F.col(name) for name in grants.columns} | values))
 
 
-def _column(frame: DataFrame, name: str, others: Mapping[str, Column]) -> Column:
-    return others.get(name, F.col(name) if name in frame.columns else F.lit(NONE))
-
-
-def _copy(row_type: type[RowArrays], block: Column, container: Column | None = None, scope: int = NONE) -> Column:
+def _row_copy(row_type: type[Rows], block: Column, container: Column | None = None, scope: int = NONE) -> Column:
+    """Return a struct that describes one row of a grant: its type, its block, and the columns that the grant does not have."""
     container = F.lit(NONE) if container is None else container
-    return F.struct(F.lit(row_number(row_type)).alias("row_type"), block.cast("int").alias("to_block"),
+    return F.struct(F.lit(row_type_number(row_type)).alias("row_type"), block.cast("int").alias("to_block"),
                     container.cast("bigint").alias("container"), F.lit(scope).alias("scope"))
 
 
-def _copies_to_other_blocks(evaluation: Evaluation) -> list[Column]:
-    """Return arrays of copies, one for each form of fact for which a grant counts in other blocks."""
+def _copies_for_other_blocks(evaluation: Evaluation) -> list[Column]:
+    """Return arrays of `_row_copy`, one array for each form of fact for which a grant counts in other blocks."""
     rules, copies = evaluation.rules, []
     is_split = F.col("application_block").isNotNull()
     if rules.has_form("below"):
-        copies.append(_array_where(F.col("block") > 0, F.array(_copy(DescendantGrantRows, F.lit(0), F.col("family")))))
-        copies.append(_array_where(is_split & (F.col("block") != F.col("application_block")), F.array(
-            _copy(DescendantGrantRows, F.col("application_block"), F.col("application")))))
+        copies.append(_array_if(F.col("block") > 0, F.array(_row_copy(DescendantGrantRows, F.lit(0), F.col("subtree")))))
+        copies.append(_array_if(is_split & (F.col("block") != F.col("application_block")), F.array(
+            _row_copy(DescendantGrantRows, F.col("application_block"), F.col("application")))))
     if rules.has_form("namespace"):
-        others = F.sequence(F.lit(1), F.col("blocks") - 1)
-        copies.append(_array_where(F.col("blocks").isNotNull() & (F.col("entity") == F.col("family")), F.transform(
-            others, lambda block: _copy(ContainerGrantRows, block, F.col("family"), IN_NAMESPACE))))
+        other_blocks = F.sequence(F.lit(1), F.col("block_count") - 1)
+        copies.append(_array_if(F.col("block_count").isNotNull() & (F.col("entity") == F.col("subtree")), F.transform(
+            other_blocks, lambda block: _row_copy(ContainerGrantRows, block, F.col("subtree"), IN_NAMESPACE))))
     if rules.has_form("application"):
-        every = F.sequence(F.lit(0), F.col("blocks") - 1)
-        copies.append(_array_where(is_split & (F.col("entity") == F.col("application")), F.transform(
-            every, lambda block: _copy(ContainerGrantRows, block, F.col("application"), IN_APPLICATION))))
+        all_blocks = F.sequence(F.lit(0), F.col("block_count") - 1)
+        copies.append(_array_if(is_split & (F.col("entity") == F.col("application")), F.transform(
+            all_blocks, lambda block: _row_copy(ContainerGrantRows, block, F.col("application"), IN_APPLICATION))))
     return copies
 
 
-def _array_where(condition: Column, array: Column) -> Column:
+def _array_if(condition: Column, array: Column) -> Column:
+    """Return the array where the condition is true, else an empty array."""
     return F.when(condition, array).otherwise(F.array().cast(
         "array<struct<row_type:int,to_block:int,container:bigint,scope:int>>"))
 
 
-def _grants_anywhere(evaluation: Evaluation, located: DataFrame) -> DataFrame:
-    """Return a row in every block of a split family for each privilege that a principal holds anywhere in the family."""
-    inside = _located_grants(evaluation, located).where(F.col("blocks").isNotNull())
-    held = inside.select("family", "blocks", "principal_type", "principal", "privilege").distinct()
-    every = held.withColumn("block", F.explode(F.sequence(F.lit(0), F.col("blocks") - 1)))
-    return _rows(every, DescendantGrantRows, container="family")
+def _anywhere_rows(evaluation: Evaluation, located: DataFrame) -> DataFrame:
+    """Return a row in every block of a split subtree for each privilege that a principal holds anywhere in the subtree."""
+    grants = _located_grants(evaluation, located).where(F.col("block_count").isNotNull())
+    privileges = grants.select("subtree", "block_count", "principal_type", "principal", "privilege").distinct()
+    rows = privileges.withColumn("block", F.explode(F.sequence(F.lit(0), F.col("block_count") - 1)))
+    return _typed_rows(rows, DescendantGrantRows, container="subtree")
 
 
-def _namespaces(evaluation: Evaluation) -> DataFrame:
+def _evaluated_namespaces(evaluation: Evaluation) -> DataFrame:
     """Return id, name and required of the namespaces that are evaluated."""
-    return namespaces_required(evaluation.tables, evaluation.namespaces, evaluation.required_kinds)
+    return namespaces_with_required(evaluation.tables, evaluation.namespaces, evaluation.required_kinds)
 
 
-def namespaces_required(tables: Tables, namespaces: LiveNamespaces | None, kinds: tuple[str, ...]) -> DataFrame:
-    """Return id, name and `required`, the number of live entities of these kinds in each namespace."""
-    chosen = tables.entities.where(F.col("kind") == "namespace")
+def namespaces_with_required(tables: Tables, namespaces: LiveNamespaces | None, kinds: tuple[str, ...]) -> DataFrame:
+    """Return id, name and `required`, the number of live entities of these kinds in each namespace.
+
+    namespaces: return these only; None for all namespaces.
+    """
+    selected = tables.entities.where(F.col("kind") == "namespace")
     if namespaces is not None:
-        chosen = chosen.where(F.col("state") == "live")
+        selected = selected.where(F.col("state") == "live")
     if namespaces is not None and namespaces.name:
-        chosen = chosen.where(F.col("key") == namespaces.name)
-    chosen = chosen.select("id", F.col("key").alias("name"))
+        selected = selected.where(F.col("key") == namespaces.name)
+    selected = selected.select("id", F.col("key").alias("name"))
     if not kinds:
-        return chosen.withColumn("required", F.lit(0).cast("bigint"))
+        return selected.withColumn("required", F.lit(0).cast("bigint"))
     is_required = (F.col("state") == "live") & F.col("kind").isin(*kinds)
     counts = tables.entities.groupBy(F.col("namespace_id").alias("id")).agg(F.count_if(is_required).alias("required"))
-    return chosen.join(counts, on="id", how="left").withColumn("required", F.coalesce("required", F.lit(0)))
+    return selected.join(counts, on="id", how="left").withColumn("required", F.coalesce("required", F.lit(0)))
 
 
 def collect_directory(evaluation: Evaluation) -> Directory:
@@ -272,17 +280,17 @@ def collect_directory(evaluation: Evaluation) -> Directory:
     frames = [
         tables.users.select(F.lit("users").alias("source"), "id", "name"),
         tables.memberships.select(F.lit("memberships").alias("source"), "user_id", "group_id"),
-        _namespaces(evaluation).select(F.lit("namespaces").alias("source"), "id", "name", "required"),
+        _evaluated_namespaces(evaluation).select(F.lit("namespaces").alias("source"), "id", "name", "required"),
     ]
     if evaluation.rules.has_form("instance"):
         instances = tables.entities.where(F.col("kind") == "instance").select(F.col("id").alias("entity"))
-        frames.append(_granted(evaluation).join(F.broadcast(instances), on="entity", how="left_semi").select(
+        frames.append(_used_grants(evaluation).join(F.broadcast(instances), on="entity", how="left_semi").select(
             F.lit("instance grants").alias("source"), "principal_type", "principal", "privilege"))
     table = reduce(_union, frames).toArrow()
     by_source = {name: table.filter(np.asarray(table["source"]) == name) for name in
                  ("users", "memberships", "namespaces", "instance grants")}
     directory = Directory.build(by_source["users"], by_source["memberships"], by_source["namespaces"],
-                                is_selection=evaluation.namespaces is not None)
+                                is_restricted=evaluation.namespaces is not None)
     if not evaluation.rules.has_form("instance"):
         return directory
     grants = by_source["instance grants"]

@@ -13,97 +13,105 @@ from analytics.spark.engine.compiled import UNMET, CompiledRules, Requirement
 from analytics.spark.engine.facts import FactBits
 from analytics.spark.engine.layout import ALL_BITS, NO_BITS, Unit, WordLayout, split_into_units
 from analytics.spark.engine.members import Directory
-from analytics.spark.engine.rows import NONE, Array, TenantRows, decode
+from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# The bits of the users that are evaluated at once: as much as fits into the cache of a core.
+# The size of the bits of the users that are evaluated at once: it fits into the cache of a core.
 CHUNK_BYTES = 4_000_000
-
-
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGroup:
-    """Rules with the same requirements whose kinds are neighbours in a unit; they are evaluated together.
+    """Rules with equal requirements and neighbouring kinds in a unit; they are evaluated together.
 
-    runs: consecutive runs of the unit. rules: each row holds by run a rule number, or NONE where no (further) rule of the group
-    is about the kind of that run.
+    segments: consecutive segments of the unit.
+    rules: a table with a column for each of these segments. A column has the numbers of the rules for the kind of the segment,
+        and NONE in the rest of its rows.
     """
 
     before: Requirement
     after: Requirement
-    runs: Array
+    segments: Array
     rules: Array
 
 
 def group_rules(unit: Unit, rules: CompiledRules) -> Iterator[RuleGroup]:
     """Group the rules that have targets in the unit, by equal requirements and neighbouring kinds."""
-    alike: dict[tuple[Requirement, Requirement], dict[int, list[int]]] = {}
+    numbers_by_requirements: dict[tuple[Requirement, Requirement], dict[int, list[int]]] = {}
     for number, rule in enumerate(rules.rules):
         if rule.kind != NONE:
-            alike.setdefault((rule.before, rule.after), {}).setdefault(rule.kind, []).append(number)
-    for (before, after), numbers_of in alike.items():
-        by_kind = np.full((max(map(len, numbers_of.values())), max(numbers_of) + 1), NONE)
-        for kind, numbers in numbers_of.items():
-            by_kind[: len(numbers), kind] = numbers
-        found = np.nonzero(np.isin(unit.run_kind, list(numbers_of)))[0]
-        for runs in np.split(found, np.nonzero(np.diff(found) > 1)[0] + 1):
-            if len(runs):
-                yield RuleGroup(before, after, runs, by_kind[:, unit.run_kind[runs]])
+            numbers_by_requirements.setdefault((rule.before, rule.after), {}).setdefault(rule.kind, []).append(number)
+    for (before, after), numbers_by_kind in numbers_by_requirements.items():
+        table = np.full((max(map(len, numbers_by_kind.values())), max(numbers_by_kind) + 1), NONE)
+        for kind, numbers in numbers_by_kind.items():
+            table[: len(numbers), kind] = numbers
+        matching_segments = np.nonzero(np.isin(unit.segment_kind, list(numbers_by_kind)))[0]
+        for segments in np.split(matching_segments, np.nonzero(np.diff(matching_segments) > 1)[0] + 1):
+            if len(segments):
+                yield RuleGroup(before, after, segments, table[:, unit.segment_kind[segments]])
 
 
-def changed_bits(layout: WordLayout, facts: list[FactBits], held: list[Array], users: int,
+def changed_bits(layout: WordLayout, facts: list[FactBits], fact_bits: list[Array], user_count: int,
                  group: RuleGroup) -> tuple[Array, Array | None]:
-    """Return (gained, lost): for each user the words of the group's runs. lost is None if no user can lose a permission.
+    """Return (gained, lost): for each user the words of the group's segments. lost is None if no user can lose a permission.
 
-    held: by fact, the bits of the users.
+    fact_bits: by fact, a row of bits for each user.
     """
-    begin, end = int(layout.run_begin[group.runs[0]]), int(layout.run_end[group.runs[-1]])
-    # A fact that no rule of these kinds uses has other words; the slice is then not read.
-    held = [bits[:, begin - fact.begin : end - fact.begin] for fact, bits in zip(facts, held, strict=True)]
+    begin, end = int(layout.segment_begin[group.segments[0]]), int(layout.segment_end[group.segments[-1]])
+    # A fact that no rule of these kinds uses has other words; its slice is then not read.
+    fact_bits = [bits[:, begin - fact.first_word : end - fact.first_word]
+                 for fact, bits in zip(facts, fact_bits, strict=True)]
     mask = layout.mask[begin:end]
-    after = np.broadcast_to(evaluate_requirement(group.after, held), (users, end - begin))
+    after = np.broadcast_to(evaluate_requirement(group.after, fact_bits), (user_count, end - begin))
     if group.before == UNMET:
         return after & mask, None
-    before = np.broadcast_to(evaluate_requirement(group.before, held), (users, end - begin))
+    before = np.broadcast_to(evaluate_requirement(group.before, fact_bits), (user_count, end - begin))
     differs = (before ^ after) & mask
     return differs & after, differs & before
 
 
-def evaluate_requirement(requirement: Requirement, held: Sequence[Array] | Array) -> Array | np.uint64:
-    """Return the bits where the requirement is met. held: by fact, bits. Raise ValueError for an unknown requirement."""
-    word, parts = requirement
-    match word:
+def evaluate_requirement(requirement: Requirement, fact_bits: Sequence[Array] | Array) -> Array | np.uint64:
+    """Return the bits where the requirement is met. fact_bits: by fact. Raise ValueError for an unknown requirement."""
+    operator, operands = requirement
+    match operator:
         case "all":
-            return reduce(np.bitwise_and, (evaluate_requirement(part, held) for part in parts)) if parts else ALL_BITS
+            return _reduce_bits(np.bitwise_and, operands, fact_bits) if operands else ALL_BITS
         case "any":
-            return reduce(np.bitwise_or, (evaluate_requirement(part, held) for part in parts)) if parts else NO_BITS
+            return _reduce_bits(np.bitwise_or, operands, fact_bits) if operands else NO_BITS
         case "held":
-            return reduce(np.bitwise_or, (held[fact] for fact in parts)) if parts else NO_BITS
-    raise ValueError(f"`{word}` is not a requirement")
+            return reduce(np.bitwise_or, (fact_bits[fact] for fact in operands)) if operands else NO_BITS
+    raise ValueError(f"`{operator}` is not a requirement")
 
 
-def evaluate_targets(group: RuleGroup, held: Array) -> tuple[Array, Array | None]:
-    """Return (gained, lost) as masks, for the facts in each column of `held` (facts by targets); lost as in changed_bits."""
-    after = _is_met(group.after, held)
+def _reduce_bits(operation: np.ufunc, requirements: Sequence[Requirement],
+                 fact_bits: Sequence[Array] | Array) -> Array | np.uint64:
+    return reduce(operation, (evaluate_requirement(requirement, fact_bits) for requirement in requirements))
+
+
+def changed_targets(group: RuleGroup, fact_table: Array) -> tuple[Array, Array | None]:
+    """Return (gained, lost) as masks by target; lost as in changed_bits.
+
+    fact_table: for each fact and target, whether the fact is held. The targets are columns.
+    """
+    after = _is_met(group.after, fact_table)
     if group.before == UNMET:
         return after, None
-    before = _is_met(group.before, held)
+    before = _is_met(group.before, fact_table)
     return after & ~before, before & ~after
 
 
-def _is_met(requirement: Requirement, held: Array) -> Array:
-    return np.broadcast_to(evaluate_requirement(requirement, held) != 0, held.shape[1:])
+def _is_met(requirement: Requirement, fact_table: Array) -> Array:
+    return np.broadcast_to(evaluate_requirement(requirement, fact_table) != 0, fact_table.shape[1:])
 
 
-def chunk_users(users: Array, width: int) -> Iterator[Array]:
-    """Yield the users in chunks that fit into CHUNK_BYTES. width: the number of words for each user."""
-    count = max(1, CHUNK_BYTES // (8 * max(1, width)))
+def user_chunks(users: Array, words_per_user: int) -> Iterator[Array]:
+    """Yield the users in chunks with at most CHUNK_BYTES of words, but at least one user."""
+    count = max(1, CHUNK_BYTES // (8 * max(1, words_per_user)))
     return (users[first : first + count] for first in range(0, len(users), count))
 
 
 def read_units(batches: Iterator[pa.RecordBatch], directory: Directory) -> Iterator[tuple[Unit, TenantRows]]:
     """Yield each unit of a partition with its rows; nothing if the partition is empty."""
-    if received := list(batches):
-        yield from split_into_units(decode(received), directory)
+    if all_batches := list(batches):
+        yield from split_into_units(decode_batches(all_batches), directory)

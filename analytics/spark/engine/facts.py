@@ -1,4 +1,4 @@
-"""Facts in a unit: which principals hold a fact at which targets, as lists of entries and as rows of bits by user."""
+"""Facts in a unit: which principals hold a fact at which positions, as lists of entries and as rows of bits by user."""
 
 import sys
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from analytics.spark.engine.compiled import CompiledFact, CompiledRules
 from analytics.spark.engine.layout import ALL_BITS, WORD_BITS, Unit, WordLayout
-from analytics.spark.engine.members import EVERYONE, Directory, groups_of, row_numbers
+from analytics.spark.engine.members import EVERYONE, Directory, group_indexes, row_by_offset
 from analytics.spark.engine.rows import (
     IN_APPLICATION,
     IN_NAMESPACE,
@@ -20,34 +20,37 @@ from analytics.spark.engine.rows import (
     GrantRows,
     PrecomputedFactRows,
     TenantRows,
-    take,
+    select_rows,
 )
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 _EMPTY = np.empty(0, np.int64)
-FamilyWide = list[tuple[Array, int]]
-HeldRows = TypeVar("HeldRows", GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
-GrantedRows = TypeVar("GrantedRows", GrantRows, ContainerGrantRows, DescendantGrantRows)
+# (principal numbers, subtree): principals who hold a fact at every target of the subtree
+SubtreeHolders = list[tuple[Array, int]]
+PrincipalRowsT = TypeVar("PrincipalRowsT", GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
+GrantRowsT = TypeVar("GrantRowsT", GrantRows, ContainerGrantRows, DescendantGrantRows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactEntries:
     """The holders of one fact in a unit.
 
-    principal, position: of each entry. family_wide: principals who hold the fact at every target of a family, as (principals,
-    family). kinds: the kind numbers whose rules use the fact.
+    principal, position: the principal number and the position of each entry.
+    subtree_holders: principals who hold the fact at every target of a subtree. They have no entries.
+    kinds: the numbers of the kinds with a rule that uses the fact.
     """
 
     principal: Array
     position: Array
-    family_wide: FamilyWide
+    subtree_holders: SubtreeHolders
     kinds: frozenset[int]
 
-    def subset(self, is_kept: Array, moved: Array) -> "FactEntries":
-        """Return the entries at the kept positions, in the layout of Unit.subset."""
-        kept = is_kept[self.position]
-        return FactEntries(self.principal[kept], moved[self.position[kept]], self.family_wide, self.kinds)
+    def subset(self, is_kept: Array, new_position: Array) -> "FactEntries":
+        """Return the entries at the kept positions, in the layout of Unit.subset. is_kept, new_position: by position."""
+        is_entry_kept = is_kept[self.position]
+        return FactEntries(self.principal[is_entry_kept], new_position[self.position[is_entry_kept]], self.subtree_holders,
+                           self.kinds)
 
 
 def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: Directory) -> list[FactEntries]:
@@ -55,152 +58,165 @@ def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: 
     finder = _EntryFinder(unit, rows, directory)
     entries = []
     for number, fact in enumerate(rules.facts):
-        principal, position, family_wide = finder.find(number, fact)
-        is_used = np.isin(unit.run_kind, list(fact.kinds))[unit.runs_at(position)]
-        entries.append(FactEntries(principal[is_used], position[is_used], family_wide, fact.kinds))
+        principal, position, subtree_holders = finder.find(number, fact)
+        is_used = np.isin(unit.segment_kind, list(fact.kinds))[unit.segments_at(position)]
+        entries.append(FactEntries(principal[is_used], position[is_used], subtree_holders, fact.kinds))
     return entries
 
 
 class _EntryFinder:
-    """The search for the entries of facts among the rows of a unit. Principals without active users are removed first."""
+    """Finds the entries of facts in the rows of a unit. Rows with principals without an active user are removed first."""
 
     def __init__(self, unit: Unit, rows: TenantRows, directory: Directory):
         self._unit, self._directory = unit, directory
-        # each with the principal numbers of its rows
-        self._grants = _with_principals(rows.grants, directory)
-        self._container_grants = _with_principals(rows.container_grants, directory)
-        self._descendant_grants = _with_principals(rows.descendant_grants, directory)
-        self._precomputed = _with_principals(rows.precomputed_facts, directory)
+        # each as (rows, the principal number of each row)
+        self._grants = _rows_and_principals(rows.grants, directory)
+        self._container_grants = _rows_and_principals(rows.container_grants, directory)
+        self._descendant_grants = _rows_and_principals(rows.descendant_grants, directory)
+        self._precomputed_facts = _rows_and_principals(rows.precomputed_facts, directory)
 
-    def find(self, number: int, fact: CompiledFact) -> tuple[Array, Array, FamilyWide]:
-        """Return (principals, positions, family_wide) of one fact."""
-        grants, holder = _with_privileges(self._grants, fact.privileges)
+    def find(self, number: int, fact: CompiledFact) -> tuple[Array, Array, SubtreeHolders]:
+        """Return (principals, positions, subtree_holders) of one fact."""
+        grants, principals = _select_privileges(self._grants, fact.privileges)
         match fact.form:
             case "self":
-                position, is_here = self._unit.positions_of(grants.entity)
-                return holder[is_here], position, []
+                positions, is_target = self._unit.entity_positions(grants.entity)
+                return principals[is_target], positions, []
             case "precomputed":
-                rows, holder = self._precomputed
-                rows, holder = take(rows, which := rows.fact == number), holder[which]
-                position, is_here = self._unit.positions_of(rows.entity)
-                return holder[is_here], position, []
+                rows, principals = self._precomputed_facts
+                is_fact = rows.fact == number
+                positions, is_target = self._unit.entity_positions(rows.entity[is_fact])
+                return principals[is_fact][is_target], positions, []
             case "application":
-                return *self._in_applications(grants, holder, fact), []
+                return *self._application_entries(grants, principals, fact), []
             case "below":
-                return *self._below(grants, holder, fact), []
+                return *self._below_entries(grants, principals, fact), []
             case "namespace":
-                elsewhere, holder_elsewhere = self._on_containers(fact, IN_NAMESPACE)
-                is_on_it = grants.entity == grants.family
-                return _EMPTY, _EMPTY, _by_family([holder[is_on_it], holder_elsewhere],
-                                                  [grants.family[is_on_it], elsewhere.container])
+                container_grants, other_principals = self._select_container_grants(fact, IN_NAMESPACE)
+                is_on_namespace = grants.entity == grants.subtree
+                return _EMPTY, _EMPTY, _holders_by_subtree(
+                    [principals[is_on_namespace], other_principals],
+                    [grants.subtree[is_on_namespace], container_grants.container])
             case "instance":
-                holder = self._directory.instance_principals
-                holder = np.unique(holder[(fact.privileges >> self._directory.instance_privileges) & 1 == 1])
-                families = np.unique(self._unit.run_family).tolist() if len(holder) else []
-                return _EMPTY, _EMPTY, [(holder, family) for family in families]
+                has_privilege = (fact.privileges >> self._directory.instance_privileges) & 1 == 1
+                principals = np.unique(self._directory.instance_principals[has_privilege])
+                subtrees = np.unique(self._unit.segment_subtree).tolist() if len(principals) else []
+                return _EMPTY, _EMPTY, [(principals, subtree) for subtree in subtrees]
             case "anywhere":
-                descendants, holder_of_descendants = _with_privileges(self._descendant_grants, fact.privileges)
-                is_in_family = descendants.container == descendants.family
-                return _EMPTY, _EMPTY, _by_family([holder, holder_of_descendants[is_in_family]],
-                                                  [grants.family, descendants.family[is_in_family]])
+                descendants, other_principals = _select_privileges(self._descendant_grants, fact.privileges)
+                is_in_subtree = descendants.container == descendants.subtree
+                return _EMPTY, _EMPTY, _holders_by_subtree(
+                    [principals, other_principals[is_in_subtree]], [grants.subtree, descendants.subtree[is_in_subtree]])
         raise ValueError(f"`{fact.form}` is not a form of a fact")
 
-    def _on_containers(self, fact: CompiledFact, scope: int) -> tuple[ContainerGrantRows, Array]:
-        rows, holder = _with_privileges(self._container_grants, fact.privileges)
-        which = rows.scope == scope
-        return take(rows, which), holder[which]
+    def _select_container_grants(self, fact: CompiledFact, scope: int) -> tuple[ContainerGrantRows, Array]:
+        rows, principals = _select_privileges(self._container_grants, fact.privileges)
+        has_scope = rows.scope == scope
+        return select_rows(rows, has_scope), principals[has_scope]
 
-    def _in_applications(self, grants: GrantRows, holder: Array, fact: CompiledFact) -> tuple[Array, Array]:
+    def _application_entries(self, grants: GrantRows, principals: Array, fact: CompiledFact) -> tuple[Array, Array]:
         """Return the entries of a fact for which a grant on an application counts for every target in it."""
-        elsewhere, holder_elsewhere = self._on_containers(fact, IN_APPLICATION)
-        is_on_it = (grants.entity == grants.application) & (grants.application != NONE)
-        application = np.concatenate([grants.application[is_on_it], elsewhere.container])
-        counts, position = self._unit.positions_inside(application)
-        return np.repeat(np.concatenate([holder[is_on_it], holder_elsewhere]), counts), position
+        other_grants, other_principals = self._select_container_grants(fact, IN_APPLICATION)
+        is_on_application = (grants.entity == grants.application) & (grants.application != NONE)
+        applications = np.concatenate([grants.application[is_on_application], other_grants.container])
+        counts, positions = self._unit.application_positions(applications)
+        return np.repeat(np.concatenate([principals[is_on_application], other_principals]), counts), positions
 
-    def _below(self, grants: GrantRows, holder: Array, fact: CompiledFact) -> tuple[Array, Array]:
-        """Return the entries of a fact for which a grant counts for the family and the application of the granted entity."""
-        elsewhere, holder_elsewhere = _with_privileges(self._descendant_grants, fact.privileges)
-        position, is_here = self._unit.positions_of(
-            np.concatenate([grants.family, grants.application, elsewhere.container]))
-        return np.concatenate([holder, holder, holder_elsewhere])[is_here], position
-
-
-def _with_principals(rows: HeldRows, directory: Directory) -> tuple[HeldRows, Array]:
-    """Return (the rows whose principal reaches an active user, the principal number of each)."""
-    principal, is_reached = directory.principals(rows.principal_type, rows.principal)
-    return take(rows, is_reached), principal
+    def _below_entries(self, grants: GrantRows, principals: Array, fact: CompiledFact) -> tuple[Array, Array]:
+        """Return the entries of a fact for which a grant counts for the namespace and the application of the granted entity."""
+        other_grants, other_principals = _select_privileges(self._descendant_grants, fact.privileges)
+        positions, is_target = self._unit.entity_positions(
+            np.concatenate([grants.subtree, grants.application, other_grants.container]))
+        return np.concatenate([principals, principals, other_principals])[is_target], positions
 
 
-def _with_privileges(rows_and_holders: tuple[GrantedRows, Array], privileges: int) -> tuple[GrantedRows, Array]:
-    """Return the rows whose privilege is in the mask, and their holders."""
-    rows, holder = rows_and_holders
-    which = (privileges >> rows.privilege) & 1 == 1
-    return take(rows, which), holder[which]
+def _rows_and_principals(rows: PrincipalRowsT, directory: Directory) -> tuple[PrincipalRowsT, Array]:
+    """Return (the rows with a principal that stands for an active user, the principal number of each)."""
+    principals, is_active = directory.principal_numbers(rows.principal_type, rows.principal)
+    return select_rows(rows, is_active), principals
 
 
-def _by_family(principals: list[Array], families: list[Array]) -> FamilyWide:
-    principal, family = np.concatenate(principals), np.concatenate(families)
-    return [(np.unique(principal[family == one]), one) for one in np.unique(family).tolist()]
+def _select_privileges(rows_and_principals: tuple[GrantRowsT, Array], privileges: int) -> tuple[GrantRowsT, Array]:
+    """Return the rows with a privilege in the mask, and their principal numbers."""
+    rows, principals = rows_and_principals
+    has_privilege = (privileges >> rows.privilege) & 1 == 1
+    return select_rows(rows, has_privilege), principals[has_privilege]
+
+
+def _holders_by_subtree(principals: list[Array], subtrees: list[Array]) -> SubtreeHolders:
+    principal, subtree = np.concatenate(principals), np.concatenate(subtrees)
+    return [(np.unique(principal[subtree == number]), number) for number in np.unique(subtree).tolist()]
 
 
 class FactBits:
-    """The bits of one fact by user: `width` words of a layout, from the word `begin` on.
+    """The bits of one fact by user: `word_count` words of a layout, starting with the word `first_word`.
 
-    Groups have rows of bits that are made once; the row of a user is the OR of the user's own grants and those of its groups.
-    everyone: the words that every user holds.
+    Each group has a row of bits that is computed once. The row of a user is the OR of the bits of the user's own grants and the
+    rows of the user's groups.
+    everyone_bits: the bits that every user has.
     """
 
     def __init__(self, directory: Directory, layout: WordLayout, entries: FactEntries):
         self._layout = layout
-        self.begin, end = layout.word_span(entries.kinds)
-        self.width = end - self.begin
-        principal, position = entries.principal, entries.position - self.begin * WORD_BITS
-        of_everyone = position[principal == EVERYONE]
-        self.everyone = self._set_bits(1, np.zeros(len(of_everyone), np.int64), of_everyone)[0]
+        self.first_word, end = layout.word_span(entries.kinds)
+        self.word_count = end - self.first_word
+        principal, position = entries.principal, entries.position - self.first_word * WORD_BITS
+        everyone_positions = position[principal == EVERYONE]
+        self.everyone_bits = self._build_bits(1, np.zeros(len(everyone_positions), np.int64), everyone_positions)[0]
         rows = np.nonzero(principal >= 0)[0]
         # numpy sorts small integer types by radix.
         rows = rows[np.argsort(principal[rows].astype(np.min_scalar_type(directory.user_count)), kind="stable")]
-        self._own_user, self._own_position = principal[rows], position[rows]
-        self._own_families = [(np.sort(some[some >= 0]), family) for some, family in entries.family_wide]
-        self._fill_group_bits(directory, principal, position, entries.family_wide)
+        self._own_users, self._own_positions = principal[rows], position[rows]
+        self._own_subtrees = [(np.sort(principals[principals >= 0]), subtree)
+                              for principals, subtree in entries.subtree_holders]
+        self._set_group_bits(directory, principal, position, entries.subtree_holders)
 
-    def _set_bits(self, count: int, row: Array, position: Array) -> Array:
-        bits = np.zeros(count * self.width, np.uint64)
-        np.bitwise_or.at(bits, row * self.width + position // WORD_BITS, np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
-        return bits.reshape(count, self.width)
+    def _build_bits(self, row_count: int, rows: Array, positions: Array) -> Array:
+        """Return `row_count` rows of words with these bits set. positions: relative to `first_word`."""
+        bits = np.zeros(row_count * self.word_count, np.uint64)
+        self._set_bits(bits, rows, positions)
+        return bits.reshape(row_count, self.word_count)
 
-    def _fill_group_bits(self, directory: Directory, principal: Array, position: Array, family_wide: FamilyWide) -> None:
-        groups, wide_groups = groups_of(principal), [(groups_of(some), family) for some, family in family_wide]
-        self._groups = directory.group_rows([groups, *(some for some, _ in wide_groups)])
-        self._group_bits = self._set_bits(self._groups.rows, self._groups.row_of[groups], position[principal < EVERYONE])
-        for some, family in wide_groups:
-            self._fill_family(self._group_bits, self._groups.row_of[some], family)
+    def _set_bits(self, bits: Array, rows: Array, positions: Array) -> None:
+        """Set bits in an array of all rows, one row after the other."""
+        words = rows * self.word_count + positions // WORD_BITS
+        np.bitwise_or.at(bits, words, np.uint64(1) << (positions % WORD_BITS).astype(np.uint64))
 
-    def _fill_family(self, bits: Array, rows: Array, family: int) -> None:
+    def _set_group_bits(self, directory: Directory, principal: Array, position: Array, subtree_holders: SubtreeHolders) -> None:
+        groups = group_indexes(principal)
+        subtree_groups = [(group_indexes(principals), subtree) for principals, subtree in subtree_holders]
+        self._group_rows = directory.group_row_index([groups, *(groups_of_subtree for groups_of_subtree, _ in subtree_groups)])
+        self._group_bits = self._build_bits(self._group_rows.row_count, self._group_rows.row_by_group[groups],
+                                            position[principal < EVERYONE])
+        for groups_of_subtree, subtree in subtree_groups:
+            self._set_subtree_bits(self._group_bits, self._group_rows.row_by_group[groups_of_subtree], subtree)
+
+    def _set_subtree_bits(self, bits: Array, rows: Array, subtree: int) -> None:
+        """Set all bits of a subtree in these rows."""
         layout = self._layout
-        for run in np.nonzero(layout.run_family == family)[0]:
-            begin = max(layout.run_begin[run], self.begin)
-            end = min(layout.run_end[run], self.begin + self.width)
+        for segment in np.nonzero(layout.segment_subtree == subtree)[0]:
+            begin = max(layout.segment_begin[segment], self.first_word)
+            end = min(layout.segment_end[segment], self.first_word + self.word_count)
             if begin < end and len(rows):
-                bits[rows, begin - self.begin : end - self.begin] = ALL_BITS
+                bits[rows, begin - self.first_word : end - self.first_word] = ALL_BITS
 
     def mark_holders(self, is_holder: Array) -> None:
-        """Set `is_holder` for every user who holds the fact anywhere in the layout; by user index."""
-        for users in (self._own_user, self._groups.users, *(some for some, _ in self._own_families)):
+        """Set `is_holder`, which is by user index, for every user who holds the fact anywhere in the layout."""
+        for users in (self._own_users, self._group_rows.users, *(users for users, _ in self._own_subtrees)):
             is_holder[users] = True
 
-    def of(self, users: Array) -> Array:
-        """Return the bits of these users. users: ascending indexes, with every holder between the first and the last of them."""
-        row_of = row_numbers(users)
-        rows = self._groups.combine(self._group_bits, np.bitwise_or, users)
-        if self.everyone.any():
-            rows |= self.everyone
-        begin, end = np.searchsorted(self._own_user, [users[0], users[-1] + 1])
-        row, position = row_of[self._own_user[begin:end] - users[0]], self._own_position[begin:end]
-        np.bitwise_or.at(rows.reshape(-1), row * self.width + position // WORD_BITS,
-                         np.uint64(1) << (position % WORD_BITS).astype(np.uint64))
-        for some, family in self._own_families:
-            begin, end = np.searchsorted(some, [users[0], users[-1] + 1])
-            self._fill_family(rows, row_of[some[begin:end] - users[0]], family)
-        return rows
+    def user_bits(self, users: Array) -> Array:
+        """Return a row of bits for each of these users.
+
+        users: ascending indexes, with every holder between the first and the last of them.
+        """
+        row_of_offset = row_by_offset(users)
+        bits = self._group_rows.combine(self._group_bits, np.bitwise_or, users)
+        if self.everyone_bits.any():
+            bits |= self.everyone_bits
+        begin, end = np.searchsorted(self._own_users, [users[0], users[-1] + 1])
+        self._set_bits(bits.reshape(-1), row_of_offset[self._own_users[begin:end] - users[0]], self._own_positions[begin:end])
+        for subtree_users, subtree in self._own_subtrees:
+            begin, end = np.searchsorted(subtree_users, [users[0], users[-1] + 1])
+            self._set_subtree_bits(bits, row_of_offset[subtree_users[begin:end] - users[0]], subtree)
+        return bits

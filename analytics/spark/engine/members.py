@@ -1,11 +1,15 @@
-"""Users, groups, memberships and namespaces: small enough for every Python worker to have all of them.
+"""Users, groups, memberships and namespaces: few enough for every Python worker to have all of them.
 
 A `Directory` is collected once and broadcast, so none of it passes through an exchange. It takes about 100 bytes for each user,
 16 for each membership and 50 for each namespace.
 
-In the arrays of the engine a principal is one number: the index of a user, EVERYONE, or below it the index of a group (see
-`group_principals`). Users with the same number of groups have neighbouring indexes, which lets `GroupRows.combine` process
-the first group of all users, then the second, and so on.
+Arrays of the engine refer to users, groups and namespaces by small numbers:
+
+- A rank is a position in the order of names. Users and namespaces have ranks.
+- A user index numbers the users by descending number of groups. Users with the same number of groups are neighbours, so
+  `GroupRowIndex.combine` can process the first group of all users, then the second, and so on.
+- A group index numbers the groups by id.
+- A principal number is a user index, EVERYONE, or a negative number for a group (see `group_principals`).
 """
 
 import sys
@@ -23,16 +27,16 @@ from analytics.spark.engine.rows import GROUP, NONE, USER, Array
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 EVERYONE = -1
-# The principal of a user or group that reaches no active user.
+# The principal number of a user or group that stands for no active user.
 _UNKNOWN = np.iinfo(np.int64).min
-# `lookup` uses a table of at most this many places for each number.
-_SPARSE = 64
+# `lookup` uses a table if it has at most this many slots for each number.
+_MAX_SLOTS_PER_NUMBER = 64
 # An odd number whose products spread over all 64 bits.
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Shared(Protocol):
-    """A Spark broadcast, or anything else with its `value`."""
+class DirectoryBroadcast(Protocol):
+    """A Spark broadcast of `Directory.to_dict()`, or another object with the same `value`."""
 
     @property
     def value(self) -> dict[str, Any]: ...
@@ -53,20 +57,21 @@ class LazyValue:
 
 @dataclass(frozen=True, eq=False)
 class Directory:
-    """The users and namespaces of a tenant.
+    """The users, groups, memberships and namespaces of a tenant.
 
-    user_ids: by user index. user_places: the position of each user in the order of names, by user index. user_names: by place.
-    group_ids: ascending, of the groups with active members; the position is the group index.
-    member_users, member_groups: the indexes of each membership, by user.
-    namespace_ids, namespace_names: by rank, the position in the order of names. Rank 0 stands for entities in no namespace;
-    `namespace_ids` is NONE there. is_selection: targets in other namespaces are left out.
-    instance_principals, instance_privileges: of each grant on the instance, the principal number and the privilege number. There
-    is at most one for each principal and privilege.
-    required: by rank, how many entities of the namespace are required (see HolderCounts in `entry`); all 0 for other outputs.
+    user_ids, user_ranks: by user index. user_names: by user rank.
+    group_ids: by group index; only groups with active members.
+    member_users, member_groups: the user index and the group index of each membership, sorted by user.
+    namespace_ids, namespace_names: by namespace rank. Rank 0 stands for entities in no namespace; its id is NONE.
+    required: by namespace rank, how many entities of the namespace are required (see HolderCounts in `entry`); all 0 for other
+        outputs.
+    is_restricted: targets outside of the namespaces listed here are not evaluated.
+    instance_principals, instance_privileges: the principal number and the privilege number of each grant on the instance. There
+        is at most one for each principal and privilege.
     """
 
     user_ids: Array
-    user_places: Array
+    user_ranks: Array
     user_names: pa.Array
     group_ids: Array
     member_users: Array
@@ -74,36 +79,41 @@ class Directory:
     namespace_ids: Array
     namespace_names: pa.Array
     required: Array
-    is_selection: bool = False
+    is_restricted: bool = False
     instance_principals: Array = field(default_factory=lambda: np.empty(0, np.int64))
     instance_privileges: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     @staticmethod
-    def build(users: pa.Table, memberships: pa.Table, namespaces: pa.Table, *, is_selection: bool = False) -> "Directory":
-        """users: id and name. memberships: user_id and group_id, also of inactive users. namespaces: id, name and required."""
+    def build(users: pa.Table, memberships: pa.Table, namespaces: pa.Table, *, is_restricted: bool = False) -> "Directory":
+        """Return the directory of these tables.
+
+        users: id and name of the active users. memberships: user_id and group_id, also of inactive users. namespaces: id, name
+        and required.
+        """
         users, namespaces = users.sort_by("name"), namespaces.sort_by("name")
-        ids = users["id"].to_numpy()
-        by_id = np.argsort(ids)
-        found, is_user = lookup(ids[by_id], memberships["user_id"].to_numpy())
-        group_ids, group = np.unique(memberships["group_id"].to_numpy()[is_user], return_inverse=True)
-        place = by_id[found]
-        by_index = np.argsort(-np.bincount(place, minlength=len(ids)), kind="stable")
-        index = np.argsort(by_index)
-        by_user = np.argsort(index[place], kind="stable")
+        id_by_rank = users["id"].to_numpy()
+        rank_by_id = np.argsort(id_by_rank)
+        id_positions, is_active = lookup(id_by_rank[rank_by_id], memberships["user_id"].to_numpy())
+        group_ids, groups = np.unique(memberships["group_id"].to_numpy()[is_active], return_inverse=True)
+        member_ranks = rank_by_id[id_positions]
+        rank_by_index = np.argsort(-np.bincount(member_ranks, minlength=len(id_by_rank)), kind="stable")
+        index_by_rank = np.argsort(rank_by_index)
+        member_users = index_by_rank[member_ranks]
+        by_user = np.argsort(member_users, kind="stable")
         return Directory(
-            ids[by_index], by_index, _text(users["name"]), group_ids, index[place][by_user], group[by_user],
+            id_by_rank[rank_by_index], rank_by_index, _text(users["name"]), group_ids, member_users[by_user], groups[by_user],
             np.append(NONE, namespaces["id"].to_numpy()),
             pa.concat_arrays([pa.array([""], pa.string()), _text(namespaces["name"])]),
-            np.append(0, namespaces["required"].to_numpy()), is_selection)
+            np.append(0, namespaces["required"].to_numpy()), is_restricted)
 
-    def with_instance_grants(self, principal_type: Array, principal: Array, privilege: Array) -> "Directory":
-        """Return the directory with the grants on the instance. Grants that reach no active user are skipped."""
-        numbers, is_reached = self.principals(principal_type, principal)
-        return replace(self, instance_principals=numbers, instance_privileges=privilege[is_reached])
+    def with_instance_grants(self, principal_types: Array, principal_ids: Array, privileges: Array) -> "Directory":
+        """Return the directory with these grants on the instance. Grants to principals without an active user are skipped."""
+        principals, is_active = self.principal_numbers(principal_types, principal_ids)
+        return replace(self, instance_principals=principals, instance_privileges=privileges[is_active])
 
     @staticmethod
-    def load(shared: Shared) -> "Directory":
-        return Directory(**shared.value)  # type: ignore[arg-type]
+    def load(broadcast: DirectoryBroadcast) -> "Directory":
+        return Directory(**broadcast.value)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
         """Return the directory as plain arrays, which a worker can read without this package."""
@@ -118,43 +128,44 @@ class Directory:
         return len(self.group_ids)
 
     @LazyValue
-    def _index_by_id(self) -> tuple[Array, Array]:
+    def _sorted_user_ids(self) -> tuple[Array, Array]:
+        """Return (user ids, ascending; the user index of each)."""
         order = np.argsort(self.user_ids)
         return self.user_ids[order], order
 
-    def group_rows(self, groups: list[Array]) -> "GroupRows":
-        """Return a table of these groups, for users by index."""
-        return GroupRows(self.group_count, self.member_users, self.member_groups, groups)
+    def group_row_index(self, groups: list[Array]) -> "GroupRowIndex":
+        """Return a row for each of these groups. groups: arrays of group indexes."""
+        return GroupRowIndex(self.group_count, self.member_users, self.member_groups, groups)
 
-    def principals(self, principal_type: Array, principal: Array) -> tuple[Array, Array]:
-        """Return (principal numbers, mask). The mask is false for groups without active members and for inactive users."""
-        number = np.full(len(principal), _UNKNOWN)
-        number[principal_type == EVERYONE_TYPE] = EVERYONE
-        ids, index = self._index_by_id
-        rows = np.nonzero(principal_type == USER)[0]
-        found, is_known = lookup(ids, principal[rows])
-        number[rows[is_known]] = index[found]
-        rows = np.nonzero(principal_type == GROUP)[0]
-        found, is_known = lookup(self.group_ids, principal[rows])
-        number[rows[is_known]] = group_principals(found)
-        is_reached = number != _UNKNOWN
-        return number[is_reached], is_reached
+    def principal_numbers(self, principal_types: Array, principal_ids: Array) -> tuple[Array, Array]:
+        """Return (principal numbers, mask). The mask is false for inactive users and for groups without active members."""
+        numbers = np.full(len(principal_ids), _UNKNOWN)
+        numbers[principal_types == EVERYONE_TYPE] = EVERYONE
+        user_ids, user_indexes = self._sorted_user_ids
+        rows = np.nonzero(principal_types == USER)[0]
+        positions, is_known = lookup(user_ids, principal_ids[rows])
+        numbers[rows[is_known]] = user_indexes[positions]
+        rows = np.nonzero(principal_types == GROUP)[0]
+        groups, is_known = lookup(self.group_ids, principal_ids[rows])
+        numbers[rows[is_known]] = group_principals(groups)
+        is_active = numbers != _UNKNOWN
+        return numbers[is_active], is_active
 
-    def ranks(self, families: Array) -> Array:
-        """Return the rank of each namespace, by id; NONE if the directory does not list it."""
+    def namespace_ranks(self, namespace_ids: Array) -> Array:
+        """Return the rank of each namespace; NONE if the directory does not list it."""
         order = np.argsort(self.namespace_ids)
-        found, is_known = lookup(self.namespace_ids[order], families)
-        ranks = np.full(len(families), NONE)
-        ranks[is_known] = order[found]
+        positions, is_known = lookup(self.namespace_ids[order], namespace_ids)
+        ranks = np.full(len(namespace_ids), NONE)
+        ranks[is_known] = order[positions]
         return ranks
 
     def are_members(self, users: Array, groups: Array) -> Array:
-        """Return whether each user is a member of the group at the same position. Both arrays contain indexes."""
-        # The hash table answers most questions in a fraction of the time of a search.
+        """Return whether each user is a member of the group at the same position. users, groups: indexes."""
+        # The hash table rejects most pairs in a fraction of the time of a search.
         is_member = self._hash_table[self._hash(users, groups)]
         rows = np.nonzero(is_member)[0]
-        _, is_found = lookup(self._membership_keys, users[rows] * self.group_count + groups[rows])
-        is_member[rows] = is_found
+        _, is_confirmed = lookup(self._membership_keys, users[rows] * self.group_count + groups[rows])
+        is_member[rows] = is_confirmed
         return is_member
 
     @LazyValue
@@ -172,12 +183,12 @@ class Directory:
         return (32 * len(self.member_users) + 1).bit_length()
 
     def _hash(self, users: Array, groups: Array) -> Array:
-        spread = (users * self.group_count + groups).astype(np.uint64) * _SPREAD
-        return (spread >> np.uint64(64 - self._hash_bits)).astype(np.int64)
+        products = (users * self.group_count + groups).astype(np.uint64) * _HASH_MULTIPLIER
+        return (products >> np.uint64(64 - self._hash_bits)).astype(np.int64)
 
     @LazyValue
     def members_by_group(self) -> tuple[Array, Array]:
-        """Return (users, bounds): user indexes by group. The members of group g are users[bounds[g]:bounds[g + 1]]."""
+        """Return (users, bounds): user indexes, sorted by group. The members of group g are users[bounds[g]:bounds[g + 1]]."""
         order = np.argsort(self.member_groups, kind="stable")
         return self.member_users[order], np.searchsorted(self.member_groups[order], np.arange(self.group_count + 1))
 
@@ -187,77 +198,83 @@ def group_principals(groups: Array) -> Array:
     return EVERYONE - 1 - groups
 
 
-def groups_of(principals: Array) -> Array:
-    """Return the group indexes of the groups among these principals."""
+def group_indexes(principals: Array) -> Array:
+    """Return the group indexes of the groups among these principal numbers. Users and EVERYONE are skipped."""
     return EVERYONE - 1 - principals[principals < EVERYONE]
 
 
-class GroupRows:
-    """A table with one row for each of some groups, combined into rows for their members.
+class GroupRowIndex:
+    """Assigns some groups the rows of a table, and combines these rows into rows for the members of the groups.
 
-    row_of: by group index the row of the group in such a table, NONE for other groups. rows: how many rows the table has; the
-    last one must be empty, and stands for users without such a group. users: by membership in one of the groups.
+    row_by_group: by group index the row of the group; NONE for groups without a row.
+    row_count: the number of rows of a table. Its last row must be empty: it is used for users who are in none of the groups.
+    users: the user index of each membership in one of the groups.
     """
 
-    def __init__(self, group_count: int, users: Array, users_groups: Array, groups: list[Array]):
-        """users, users_groups: the user and the group of every membership, by ascending user."""
-        self.row_of = np.full(group_count, NONE)
-        for some in groups:
-            self.row_of[some] = 0
-        included = np.nonzero(self.row_of != NONE)[0]
-        self.rows = len(included) + 1
-        self.row_of[included] = np.arange(len(included))
-        row = self.row_of[users_groups]
-        is_included = row != NONE
-        self.users, self._member_row = users[is_included], row[is_included]
+    def __init__(self, group_count: int, member_users: Array, member_groups: Array, groups: list[Array]):
+        """member_users, member_groups: the user and the group of every membership, by ascending user."""
+        self.row_by_group = np.full(group_count, NONE)
+        for indexes in groups:
+            self.row_by_group[indexes] = 0
+        included = np.nonzero(self.row_by_group != NONE)[0]
+        self.row_count = len(included) + 1
+        self.row_by_group[included] = np.arange(len(included))
+        rows = self.row_by_group[member_groups]
+        is_included = rows != NONE
+        self.users, self._member_rows = member_users[is_included], rows[is_included]
 
     def combine(self, table: Array, operation: np.ufunc, users: Array) -> Array:
-        """Return for each of these users (ascending) the rows of the user's groups, combined by the operation.
+        """Return a row for each of these users: the rows of the user's groups, combined by the operation.
 
-        The users must include every member between the first and the last of them.
+        users: ascending, and with every member between the first and the last of them.
         """
         begin, end = np.searchsorted(self.users, [users[0], users[-1] + 1])
-        empty = self.rows - 1
-        group_row = np.append(self._member_row[begin:end], empty)
-        counts = np.bincount(row_numbers(users)[self.users[begin:end] - users[0]], minlength=len(users))
-        begins = np.cumsum(counts) - counts
+        empty_row = self.row_count - 1
+        # by membership, with the empty row behind the last one
+        member_rows = np.append(self._member_rows[begin:end], empty_row)
+        group_counts = np.bincount(row_by_offset(users)[self.users[begin:end] - users[0]], minlength=len(users))
+        begins = np.cumsum(group_counts) - group_counts
         # The first group of each user, then the second, and so on: each step handles all users at once.
-        rows = table.take(np.where(counts > 0, group_row[begins], empty), axis=0)
-        for place in range(1, int(counts.max(initial=0))):
-            has_more = np.nonzero(counts > place)[0]
+        rows = table.take(np.where(group_counts > 0, member_rows[begins], empty_row), axis=0)
+        for step in range(1, int(group_counts.max(initial=0))):
+            has_more = np.nonzero(group_counts > step)[0]
             last = int(has_more[-1]) + 1
             if 2 * len(has_more) > last:
-                # Most users have one: going through all of them in order is faster than selecting.
-                next_row = group_row[np.minimum(begins[:last] + place, len(group_row) - 1)]
-                operation(rows[:last], table.take(np.where(counts[:last] > place, next_row, empty), axis=0), out=rows[:last])
+                # Most users have another group: processing all of them in order is faster than selecting some.
+                next_rows = member_rows[np.minimum(begins[:last] + step, len(member_rows) - 1)]
+                next_rows = np.where(group_counts[:last] > step, next_rows, empty_row)
+                operation(rows[:last], table.take(next_rows, axis=0), out=rows[:last])
             else:
-                rows[has_more] = operation(rows[has_more], table[group_row[begins[has_more] + place]])
+                rows[has_more] = operation(rows[has_more], table[member_rows[begins[has_more] + step]])
         return rows
 
 
-def row_numbers(users: Array) -> Array:
-    """Return the row of each user in a table that starts with the first user. users: ascending indexes."""
-    numbers = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
-    numbers[users - users[0]] = np.arange(len(users))
-    return numbers
+def row_by_offset(users: Array) -> Array:
+    """Return the row of each user in a table with one row for each of `users`, by `user index - users[0]`.
+
+    users: ascending user indexes.
+    """
+    rows = np.zeros(int(users[-1] - users[0]) + 1, np.int64)
+    rows[users - users[0]] = np.arange(len(users))
+    return rows
 
 
 def lookup(sorted_numbers: Array, numbers: Array) -> tuple[Array, Array]:
-    """Return (positions, mask). The mask is true for numbers that are in the sorted array; positions: their positions there."""
+    """Return (positions, mask). The mask is true for `numbers` that are in `sorted_numbers`; positions: their positions there."""
     if not len(sorted_numbers):
         return np.empty(0, np.int64), np.zeros(len(numbers), bool)
     first, last = int(sorted_numbers[0]), int(sorted_numbers[-1])
-    if last - first < _SPARSE * len(sorted_numbers):
-        # A table is many times faster than a search where the numbers are dense.
-        position_of = np.full(last - first + 1, NONE)
-        position_of[sorted_numbers - first] = np.arange(len(sorted_numbers))
-        is_found = (numbers >= first) & (numbers <= last)
-        at = position_of[np.where(is_found, numbers - first, 0)]
-        is_found &= at != NONE
+    if last - first < _MAX_SLOTS_PER_NUMBER * len(sorted_numbers):
+        # A table is many times faster than a search if the numbers are dense.
+        table = np.full(last - first + 1, NONE)
+        table[sorted_numbers - first] = np.arange(len(sorted_numbers))
+        is_known = (numbers >= first) & (numbers <= last)
+        positions = table[np.where(is_known, numbers - first, 0)]
+        is_known &= positions != NONE
     else:
-        at = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
-        is_found = sorted_numbers[at] == numbers
-    return at[is_found], is_found
+        positions = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
+        is_known = sorted_numbers[positions] == numbers
+    return positions[is_known], is_known
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:

@@ -9,183 +9,195 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from analytics.spark.batches import BatchFunction
+from analytics.spark.batches import TABLE_BATCH_ROWS, BatchFunction, group_rows, text_array, unpack_numbers
 from analytics.spark.engine.compiled import CompiledRules
 from analytics.spark.engine.count import divide
 from analytics.spark.engine.evaluate import CHUNK_BYTES
-from analytics.spark.engine.layout import ranges
-from analytics.spark.engine.members import Directory, GroupRows, Shared
-from analytics.spark.engine.pack import CellNumbers, UserParts, add_by_key, from_bytes, pack_counts, pack_holders
+from analytics.spark.engine.layout import concatenated_ranges
+from analytics.spark.engine.members import Directory, DirectoryBroadcast, GroupRowIndex
+from analytics.spark.engine.pack import BucketNumbers, UserParts, add_by_key, pack_counts, pack_holders
 from analytics.spark.engine.rows import Array
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# Rows in a batch of a table.
-TABLE_ROWS = 1 << 20
-# Counts that are merged at once, after the counts of groups are expanded to their members.
-MERGED_COUNTS = 1_000_000
-# A part is merged as a dense table where the groups have at most so many counts in it (4 bytes each), and where it would have
-# at most so many cells for each count.
-TABLE_CELLS, SPARSE = 64_000_000, 30
-# (holders, cells, gained, lost), sorted by holder
-Sums = tuple[Array, Array, Array, Array]
-# the columns of a table by name, each with what it shows: `user`, `namespace`, `gained`, `lost`, or a text by rule number
-Columns = tuple[tuple[str, str | tuple[str, ...]], ...]
+# The number of counts that are sorted at once, after the counts of groups are expanded to their members.
+MAX_SORTED_COUNTS = 1_000_000
+# A part is merged as a dense table if the rows of the groups have at most so many cells (4 bytes each), and if the rows of the
+# users have at most so many cells for each count.
+MAX_TABLE_CELLS, MAX_CELLS_PER_COUNT = 64_000_000, 30
+# (holders, buckets, gained, lost), sorted by holder
+CountColumns = tuple[Array, Array, Array, Array]
+# the columns of a result table: (name, content); the content is `user`, `namespace`, `gained`, `lost`, or a text for each rule
+ColumnContents = tuple[tuple[str, str | tuple[str, ...]], ...]
 
 
-def count_stages(rules: CompiledRules, order: tuple[int, ...], columns: Columns, by_namespace: bool, parts: int,
-                 shared: Shared) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions: from tenant rows to PARTIAL_COUNTS, and from those to `columns`. Takes the arguments of both."""
-    return (pack_counts(rules, order, parts, shared, by_namespace=by_namespace),
-            merge_counts(order, parts, columns, shared, by_namespace=by_namespace))
+def count_stages(rules: CompiledRules, order: tuple[int, ...], columns: ColumnContents, by_namespace: bool, part_count: int,
+                 broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
+    """Return two functions: from tenant rows to PARTIAL_COUNTS, and from those to `columns`."""
+    return (pack_counts(rules, order, part_count, broadcast, by_namespace=by_namespace),
+            merge_counts(order, part_count, columns, broadcast, by_namespace=by_namespace))
 
 
-def holder_stages(rules: CompiledRules, marking_rules: frozenset[int], parts: int,
-                  shared: Shared) -> tuple[BatchFunction, BatchFunction]:
+def holder_stages(rules: CompiledRules, candidate_rules: frozenset[int], part_count: int,
+                  broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
     """Return two functions: from tenant rows to PARTIAL_HOLDERS, and from those to tables.READINESS."""
-    return pack_holders(rules, marking_rules, parts, shared), merge_holders(shared)
+    return pack_holders(rules, candidate_rules, part_count, broadcast), merge_holders(broadcast)
 
 
-def merge_counts(order: tuple[int, ...], parts: int, columns: Columns, shared: Shared, *, by_namespace: bool) -> BatchFunction:
+def merge_counts(order: tuple[int, ...], part_count: int, columns: ColumnContents, broadcast: DirectoryBroadcast, *,
+                 by_namespace: bool) -> BatchFunction:
     """Return a function from PARTIAL_COUNTS of whole parts to `columns`: the nonzero sums by user, rule and namespace."""
-    rules = np.argsort(np.asarray(order, np.int64))
+    rule_by_position = np.argsort(np.asarray(order, np.int64))
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_part: dict[int, list[dict[str, Any]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                by_part.setdefault(row["part"], []).append(row)
-        if not by_part:
+        rows_by_part = group_rows(batches, "part")
+        if not rows_by_part:
             return
-        directory = Directory.load(shared)
-        cells = CellNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
-        for part in sorted(by_part):
-            merger = PartMerger(directory, UserParts(directory.user_count, parts), cells, part)
-            for sums in merger.merge(by_part.pop(part)):
-                yield from _table_rows(sums, directory, columns, rules, cells)
+        directory = Directory.load(broadcast)
+        buckets = BucketNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
+        for part in sorted(rows_by_part):
+            merger = PartMerger(directory, UserParts(directory.user_count, part_count), buckets, part)
+            for sums in merger.merge(rows_by_part.pop(part)):
+                yield from _table_batches(sums, directory, columns, rule_by_position, buckets)
 
     return merge
 
 
 class PartMerger:
-    """The merge of the partial counts of one part of the users."""
+    """The merge of the partial counts of one part of the users.
 
-    def __init__(self, directory: Directory, parts: UserParts, cells: CellNumbers, part: int):
-        self._cells = cells.count
-        self._first, end = int(parts.bounds[part]), int(parts.bounds[part + 1])
-        self._users = end - self._first
-        place = directory.user_places[directory.member_users] - self._first
-        which = np.nonzero((place >= 0) & (place < self._users))[0]
-        which = which[np.argsort(place[which], kind="stable")]
-        # the memberships of the users of the part, by place within it
-        self._member_place, self._member_group = place[which], directory.member_groups[which]
+    The users of the part are numbered from 0, by rank.
+    """
+
+    def __init__(self, directory: Directory, parts: UserParts, buckets: BucketNumbers, part: int):
+        self._bucket_count = buckets.count
+        self._first_rank, end = int(parts.bounds[part]), int(parts.bounds[part + 1])
+        self._user_count = end - self._first_rank
+        user_by_membership = directory.user_ranks[directory.member_users] - self._first_rank
+        memberships = np.nonzero((user_by_membership >= 0) & (user_by_membership < self._user_count))[0]
+        memberships = memberships[np.argsort(user_by_membership[memberships], kind="stable")]
+        # the memberships of the users of the part, by user
+        self._member_users, self._member_groups = user_by_membership[memberships], directory.member_groups[memberships]
         self._group_count = directory.group_count
 
-    def merge(self, rows: list[dict[str, Any]]) -> Iterator[Sums]:
-        """Yield the nonzero sums by place and cell, in slices of users."""
-        own, groups, everyone = (_unpack(some) for some in (
+    def merge(self, rows: list[dict[str, Any]]) -> Iterator[CountColumns]:
+        """Yield the nonzero sums by user rank and bucket, for some users at a time."""
+        own, groups, everyone = (_unpack_counts(some_rows) for some_rows in (
             [row for row in rows if row["users"]], [row for row in rows if row["groups"]],
             [row for row in rows if not row["users"] and not row["groups"]]))
-        own, groups = _sorted_by_holder(own), _sorted_by_holder(groups)
+        own, groups = _sort_by_holder(own), _sort_by_holder(groups)
         bounds = np.searchsorted(groups[0], np.arange(self._group_count + 1))
-        sizes = np.diff(bounds)[self._member_group]
-        expanded = len(own[0]) + int(sizes.sum()) + len(everyone[0]) * self._users
-        used = np.zeros(self._cells, bool)
+        # by membership, the number of counts of the group
+        sizes = np.diff(bounds)[self._member_groups]
+        expanded_count = len(own[0]) + int(sizes.sum()) + len(everyone[0]) * self._user_count
+        is_used = np.zeros(self._bucket_count, bool)
         for counts in (own, groups, everyone):
-            used[counts[1]] = True
-        used = np.flatnonzero(used)
-        if len(used) * len(np.unique(groups[0])) > TABLE_CELLS or len(used) * self._users > SPARSE * expanded:
-            yield from self._merge_sparse(own, groups, everyone, bounds, sizes, expanded)
+            is_used[counts[1]] = True
+        used_buckets = np.flatnonzero(is_used)
+        is_too_large = len(used_buckets) * len(np.unique(groups[0])) > MAX_TABLE_CELLS
+        is_too_empty = len(used_buckets) * self._user_count > MAX_CELLS_PER_COUNT * expanded_count
+        if is_too_large or is_too_empty:
+            yield from self._merge_by_sorting(own, groups, everyone, bounds, sizes, expanded_count)
         else:
-            yield from self._merge_dense(own, groups, everyone, used)
+            yield from self._merge_in_table(own, groups, everyone, used_buckets)
 
-    def _merge_dense(self, own: Sums, groups: Sums, everyone: Sums, used: Array) -> Iterator[Sums]:
-        """Add up tables with a row for each group or user, and a column for each used cell."""
-        column_of = np.zeros(self._cells, np.int64)
-        column_of[used] = np.arange(len(used))
-        own, groups, everyone = ((one[0], column_of[one[1]], *one[2:]) for one in (own, groups, everyone))
-        members = GroupRows(self._group_count, self._member_place, self._member_group, [groups[0]])
-        group_tables = [_add_to_table(members.rows, len(used), members.row_of[groups[0]], groups[1], counts)
+    def _merge_in_table(self, own: CountColumns, groups: CountColumns, everyone: CountColumns,
+                        used_buckets: Array) -> Iterator[CountColumns]:
+        """Add up the counts in dense tables with a row for each group or user, and a column for each used bucket."""
+        column_by_bucket = np.zeros(self._bucket_count, np.int64)
+        column_by_bucket[used_buckets] = np.arange(len(used_buckets))
+        own, groups, everyone = ((counts[0], column_by_bucket[counts[1]], *counts[2:]) for counts in (own, groups, everyone))
+        group_rows = GroupRowIndex(self._group_count, self._member_users, self._member_groups, [groups[0]])
+        column_count = len(used_buckets)
+        group_tables = [_build_table(group_rows.row_count, column_count, group_rows.row_by_group[groups[0]], groups[1], counts)
                         for counts in groups[2:]]
-        step = max(1, CHUNK_BYTES // (4 * max(1, len(used))))
-        for first in range(0, self._users, step):
-            users = np.arange(first, min(first + step, self._users))
+        step = max(1, CHUNK_BYTES // (4 * max(1, column_count)))
+        for first in range(0, self._user_count, step):
+            users = np.arange(first, min(first + step, self._user_count))
             begin, end = np.searchsorted(own[0], [users[0], users[-1] + 1])
-            place, column = own[0][begin:end] - first, own[1][begin:end]
+            own_rows, own_columns = own[0][begin:end] - first, own[1][begin:end]
             gained, lost = (
-                self._add_tables(members, table, users, len(used), place, column, counts[begin:end], everyone[1], of_everyone)
-                for table, counts, of_everyone in zip(group_tables, own[2:], everyone[2:], strict=True))
-            differs = gained if lost is None else lost if gained is None else (gained != 0) | (lost != 0)
-            if differs is None:
+                self._add_tables(group_rows, group_table, users, column_count, own_rows, own_columns, own_counts[begin:end],
+                                 everyone[1], everyone_counts)
+                for group_table, own_counts, everyone_counts in zip(group_tables, own[2:], everyone[2:], strict=True))
+            is_nonzero = gained if lost is None else lost if gained is None else (gained != 0) | (lost != 0)
+            if is_nonzero is None:
                 continue
-            where = np.flatnonzero(differs)
-            place, column = divide(where, len(used))
-            counts = [np.zeros(len(where), np.int64) if table is None else table.reshape(-1)[where].astype(np.int64)
-                      for table in (gained, lost)]
-            yield place + first + self._first, used[column], counts[0], counts[1]
+            cells = np.flatnonzero(is_nonzero)
+            rows, columns = divide(cells, column_count)
+            sums = [np.zeros(len(cells), np.int64) if table is None else table.reshape(-1)[cells].astype(np.int64)
+                    for table in (gained, lost)]
+            yield rows + first + self._first_rank, used_buckets[columns], sums[0], sums[1]
 
     @staticmethod
-    def _add_tables(members: GroupRows, group_table: Array | None, users: Array, columns: int, place: Array, column: Array,
-                    counts: Array, everyone_column: Array, everyone: Array) -> Array | None:
+    def _add_tables(group_rows: GroupRowIndex, group_table: Array | None, users: Array, column_count: int, own_rows: Array,
+                    own_columns: Array, own_counts: Array, everyone_columns: Array, everyone_counts: Array) -> Array | None:
         """Return the counts of these users by column; None if all are zero."""
-        if group_table is None and not counts.any() and not everyone.any():
+        if group_table is None and not own_counts.any() and not everyone_counts.any():
             return None
         if group_table is None:
-            table = np.zeros((len(users), columns), np.int32)
+            table = np.zeros((len(users), column_count), np.int32)
         else:
-            table = members.combine(group_table, np.add, users)
-        np.add.at(table.reshape(-1), place * columns + column, counts.astype(np.int32))
-        everyone_table = _add_to_table(1, columns, np.zeros(len(everyone), np.int64), everyone_column, everyone)
+            table = group_rows.combine(group_table, np.add, users)
+        np.add.at(table.reshape(-1), own_rows * column_count + own_columns, own_counts.astype(np.int32))
+        first_row = np.zeros(len(everyone_counts), np.int64)
+        everyone_table = _build_table(1, column_count, first_row, everyone_columns, everyone_counts)
         if everyone_table is not None:
             table += everyone_table[0]
         return table
 
-    def _merge_sparse(self, own: Sums, groups: Sums, everyone: Sums, bounds: Array, sizes: Array,
-                      expanded: int) -> Iterator[Sums]:
-        """Sort the counts of all users; those of groups once for each member. For results that use few of very many cells."""
-        step = -(-self._users // max(1, -(-expanded // MERGED_COUNTS)))
-        for first in range(0, self._users, step):
-            last = min(first + step, self._users)
-            found = [_slice(own, first, last), self._expand_groups(groups, bounds, sizes, first, last),
-                     _for_each(np.arange(first, last), everyone)]
-            place, cell, gained, lost = (np.concatenate(column) for column in zip(*found, strict=True))
-            yield self._sum(place, cell, gained, lost)
+    def _merge_by_sorting(self, own: CountColumns, groups: CountColumns, everyone: CountColumns, bounds: Array, sizes: Array,
+                          expanded_count: int) -> Iterator[CountColumns]:
+        """Sort the counts of all users, with those of groups repeated for each member.
 
-    def _expand_groups(self, groups: Sums, bounds: Array, sizes: Array, first: int, last: int) -> list[Array]:
-        """Return the counts of the groups, for each member among the users from `first` to `last`."""
-        begin, end = np.searchsorted(self._member_place, [first, last])
-        which = ranges(bounds[self._member_group[begin:end]], sizes[begin:end])
-        return [np.repeat(self._member_place[begin:end], sizes[begin:end]), *(column[which] for column in groups[1:])]
+        For results with very many buckets, of which each user has few.
+        """
+        step = -(-self._user_count // max(1, -(-expanded_count // MAX_SORTED_COUNTS)))
+        for first in range(0, self._user_count, step):
+            end = min(first + step, self._user_count)
+            counts = [_slice_by_holder(own, first, end), self._expand_groups(groups, bounds, sizes, first, end),
+                      _repeat_for_each(np.arange(first, end), everyone)]
+            users, buckets, gained, lost = (np.concatenate(column) for column in zip(*counts, strict=True))
+            yield self._sum(users, buckets, gained, lost)
 
-    def _sum(self, place: Array, cell: Array, gained: Array, lost: Array) -> Sums:
-        key, gained, lost = add_by_key(place * self._cells + cell, gained, lost)
-        differs = (gained != 0) | (lost != 0)
-        if not differs.all():
-            key, gained, lost = key[differs], gained[differs], lost[differs]
-        place, cell = divide(key, self._cells)
-        return place + self._first, cell, gained, lost
+    def _expand_groups(self, groups: CountColumns, bounds: Array, sizes: Array, first: int, end: int) -> list[Array]:
+        """Return the counts of the groups, for each member among the users from `first` up to `end`."""
+        begin, stop = np.searchsorted(self._member_users, [first, end])
+        rows = concatenated_ranges(bounds[self._member_groups[begin:stop]], sizes[begin:stop])
+        return [np.repeat(self._member_users[begin:stop], sizes[begin:stop]), *(column[rows] for column in groups[1:])]
+
+    def _sum(self, users: Array, buckets: Array, gained: Array, lost: Array) -> CountColumns:
+        keys, gained, lost = add_by_key(users * self._bucket_count + buckets, gained, lost)
+        is_nonzero = (gained != 0) | (lost != 0)
+        if not is_nonzero.all():
+            keys, gained, lost = keys[is_nonzero], gained[is_nonzero], lost[is_nonzero]
+        users, buckets = divide(keys, self._bucket_count)
+        return users + self._first_rank, buckets, gained, lost
 
 
-def _add_to_table(rows: int, columns: int, row: Array, column: Array, counts: Array) -> Array | None:
-    """Return a table with these counts added; None if all are zero."""
+def _build_table(row_count: int, column_count: int, rows: Array, columns: Array, counts: Array) -> Array | None:
+    """Return a table of the sums of these counts; None if all counts are zero."""
     if not counts.any():
         return None
-    table = np.zeros((rows, columns), np.int32)
-    np.add.at(table.reshape(-1), row * columns + column, counts.astype(np.int32))
+    table = np.zeros((row_count, column_count), np.int32)
+    np.add.at(table.reshape(-1), rows * column_count + columns, counts.astype(np.int32))
     return table
 
 
-def _unpack(rows: list[dict[str, Any]]) -> Sums:
-    """Return (holders, cells, gained, lost) of rows of one type of holder. The holders of everyone's counts are zeros."""
+def _unpack_counts(rows: list[dict[str, Any]]) -> CountColumns:
+    """Return the counts in rows of one type of holder, not sorted. The holders of everyone's counts are zeros."""
     empty = np.empty(0, np.int64)
-    cells, gained, lost = (np.concatenate([empty, *(from_bytes(row[name]) for row in rows)])
-                           for name in ("cells", "gained", "lost"))
-    packed = [row["users"] or row["groups"] for row in rows]
-    holders = np.concatenate([empty, *map(from_bytes, packed)]) if all(packed) else np.zeros(len(cells), np.int64)
-    return holders, cells, gained, lost
+    buckets, gained, lost = (np.concatenate([empty, *(unpack_numbers(row[name]) for row in rows)])
+                             for name in ("buckets", "gained", "lost"))
+    packed_holders = [row["users"] or row["groups"] for row in rows]
+    if all(packed_holders):
+        holders = np.concatenate([empty, *map(unpack_numbers, packed_holders)])
+    else:
+        holders = np.zeros(len(buckets), np.int64)
+    return holders, buckets, gained, lost
 
 
-def _sorted_by_holder(counts: Sums) -> Sums:
+def _sort_by_holder(counts: CountColumns) -> CountColumns:
     holders = counts[0]
     if not len(holders) or (holders[1:] >= holders[:-1]).all():
         return counts
@@ -194,83 +206,72 @@ def _sorted_by_holder(counts: Sums) -> Sums:
     return tuple(column[order] for column in counts)  # type: ignore[return-value]
 
 
-def _slice(counts: tuple[Array, ...], first: int, last: int) -> list[Array]:
-    begin, end = np.searchsorted(counts[0], [first, last])
-    return [column[begin:end] for column in counts]
+def _slice_by_holder(counts: CountColumns, first: int, end: int) -> list[Array]:
+    begin, stop = np.searchsorted(counts[0], [first, end])
+    return [column[begin:stop] for column in counts]
 
 
-def _for_each(users: Array, counts: tuple[Array, ...]) -> list[Array]:
+def _repeat_for_each(users: Array, counts: CountColumns) -> list[Array]:
     return [np.repeat(users, len(counts[0])), *(np.tile(column, len(users)) for column in counts[1:])]
 
 
-def _table_rows(sums: tuple[Array, ...], directory: Directory, columns: Columns, rules: Array,
-                cells: CellNumbers) -> Iterator[pa.RecordBatch]:
-    for first in range(0, len(sums[0]), TABLE_ROWS):
-        place, cell, gained, lost = (column[first : first + TABLE_ROWS] for column in sums)
-        rule, rank = divide(cell, cells.namespaces)
-        values: dict[str, Callable[[], pa.Array]] = {
-            "user": partial(dictionary_array, place, directory.user_names),
-            "namespace": partial(dictionary_array, rank, directory.namespace_names),
+def _table_batches(sums: CountColumns, directory: Directory, columns: ColumnContents, rule_by_position: Array,
+                   buckets: BucketNumbers) -> Iterator[pa.RecordBatch]:
+    for first in range(0, len(sums[0]), TABLE_BATCH_ROWS):
+        user_ranks, bucket_numbers, gained, lost = (column[first : first + TABLE_BATCH_ROWS] for column in sums)
+        rule_positions, namespace_ranks = divide(bucket_numbers, buckets.namespace_count)
+        arrays: dict[str, Callable[[], pa.Array]] = {
+            "user": partial(text_array, user_ranks, directory.user_names),
+            "namespace": partial(text_array, namespace_ranks, directory.namespace_names),
             "gained": partial(pa.array, gained), "lost": partial(pa.array, lost)}
-        yield pa.record_batch({name: dictionary_array(rules[rule], pa.array(shown)) if isinstance(shown, tuple)
-                               else values[shown]() for name, shown in columns})
+        yield pa.record_batch({
+            name: text_array(rule_by_position[rule_positions], pa.array(content)) if isinstance(content, tuple)
+            else arrays[content]() for name, content in columns})
 
 
-def dictionary_array(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
-    """Return the text of each number. The dictionary contains only the texts that occur."""
-    least = int(numbers.min())
-    occurs = np.zeros(int(numbers.max()) - least + 1, bool)
-    occurs[numbers - least] = True
-    index = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    return pa.DictionaryArray.from_arrays(index[numbers - least], texts.take(pa.array(np.nonzero(occurs)[0] + least)))
-
-
-def merge_holders(shared: Shared) -> BatchFunction:
+def merge_holders(broadcast: DirectoryBroadcast) -> BatchFunction:
     """Return a function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_rank: dict[int, list[dict[str, Any]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                by_rank.setdefault(row["rank"], []).append(row)
-        if not by_rank:
+        rows_by_rank = group_rows(batches, "namespace_rank")
+        if not rows_by_rank:
             return
-        directory = Directory.load(shared)
-        kept, size = [], 0
-        for rank in sorted(by_rank):
-            place, held = _holders_of(by_rank.pop(rank), directory)
-            kept.append((np.full(len(place), rank), place, held))
-            size += len(place)
-            if size > TABLE_ROWS:
-                yield _readiness_rows(kept, directory)
-                kept, size = [], 0
-        if kept:
-            yield _readiness_rows(kept, directory)
+        directory = Directory.load(broadcast)
+        buffered, size = [], 0
+        for rank in sorted(rows_by_rank):
+            user_ranks, held = _sum_holders(rows_by_rank.pop(rank), directory)
+            buffered.append((np.full(len(user_ranks), rank), user_ranks, held))
+            size += len(user_ranks)
+            if size > TABLE_BATCH_ROWS:
+                yield _readiness_batch(buffered, directory)
+                buffered, size = [], 0
+        if buffered:
+            yield _readiness_batch(buffered, directory)
 
     return merge
 
 
-def _holders_of(rows: list[dict[str, Any]], directory: Directory) -> tuple[Array, Array]:
-    """Return (places, held) of the holders in one namespace, by place. The counts of groups are expanded to their members."""
+def _sum_holders(rows: list[dict[str, Any]], directory: Directory) -> tuple[Array, Array]:
+    """Return (user ranks, held) of the holders in one namespace, by rank. The counts of groups are expanded to their members."""
     members, bounds = directory.members_by_group
-    places, held = [], []
+    user_ranks, held = [], []
     for row in rows:
-        counts = from_bytes(row["held"])
+        counts = unpack_numbers(row["held"])
         if row["users"]:
-            places.append(from_bytes(row["users"]).astype(np.int64))
+            user_ranks.append(unpack_numbers(row["users"]).astype(np.int64))
             held.append(counts)
         else:
-            groups = from_bytes(row["groups"]).astype(np.int64)
+            groups = unpack_numbers(row["groups"]).astype(np.int64)
             sizes = bounds[groups + 1] - bounds[groups]
-            places.append(directory.user_places[members[ranges(bounds[groups], sizes)]])
+            user_ranks.append(directory.user_ranks[members[concatenated_ranges(bounds[groups], sizes)]])
             held.append(np.repeat(counts, sizes))
-    place, sums, _ = add_by_key(np.concatenate(places), np.concatenate(held).astype(np.int64), np.zeros(1, np.int8))
-    return place, sums
+    keys, sums, _ = add_by_key(np.concatenate(user_ranks), np.concatenate(held).astype(np.int64), np.zeros(1, np.int8))
+    return keys, sums
 
 
-def _readiness_rows(kept: list[tuple[Array, Array, Array]], directory: Directory) -> pa.RecordBatch:
-    rank, place, held = (np.concatenate(column) for column in zip(*kept, strict=True))
-    required = directory.required[rank]
+def _readiness_batch(buffered: list[tuple[Array, Array, Array]], directory: Directory) -> pa.RecordBatch:
+    namespace_ranks, user_ranks, held = (np.concatenate(column) for column in zip(*buffered, strict=True))
+    required = directory.required[namespace_ranks]
     return pa.record_batch({
-        "namespace": dictionary_array(rank, directory.namespace_names),
-        "user": dictionary_array(place, directory.user_names), "required": required, "held": held,
+        "namespace": text_array(namespace_ranks, directory.namespace_names),
+        "user": text_array(user_ranks, directory.user_names), "required": required, "held": held,
         "missing": required - held, "ready": required == held})

@@ -1,8 +1,7 @@
-"""Pack partial counts for the exchange: many counts to a row, combined first.
+"""Pack partial counts for the exchange: combined first, and many counts to a row.
 
-Counts go to the part of the result that needs them. A part is a range of users by place, so each part of a result is sorted and
-merged alone. Every partition first adds up its counts over all of its units. The counts of a group are sent once to each part
-that has a member of the group, not once for each member.
+The users of a result are divided into parts by rank, and each part is merged alone. Every partition first adds up its counts over
+all of its units. The counts of a group are sent once to each part with a member of the group, not once for each member.
 """
 
 import sys
@@ -13,97 +12,102 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from analytics.spark.batches import BatchFunction
+from analytics.spark.batches import BatchFunction, packed_column
 from analytics.spark.engine.compiled import CompiledRules
 from analytics.spark.engine.count import Counts, Holder, count_units, divide
-from analytics.spark.engine.members import Directory, Shared
+from analytics.spark.engine.members import Directory, DirectoryBroadcast
 from analytics.spark.engine.rows import Array
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# part: of the result. users: places within the part. groups: group indexes. A row has counts of users, of groups, or with
-# neither of everyone. cells: see CellNumbers. All four hold one number for each count.
-PARTIAL_COUNTS = "part int, users binary, groups binary, cells binary, gained binary, lost binary"
-# rank: of a namespace. users: places. held: how many of its entities each of them holds.
-PARTIAL_HOLDERS = "rank bigint, part int, users binary, groups binary, held binary"
-# Counts that a partition keeps before it sends them.
-KEPT_COUNTS = 2_000_000
+# A row has counts of users (`users` is set), of groups (`groups` is set), or of everyone (neither is set).
+# part: the number of the part of the result. users: ranks, relative to the first of the part. groups: group indexes.
+# buckets: see BucketNumbers. The binary columns hold one number for each count, as in batches.packed_column.
+PARTIAL_COUNTS = "part int, users binary, groups binary, buckets binary, gained binary, lost binary"
+# users: ranks. held: by user or group, how many entities of the namespace are held.
+PARTIAL_HOLDERS = "namespace_rank bigint, part int, users binary, groups binary, held binary"
+# A partition sends its counts when it has more than these.
+MAX_BUFFERED_COUNTS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class CellNumbers:
-    """Numbers the cells of a result: (rule, namespace), or rules alone.
+class BucketNumbers:
+    """Numbers the buckets of a result. A bucket is a rule and a namespace, or a rule alone.
 
-    order: the position of each rule in the result. namespaces: how many ranks there are; 1 where counts are not by namespace.
+    order: the position of each rule in the result. namespace_count: the number of namespace ranks; 1 if counts are not by
+    namespace.
     """
 
     order: tuple[int, ...]
-    namespaces: int
+    namespace_count: int
 
     @property
     def count(self) -> int:
-        return len(self.order) * self.namespaces
+        return len(self.order) * self.namespace_count
 
-    def number(self, rules: Array, ranks: Array) -> Array:
-        return np.asarray(self.order, np.int64)[rules] * self.namespaces + (ranks if self.namespaces > 1 else 0)
+    def number(self, rules: Array, namespace_ranks: Array) -> Array:
+        rule_positions = np.asarray(self.order, np.int64)[rules]
+        return rule_positions * self.namespace_count + (namespace_ranks if self.namespace_count > 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class UserParts:
-    """Ranges of users by place: the parts of a result."""
+    """The parts of a result: ranges of user ranks."""
 
-    users: int
-    parts: int
+    user_count: int
+    part_count: int
 
     @property
     def size(self) -> int:
-        return max(1, -(-self.users // self.parts))
+        return max(1, -(-self.user_count // self.part_count))
 
     @property
     def bounds(self) -> Array:
-        return np.minimum(np.arange(self.parts + 1) * self.size, self.users)
+        """The first rank of each part, and after the last part the number of users."""
+        return np.minimum(np.arange(self.part_count + 1) * self.size, self.user_count)
 
 
 @dataclass(slots=True)
-class Sums:
-    """Counts of one type of holder, added up by holder and cell."""
+class CountSums:
+    """A buffer of counts of one type of holder, which are added up by holder and bucket."""
 
-    cells: int
+    bucket_count: int
     keys: list[Array] = field(default_factory=list)
     gained: list[Array] = field(default_factory=list)
     lost: list[Array] = field(default_factory=list)
     size: int = 0
 
-    def add(self, holders: Array, cells: Array, gained: Array, lost: Array | None) -> None:
-        self.keys.append(holders * self.cells + cells)
+    def add(self, holders: Array, buckets: Array, gained: Array, lost: Array | None) -> None:
+        self.keys.append(holders * self.bucket_count + buckets)
         self.gained.append(gained)
         self.lost.append(np.zeros(len(holders), np.int8) if lost is None else lost)
         self.size += len(holders)
 
     def combine(self) -> None:
-        """Add up the counts of equal holders and cells."""
+        """Add up the counts of equal holders and buckets."""
         if self.size:
-            key, gained, lost = add_by_key(np.concatenate(self.keys), np.concatenate(self.gained), np.concatenate(self.lost))
-            self.keys, self.gained, self.lost, self.size = [key], [gained], [lost], len(key)
+            keys, gained, lost = add_by_key(np.concatenate(self.keys), np.concatenate(self.gained), np.concatenate(self.lost))
+            self.keys, self.gained, self.lost, self.size = [keys], [gained], [lost], len(keys)
 
-    def take(self) -> tuple[Array, Array, Array, Array]:
-        """Return (holders, cells, gained, lost), sorted, each holder and cell once. Clear the sums."""
+    def pop_all(self) -> tuple[Array, Array, Array, Array]:
+        """Return (holders, buckets, gained, lost), sorted, each holder and bucket once. Clear the buffer."""
         self.combine()
         if not self.size:
             return (np.empty(0, np.int64),) * 4
-        holders, cells = divide(self.keys[0], self.cells)
-        found = holders, cells, self.gained[0], self.lost[0]
+        holders, buckets = divide(self.keys[0], self.bucket_count)
+        columns = holders, buckets, self.gained[0], self.lost[0]
         self.keys, self.gained, self.lost, self.size = [], [], [], 0
-        return found
+        return columns
 
 
-def pack_counts(rules: CompiledRules, order: tuple[int, ...], parts: int, shared: Shared, *, by_namespace: bool) -> BatchFunction:
+def pack_counts(rules: CompiledRules, order: tuple[int, ...], part_count: int, broadcast: DirectoryBroadcast, *,
+                by_namespace: bool) -> BatchFunction:
     """Return a function from tenant rows to PARTIAL_COUNTS. order: the position of each rule in the result."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        directory = Directory.load(shared)
-        cells = CellNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
-        packer = CountPacker(directory, UserParts(directory.user_count, parts), cells)
-        for counts in count_units(batches, rules, directory, by_family=by_namespace):
+        directory = Directory.load(broadcast)
+        buckets = BucketNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
+        packer = CountPacker(directory, UserParts(directory.user_count, part_count), buckets)
+        for counts in count_units(batches, rules, directory, by_subtree=by_namespace):
             yield from packer.add(counts)
         yield from packer.flush()
 
@@ -113,23 +117,23 @@ def pack_counts(rules: CompiledRules, order: tuple[int, ...], parts: int, shared
 class CountPacker:
     """A buffer that adds up the counts of a partition, and packs them by part of the result."""
 
-    def __init__(self, directory: Directory, parts: UserParts, cells: CellNumbers):
-        self._directory, self._parts, self._cells = directory, parts, cells
-        self._sums = {holder: Sums(cells.count) for holder in Holder}
-        part_of_member = directory.user_places[directory.member_users] // parts.size
+    def __init__(self, directory: Directory, parts: UserParts, buckets: BucketNumbers):
+        self._directory, self._parts, self._buckets = directory, parts, buckets
+        self._sums = {holder: CountSums(buckets.count) for holder in Holder}
+        part_by_membership = directory.user_ranks[directory.member_users] // parts.size
         # by group and part, whether the group has a member in the part
-        self._has_member = np.zeros((directory.group_count, parts.parts), bool)
-        self._has_member[directory.member_groups, part_of_member] = True
+        self._has_member = np.zeros((directory.group_count, parts.part_count), bool)
+        self._has_member[directory.member_groups, part_by_membership] = True
 
     def add(self, counts: Counts) -> Iterator[pa.RecordBatch]:
-        """Add counts. Yield the sums if they become too large to keep."""
-        holders = self._directory.user_places[counts.holders] if counts.holder == Holder.USER else counts.holders
-        cells = self._cells.number(counts.rules, counts.unit.run_rank[counts.runs])
-        self._sums[counts.holder].add(holders, cells, counts.gained, counts.lost)
-        if self._size > KEPT_COUNTS:
+        """Add counts to the buffer. Yield the sums if there are too many to keep."""
+        holders = self._directory.user_ranks[counts.holders] if counts.holder == Holder.USER else counts.holders
+        buckets = self._buckets.number(counts.rules, counts.unit.segment_namespace_rank[counts.segments])
+        self._sums[counts.holder].add(holders, buckets, counts.gained, counts.lost)
+        if self._size > MAX_BUFFERED_COUNTS:
             for sums in self._sums.values():
                 sums.combine()
-            if 2 * self._size > KEPT_COUNTS:
+            if 2 * self._size > MAX_BUFFERED_COUNTS:
                 yield from self.flush()
 
     @property
@@ -139,86 +143,80 @@ class CountPacker:
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Pack the sums and clear them."""
         bounds = self._parts.bounds
-        _, *counts = self._sums[Holder.EVERYONE].take()
+        _, *counts = self._sums[Holder.EVERYONE].pop_all()
         if len(counts[0]):
             for part in np.nonzero(np.diff(bounds))[0].tolist():
                 yield _partial_counts(part, None, None, counts)
-        groups, *counts = self._sums[Holder.GROUP].take()
-        for part in range(self._parts.parts if len(groups) else 0):
-            which = np.flatnonzero(self._has_member[groups, part])
-            if len(which):
-                yield _partial_counts(part, None, groups[which], [column[which] for column in counts])
-        places, *counts = self._sums[Holder.USER].take()
-        begins = np.searchsorted(places, bounds)
+        groups, *counts = self._sums[Holder.GROUP].pop_all()
+        for part in range(self._parts.part_count if len(groups) else 0):
+            rows = np.flatnonzero(self._has_member[groups, part])
+            if len(rows):
+                yield _partial_counts(part, None, groups[rows], [column[rows] for column in counts])
+        ranks, *counts = self._sums[Holder.USER].pop_all()
+        begins = np.searchsorted(ranks, bounds)
         for part in np.nonzero(np.diff(begins))[0].tolist():
-            users = slice(begins[part], begins[part + 1])
-            yield _partial_counts(part, places[users] - bounds[part], None, [column[users] for column in counts])
+            part_rows = slice(begins[part], begins[part + 1])
+            yield _partial_counts(part, ranks[part_rows] - bounds[part], None, [column[part_rows] for column in counts])
 
 
 def _partial_counts(part: int, users: Array | None, groups: Array | None, counts: list[Array]) -> pa.RecordBatch:
-    cells, gained, lost = (pa.array([to_bytes(column)], pa.binary()) for column in counts)
-    users_and_groups = (pa.array([None if column is None else to_bytes(column)], pa.binary()) for column in (users, groups))
-    return pa.record_batch([pa.array([part], pa.int32()), *users_and_groups, cells, gained, lost],
-                           names=["part", "users", "groups", "cells", "gained", "lost"])
+    """Return a batch with one row of PARTIAL_COUNTS. counts: buckets, gained and lost."""
+    columns = {"users": users, "groups": groups, **dict(zip(("buckets", "gained", "lost"), counts, strict=True))}
+    return pa.record_batch({"part": pa.array([part], pa.int32()),
+                            **{name: packed_column(numbers) for name, numbers in columns.items()}})
 
 
-def pack_holders(rules: CompiledRules, marking_rules: frozenset[int], parts: int, shared: Shared) -> BatchFunction:
+def pack_holders(rules: CompiledRules, candidate_rules: frozenset[int], part_count: int,
+                 broadcast: DirectoryBroadcast) -> BatchFunction:
     """Return a function from tenant rows to PARTIAL_HOLDERS.
 
-    marking_rules: rules that make a user a holder, but add nothing to the counts.
+    candidate_rules: rules that make a user a holder, but add nothing to the counts.
     """
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        directory = Directory.load(shared)
-        ranks = len(directory.namespace_ids)
-        sums = {Holder.USER: Sums(ranks), Holder.GROUP: Sums(ranks)}
-        for counts in count_units(batches, rules, directory, by_family=True):
+        directory = Directory.load(broadcast)
+        namespace_count = len(directory.namespace_ids)
+        sums_by_holder = {Holder.USER: CountSums(namespace_count), Holder.GROUP: CountSums(namespace_count)}
+        for counts in count_units(batches, rules, directory, by_subtree=True):
             if counts.holder != Holder.EVERYONE:
-                held = np.where(np.isin(counts.rules, list(marking_rules)), 0, counts.gained)
-                sums[counts.holder].add(counts.holders, counts.unit.run_rank[counts.runs], held, None)
-        for holder, some in sums.items():
-            holders, rank, held, _ = some.take()
-            yield from _by_rank(holder, rank, directory.user_places[holders] if holder == Holder.USER else holders, held,
-                                parts, ranks)
+                held = np.where(np.isin(counts.rules, list(candidate_rules)), 0, counts.gained)
+                namespace_ranks = counts.unit.segment_namespace_rank[counts.segments]
+                sums_by_holder[counts.holder].add(counts.holders, namespace_ranks, held, None)
+        for holder, sums in sums_by_holder.items():
+            holders, namespace_ranks, held, _ = sums.pop_all()
+            if holder == Holder.USER:
+                holders = directory.user_ranks[holders]
+            yield from _partial_holders(holder, namespace_ranks, holders, held, part_count, namespace_count)
 
     return pack
 
 
-def _by_rank(holder: Holder, rank: Array, holders: Array, held: Array, parts: int, ranks: int) -> Iterator[pa.RecordBatch]:
+def _partial_holders(holder: Holder, namespace_ranks: Array, holders: Array, held: Array, part_count: int,
+                     namespace_count: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch with one row of PARTIAL_HOLDERS for each namespace."""
     # numpy sorts small integer types by radix.
-    rows = np.argsort(rank.astype(np.min_scalar_type(ranks)), kind="stable")
-    numbers, begins = np.unique(rank[rows], return_index=True)
-    for number, mine in zip(numbers.tolist(), np.split(rows, begins[1:]), strict=False):
-        users_and_groups = [to_bytes(holders[mine]) if holder == one else None for one in (Holder.USER, Holder.GROUP)]
-        yield pa.record_batch(
-            [pa.array([number], pa.int64()), pa.array([number * parts // ranks], pa.int32()),
-             *(pa.array([column], pa.binary()) for column in users_and_groups), pa.array([to_bytes(held[mine])], pa.binary())],
-            names=["rank", "part", "users", "groups", "held"])
+    order = np.argsort(namespace_ranks.astype(np.min_scalar_type(namespace_count)), kind="stable")
+    distinct_ranks, begins = np.unique(namespace_ranks[order], return_index=True)
+    for rank, rows in zip(distinct_ranks.tolist(), np.split(order, begins[1:]), strict=False):
+        yield pa.record_batch({
+            "namespace_rank": pa.array([rank], pa.int64()), "part": pa.array([rank * part_count // namespace_count], pa.int32()),
+            "users": packed_column(holders[rows] if holder == Holder.USER else None),
+            "groups": packed_column(holders[rows] if holder == Holder.GROUP else None), "held": packed_column(held[rows])})
 
 
-def add_by_key(key: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array]:
+def add_by_key(keys: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array]:
     """Return (keys, gained, lost): each key once, ascending, with the sums of its counts."""
     columns = [column for column in (gained, lost) if column.any()]
-    bits = int(columns[0].max()).bit_length() if len(columns) == 1 and columns[0].min() >= 0 else 64
-    if len(key) and int(key.max()).bit_length() + bits < 64:
-        # Plain numbers sort in a fraction of the time of an argsort.
-        both = key << bits
-        both |= columns[0]
-        both.sort()
-        key, columns = both >> bits, [both & (1 << bits) - 1]
+    count_bits = int(columns[0].max()).bit_length() if len(columns) == 1 and columns[0].min() >= 0 else 64
+    if len(keys) and int(keys.max()).bit_length() + count_bits < 64:
+        # Key and count fit into one number. Plain numbers sort in a fraction of the time of an argsort.
+        combined = keys << count_bits
+        combined |= columns[0]
+        combined.sort()
+        keys, columns = combined >> count_bits, [combined & (1 << count_bits) - 1]
     else:
-        order = np.argsort(key, kind="stable")
-        key, columns = key[order], [column[order] for column in columns]
-    begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+        order = np.argsort(keys, kind="stable")
+        keys, columns = keys[order], [column[order] for column in columns]
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
     sums = iter([np.add.reduceat(column, begins, dtype=np.int64) for column in columns])
     gained, lost = (next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in (gained, lost))
-    return key[begins], gained, lost
-
-
-def to_bytes(numbers: Array) -> bytes:
-    """Return the letter of the smallest sufficient type, and the numbers in that type."""
-    small = numbers.astype(np.result_type(*map(np.min_scalar_type, (numbers.min(), numbers.max()))))
-    return small.dtype.char.encode() + small.tobytes()
-
-
-def from_bytes(packed: bytes) -> Array:
-    return np.frombuffer(packed, packed[:1].decode(), offset=1)
+    return keys[begins], gained, lost

@@ -1,14 +1,14 @@
-"""Changed pairs: each user with each entity whose answer changes, as they are found or sorted as a detail table.
+"""Changed pairs: each user with each entity for which the answer changes, as a sorted detail table.
 
-A detail table can have hundreds of millions of rows. Two things keep that cheap:
+A detail table can have hundreds of millions of rows. Two things keep its cost low:
 
-- The number of pairs of each user (or namespace) is known before the pairs are found: an analysis counts them in its first table.
-  So the ranges of the key that make up the parts of the table are known too, and Spark does not run the workers once only to
-  sample the ranges.
-- A pair travels as two or three small numbers. Names are looked up where the rows are written. The directory has no addresses:
-  each is sent once to each part that needs it.
+- The number of pairs of each user (or namespace) is known before the pairs are found, because the first table of an analysis
+  contains these counts. So the pairs can be divided into parts of the table by ranges of their sort key, and Spark does not run
+  the workers an additional time to sample the keys.
+- A pair is sent as two or three small numbers. Names of users and namespaces are looked up in the directory when the rows are
+  written. The directory has no addresses: each address is sent once to each part that needs it.
 
-The position of a pair orders pairs by user, or by namespace and user: see `PairOrder`.
+The sort key of a pair orders pairs by user, or by namespace and user: see `PairOrder`.
 """
 
 import sys
@@ -21,104 +21,84 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from analytics.spark.batches import BATCH_ROWS, BatchFunction
+from analytics.spark.batches import (
+    BATCH_ROWS,
+    TABLE_BATCH_ROWS,
+    BatchFunction,
+    group_rows,
+    packed_column,
+    text_array,
+    unpack_numbers,
+)
 from analytics.spark.engine.compiled import CompiledRules
-from analytics.spark.engine.evaluate import RuleGroup, changed_bits, chunk_users, group_rules
+from analytics.spark.engine.evaluate import RuleGroup, changed_bits, group_rules, user_chunks
 from analytics.spark.engine.facts import FactBits, find_entries
 from analytics.spark.engine.layout import WORD_BITS, Unit, split_into_units
-from analytics.spark.engine.members import Directory, Shared
-from analytics.spark.engine.rows import NONE, Array, TenantRows, decode
+from analytics.spark.engine.members import Directory, DirectoryBroadcast
+from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# Pairs that are not sorted, for a caller that reads them as they come.
-PAIRS = "user string, entity string, operation string, after boolean"
-# One row for each part and answer. positions: relative to the first of the part. entities: indexes into `names`.
-# rules: rule numbers. All three as in `_pack_numbers`. names: addresses, as an Arrow IPC stream.
-PACKED_PAIRS = "part int, after boolean, positions binary, entities binary, rules binary, names binary"
+# One row for each part and answer. sort_keys: relative to the first of the part. entities: indexes into `names`.
+# rules: rule numbers. These three hold one number for each pair, as in batches.packed_column.
+# names: addresses, as an Arrow IPC stream.
+PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rules binary, names binary"
 # A part is sorted in memory, which takes about 40 bytes for each pair.
 PAIRS_PER_PART = 4_000_000
 # A part with fewer pairs is not worth its overhead.
 MIN_PAIRS_PER_PART = 100_000
-# A worker packs the pairs that it has found when there are so many.
-WAITING_PAIRS = 2_000_000
-# Rows in a batch of a table.
-TABLE_ROWS = 1 << 20
+# A worker packs its pairs when it has so many.
+MAX_BUFFERED_PAIRS = 2_000_000
 
 
-def pair_stages(rules: CompiledRules, operations: tuple[str, ...], each_user: bool, shared: Shared) -> tuple[BatchFunction]:
-    return (find_pairs(rules, operations, shared, each_user=each_user),)
+def changed_pairs(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
+                  all_users: bool) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
+    """Yield some pairs at a time as (unit, user indexes, targets of the unit, rule numbers, the answer after).
 
-
-def find_pairs(rules: CompiledRules, operations: tuple[str, ...], shared: Shared, *, each_user: bool) -> BatchFunction:
-    """Return a function from tenant rows with names to PAIRS. operations: by rule. each_user: as in each_pair."""
-    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        received = list(batches)
-        if not received:
-            return
-        directory, rows = Directory.load(shared), decode(received)
-        if rows.names is None:
-            raise ValueError("pairs need tenant rows with names")
-        for unit, users, targets, rule, after in each_pair(rows, directory, rules, each_user=each_user):
-            yield pa.record_batch({
-                "user": directory.user_names.take(pa.array(directory.user_places[users])),
-                "entity": rows.names.take(pa.array(unit.target_row[targets])),
-                "operation": pa.array(operations, pa.string()).take(pa.array(rule)),
-                "after": np.full(len(users), after)})
-
-    return find
-
-
-def each_pair(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
-              each_user: bool) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
-    """Yield (unit, user indexes, targets of the unit, rule numbers, the answer after), for a batch of pairs at a time.
-
-    each_user: evaluate all users, also those without grants; needed if is_met_without_grants.
+    all_users: evaluate users without grants too; needed if is_met_without_grants.
     """
-    for unit, mine in split_into_units(rows, directory):
-        facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, mine, rules, directory)]
-        is_evaluated = np.full(directory.user_count, each_user)
+    for unit, unit_rows in split_into_units(rows, directory):
+        facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)]
+        is_evaluated = np.full(directory.user_count, all_users)
         for fact in facts:
             fact.mark_holders(is_evaluated)
         groups = list(group_rules(unit, rules))
-        for users in chunk_users(np.nonzero(is_evaluated)[0], sum(fact.width for fact in facts)):
-            held = [fact.of(users) for fact in facts]
+        for users in user_chunks(np.nonzero(is_evaluated)[0], sum(fact.word_count for fact in facts)):
+            fact_bits = [fact.user_bits(users) for fact in facts]
             for group in groups:
-                changed = changed_bits(unit, facts, held, len(users), group)
-                for pairs in _pairs(unit, users, group, changed):
-                    yield unit, *pairs
+                gained, lost = changed_bits(unit, facts, fact_bits, len(users), group)
+                for after, bits in ((True, gained), (False, lost)):
+                    if bits is not None:
+                        for pairs in _pairs_of_bits(unit, users, group, bits):
+                            yield unit, *pairs, after
 
 
-def _pairs(unit: Unit, users: Array, group: RuleGroup,
-           changed: tuple[Array, Array | None]) -> Iterator[tuple[Array, Array, Array, bool]]:
-    """Yield (user indexes, targets of the unit, rule numbers, the answer after)."""
-    begin = int(unit.run_begin[group.runs[0]])
-    for after, bits in zip((True, False), changed, strict=True):
-        if bits is None:
-            continue
-        # Few enough users to keep the batches small.
-        step = max(1, BATCH_ROWS // max(1, bits.shape[1] * WORD_BITS // 8))
-        for first in range(0, len(bits), step):
-            some = np.ascontiguousarray(bits[first : first + step])
-            user, bit = np.nonzero(np.unpackbits(some.view(np.uint8), axis=1, bitorder="little"))
-            target = np.searchsorted(unit.position, bit + begin * WORD_BITS)
-            run = np.searchsorted(unit.run_begin[group.runs], bit // WORD_BITS + begin, side="right") - 1
-            for rules in group.rules:
-                which = np.nonzero(rules[run] != NONE)[0]
-                if len(which):
-                    yield users[first + user[which]], target[which], rules[run[which]], after
+def _pairs_of_bits(unit: Unit, users: Array, group: RuleGroup, bits: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield (user indexes, targets of the unit, rule numbers) for the set bits. bits: for each user, words of the group."""
+    first_word = int(unit.segment_begin[group.segments[0]])
+    # Few enough users to keep the batches small.
+    step = max(1, BATCH_ROWS // max(1, bits.shape[1] * WORD_BITS // 8))
+    for first in range(0, len(bits), step):
+        words = np.ascontiguousarray(bits[first : first + step])
+        row, bit = np.nonzero(np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"))
+        target = np.searchsorted(unit.position, bit + first_word * WORD_BITS)
+        segment = np.searchsorted(unit.segment_begin[group.segments], bit // WORD_BITS + first_word, side="right") - 1
+        for rule_by_segment in group.rules:
+            has_rule = np.nonzero(rule_by_segment[segment] != NONE)[0]
+            if len(has_rule):
+                yield users[first + row[has_rule]], target[has_rule], rule_by_segment[segment[has_rule]]
 
 
 @dataclass(frozen=True, eq=False)
 class PairOrder:
-    """The division of the positions of pairs into the parts of a table.
+    """The sort keys of pairs, divided into the parts of a table.
 
-    The position of a pair is the place of its user in the order of names. If the key of the table begins with the namespace, it
-    is the rank of the namespace, times the number of users, plus that place.
-    first_positions: of each part, ascending from 0.
+    The sort key of a pair is the rank of its user. If the key of the table begins with the namespace, it is the rank of the
+    namespace times the number of users, plus the rank of the user.
+    first_keys: the first sort key of each part, ascending from 0.
     """
 
-    first_positions: Array
+    first_keys: Array
     has_namespace: bool
 
     @staticmethod
@@ -126,61 +106,60 @@ class PairOrder:
         return PairOrder(np.zeros(1, np.int64), has_namespace)
 
     @staticmethod
-    def by_user(pairs: Array, partitions: int) -> "PairOrder":
-        """pairs: how many each user has, by place."""
-        return PairOrder(cut_evenly(pairs, 1, part_count(pairs, partitions)), has_namespace=False)
+    def by_user(pair_counts: Array, partitions: int) -> "PairOrder":
+        """pair_counts: by user rank."""
+        return PairOrder(split_evenly(pair_counts, 1, pair_part_count(pair_counts, partitions)), has_namespace=False)
 
     @staticmethod
-    def by_namespace(pairs: Array, users: int, partitions: int) -> "PairOrder":
-        """pairs: how many each namespace has, by rank. A namespace with many pairs is cut between its users."""
-        return PairOrder(cut_evenly(pairs, max(1, users), part_count(pairs, partitions)), has_namespace=True)
+    def by_namespace(pair_counts: Array, user_count: int, partitions: int) -> "PairOrder":
+        """pair_counts: by namespace rank. A namespace with many pairs is split between its users."""
+        first_keys = split_evenly(pair_counts, max(1, user_count), pair_part_count(pair_counts, partitions))
+        return PairOrder(first_keys, has_namespace=True)
 
     @property
-    def parts(self) -> int:
-        return len(self.first_positions)
+    def part_count(self) -> int:
+        return len(self.first_keys)
 
 
-def part_count(pairs: Array, partitions: int) -> int:
-    """Return the number of parts for sorting this many pairs: at least one for each partition, if these are not too small."""
-    total = int(pairs.sum())
+def pair_part_count(pair_counts: Array, partitions: int) -> int:
+    """Return the number of parts for sorting these pairs: at least one for each partition, if these are not too small."""
+    total = int(pair_counts.sum())
     return max(1, -(-total // PAIRS_PER_PART), min(partitions, total // MIN_PAIRS_PER_PART))
 
 
-def cut_evenly(weights: Array, width: int, parts: int) -> Array:
-    """Return the first positions of at most `parts` ranges of about the same weight.
+def split_evenly(weights: Array, width: int, range_count: int) -> Array:
+    """Return the first numbers of at most `range_count` ranges with about the same weight.
 
-    weights: of each `width` neighbouring positions, which count as equally heavy.
+    weights: the first is the weight of the numbers from 0 up to `width`, the second of the next `width` numbers, and so on. The
+    numbers that share a weight count as equally heavy.
     """
-    total = np.concatenate([[0], np.cumsum(weights)]).astype(np.float64)
-    wanted = total[-1] * np.arange(1, parts) / parts
-    cuts = np.interp(wanted, total, np.arange(len(total)) * width).astype(np.int64)
+    totals = np.concatenate([[0], np.cumsum(weights)]).astype(np.float64)
+    targets = totals[-1] * np.arange(1, range_count) / range_count
+    cuts = np.interp(targets, totals, np.arange(len(totals)) * width).astype(np.int64)
     return np.unique(np.append(0, cuts))
 
 
-def pair_table_stages(rules: CompiledRules, operations: tuple[str, ...], each_user: bool, columns: tuple[str, ...],
-                      order: PairOrder, shared: Shared) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions: from tenant rows with names to PACKED_PAIRS, and from those to `columns`.
-
-    The arguments are those of the two functions.
-    """
-    return (pack_pairs(rules, order, shared, each_user=each_user), merge_pairs(order, columns, operations, shared))
+def pair_table_stages(rules: CompiledRules, operations: tuple[str, ...], all_users: bool, columns: tuple[str, ...],
+                      order: PairOrder, broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
+    """Return two functions: from tenant rows with names to PACKED_PAIRS, and from those to `columns`."""
+    return (pack_pairs(rules, order, broadcast, all_users=all_users), merge_pairs(order, columns, operations, broadcast))
 
 
-def pack_pairs(rules: CompiledRules, order: PairOrder, shared: Shared, *, each_user: bool) -> BatchFunction:
-    """Return a function from tenant rows with names to PACKED_PAIRS. each_user: as in each_pair."""
+def pack_pairs(rules: CompiledRules, order: PairOrder, broadcast: DirectoryBroadcast, *, all_users: bool) -> BatchFunction:
+    """Return a function from tenant rows with names to PACKED_PAIRS. all_users: as in changed_pairs."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        received = list(batches)
-        if not received:
+        all_batches = list(batches)
+        if not all_batches:
             return
-        directory, rows, packer = Directory.load(shared), decode(received), PairPacker(order)
-        for unit, users, targets, rule, after in each_pair(rows, directory, rules, each_user=each_user):
-            positions = directory.user_places[users]
+        directory, rows, packer = Directory.load(broadcast), decode_batches(all_batches), PairPacker(order)
+        for unit, users, targets, rule_numbers, after in changed_pairs(rows, directory, rules, all_users=all_users):
+            sort_keys = directory.user_ranks[users]
             if order.has_namespace:
-                positions = positions + unit.run_rank[unit.run[targets]] * directory.user_count
-            packer.add(positions, unit.target_row[targets], rule, after)
+                sort_keys = sort_keys + unit.segment_namespace_rank[unit.segment[targets]] * directory.user_count
+            packer.add(sort_keys, unit.target_row[targets], rule_numbers, after)
             if packer.is_full:
-                yield from packer.pack(rows.names)
-        yield from packer.pack(rows.names)
+                yield from packer.flush(rows.names)
+        yield from packer.flush(rows.names)
 
     return pack
 
@@ -190,64 +169,53 @@ class PairPacker:
     """A buffer that collects pairs and packs them by part."""
 
     order: PairOrder
-    _waiting: dict[bool, list[tuple[Array, Array, Array]]] = field(default_factory=lambda: {True: [], False: []})
+    _buffered: dict[bool, list[tuple[Array, Array, Array]]] = field(default_factory=lambda: {True: [], False: []})
     _count: int = 0
 
-    def add(self, positions: Array, entities: Array, rules: Array, after: bool) -> None:
-        """entities: indexes into the names that the next `pack` is given."""
-        self._waiting[after].append((positions, entities, rules))
-        self._count += len(positions)
+    def add(self, sort_keys: Array, entities: Array, rules: Array, after: bool) -> None:
+        """Add pairs with the same answer to the buffer. entities: indexes into the names of the next `flush`."""
+        self._buffered[after].append((sort_keys, entities, rules))
+        self._count += len(sort_keys)
 
     @property
     def is_full(self) -> bool:
-        return self._count >= WAITING_PAIRS
+        return self._count >= MAX_BUFFERED_PAIRS
 
-    def pack(self, names: pa.StringArray) -> Iterator[pa.RecordBatch]:
-        """Yield the waiting pairs as PACKED_PAIRS, one row for each part and answer, and clear them."""
-        for after, waiting in self._waiting.items():
-            if waiting:
-                yield from self._pack_waiting(after, waiting, names)
-        self._waiting, self._count = {True: [], False: []}, 0
+    def flush(self, names: pa.StringArray) -> Iterator[pa.RecordBatch]:
+        """Pack the pairs, one row of PACKED_PAIRS for each part and answer, and clear the buffer."""
+        for after, chunks in self._buffered.items():
+            if chunks:
+                yield from self._pack(after, chunks, names)
+        self._buffered, self._count = {True: [], False: []}, 0
 
-    def _pack_waiting(self, after: bool, waiting: list[tuple[Array, Array, Array]],
-                      names: pa.StringArray) -> Iterator[pa.RecordBatch]:
-        firsts = self.order.first_positions
-        positions, entities, rules = (np.concatenate(column) for column in zip(*waiting, strict=True))
-        # Numbers of few bits are sorted by their digits.
-        part_of_pair = (np.searchsorted(firsts, positions, side="right") - 1).astype(np.min_scalar_type(len(firsts)))
-        by_part = np.argsort(part_of_pair, kind="stable")
-        ends = np.cumsum(np.bincount(part_of_pair, minlength=len(firsts)))
+    def _pack(self, after: bool, chunks: list[tuple[Array, Array, Array]], names: pa.StringArray) -> Iterator[pa.RecordBatch]:
+        first_keys = self.order.first_keys
+        sort_keys, entities, rules = (np.concatenate(column) for column in zip(*chunks, strict=True))
+        # numpy sorts small integer types by radix.
+        part_by_pair = (np.searchsorted(first_keys, sort_keys, side="right") - 1).astype(np.min_scalar_type(len(first_keys)))
+        by_part = np.argsort(part_by_pair, kind="stable")
+        ends = np.cumsum(np.bincount(part_by_pair, minlength=len(first_keys)))
         for part in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
-            mine = by_part[ends[part - 1] if part else 0 : ends[part]]
-            indexes, known = _renumber(entities[mine], len(names))
+            pairs = by_part[ends[part - 1] if part else 0 : ends[part]]
+            name_indexes, used_names = _renumber(entities[pairs], len(names))
             yield pa.record_batch({
                 "part": pa.array([part], pa.int32()), "after": [after],
-                "positions": _pack_numbers(positions[mine] - firsts[part]), "entities": _pack_numbers(indexes),
-                "rules": _pack_numbers(rules[mine]), "names": _pack_names(names.take(pa.array(known)))})
+                "sort_keys": packed_column(sort_keys[pairs] - first_keys[part]), "entities": packed_column(name_indexes),
+                "rules": packed_column(rules[pairs]), "names": _packed_names(names.take(pa.array(used_names)))})
 
 
 def _renumber(indexes: Array, count: int) -> tuple[Array, Array]:
-    """Return (numbers, known): the indexes as positions in `known`, which has each index once, ascending.
+    """Return (positions, used): the used indexes, ascending and each once, and the position of each index among them.
 
     count: the number of possible indexes.
     """
-    is_there = np.zeros(count, bool)
-    is_there[indexes] = True
-    numbers = np.cumsum(is_there, dtype=np.int32) - np.int32(1)
-    return numbers[indexes], np.flatnonzero(is_there)
+    is_used = np.zeros(count, bool)
+    is_used[indexes] = True
+    position_by_index = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return position_by_index[indexes], np.flatnonzero(is_used)
 
 
-def _pack_numbers(numbers: Array) -> pa.Array:
-    """Return a binary value: the letter of the smallest type for these nonnegative numbers, then the numbers."""
-    small = numbers.astype(np.min_scalar_type(int(numbers.max())))
-    return pa.array([small.dtype.char.encode() + small.tobytes()], pa.binary())
-
-
-def _unpack_numbers(packed: bytes) -> Array:
-    return np.frombuffer(packed, packed[:1].decode(), offset=1)
-
-
-def _pack_names(names: pa.StringArray) -> pa.Array:
+def _packed_names(names: pa.StringArray) -> pa.Array:
     sink = pa.BufferOutputStream()
     batch = pa.record_batch({"name": names})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -260,78 +228,72 @@ def _unpack_names(packed: bytes) -> pa.ChunkedArray:
         return reader.read_all()["name"]
 
 
-def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[str], shared: Shared) -> BatchFunction:
+def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[str],
+                broadcast: DirectoryBroadcast) -> BatchFunction:
     """Return a function from PACKED_PAIRS of whole parts to `columns`, in the order of the key of the table.
 
     columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by_part: dict[int, list[dict[str, Any]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                by_part.setdefault(row["part"], []).append(row)
-        if not by_part:
+        rows_by_part = group_rows(batches, "part")
+        if not rows_by_part:
             return
-        directory = Directory.load(shared)
-        for part in sorted(by_part):
-            pairs = SortedPairs(by_part.pop(part), operations if "operation" in columns else [""] * len(operations))
-            yield from pairs.batches(columns, int(order.first_positions[part]), directory)
+        directory = Directory.load(broadcast)
+        for part in sorted(rows_by_part):
+            pairs = SortedPairs(rows_by_part.pop(part), operations if "operation" in columns else [""] * len(operations))
+            yield from pairs.batches(columns, int(order.first_keys[part]), directory)
 
     return merge
 
 
 class SortedPairs:
-    """The pairs of one part. Each is one number, so sorting the numbers sorts the pairs.
+    """The pairs of one part. Each pair is one number, so sorting the numbers sorts the pairs.
 
-    The number of a pair combines its position, the rank of its entity by address, the rank of its operation and its answer.
+    The number combines the sort key of the pair, the rank of its entity by address, the rank of its operation by name, and its
+    answer.
     """
 
     def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str]):
         """rows: PACKED_PAIRS. operations: by rule number."""
         self.operations = sorted(set(operations)) or [""]
-        rank_of_rule = np.array([self.operations.index(operation) for operation in operations], np.int64)
-        names = [_unpack_names(row.pop("names")) for row in rows]
-        ranks = self._rank_entities(names)
-        numbers, first = [], 0
-        for row, some in zip(rows, names, strict=True):
-            number = _unpack_numbers(row["positions"]).astype(np.int64)
-            number *= len(self.entities)
-            number += ranks[first : first + len(some)][_unpack_numbers(row["entities"])]
-            number *= len(self.operations)
+        operation_rank_by_rule = np.array([self.operations.index(operation) for operation in operations], np.int64)
+        names_by_row = [_unpack_names(row.pop("names")) for row in rows]
+        entity_ranks = self._rank_entities(names_by_row)
+        chunks, first = [], 0
+        for row, names in zip(rows, names_by_row, strict=True):
+            numbers = unpack_numbers(row["sort_keys"]).astype(np.int64)
+            numbers *= len(self.entities)
+            numbers += entity_ranks[first : first + len(names)][unpack_numbers(row["entities"])]
+            numbers *= len(self.operations)
             if len(self.operations) > 1:
-                number += rank_of_rule[_unpack_numbers(row["rules"])]
-            number *= 2
-            number += row["after"]
-            numbers.append(number)
-            first += len(some)
-        self.numbers = np.concatenate(numbers)
+                numbers += operation_rank_by_rule[unpack_numbers(row["rules"])]
+            numbers *= 2
+            numbers += row["after"]
+            chunks.append(numbers)
+            first += len(names)
+        self.numbers = np.concatenate(chunks)
         self.numbers.sort()
 
-    def _rank_entities(self, names: list[pa.ChunkedArray]) -> Array:
-        """Set `entities` to the different names, sorted. Return the rank of each name."""
-        encoded = pa.chunked_array([chunk for some in names for chunk in some.chunks], pa.string()).combine_chunks()
-        encoded = encoded.dictionary_encode()
+    def _rank_entities(self, names_by_row: list[pa.ChunkedArray]) -> Array:
+        """Set `entities` to the distinct names, sorted. Return the rank of each name, one row after the other."""
+        names = pa.chunked_array([chunk for names in names_by_row for chunk in names.chunks], pa.string()).combine_chunks()
+        encoded = names.dictionary_encode()
         by_name = pc.sort_indices(encoded.dictionary)
         self.entities = encoded.dictionary.take(by_name)
-        rank = np.empty(len(by_name), np.int64)
-        rank[by_name.to_numpy()] = np.arange(len(by_name))
-        return rank[encoded.indices.to_numpy()]
+        rank_by_code = np.empty(len(by_name), np.int64)
+        rank_by_code[by_name.to_numpy()] = np.arange(len(by_name))
+        return rank_by_code[encoded.indices.to_numpy()]
 
-    def batches(self, columns: Sequence[str], first_position: int, directory: Directory) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], first_key: int, directory: Directory) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the table. first_key: the first sort key of the part."""
         operations = pa.array(self.operations, pa.string())
-        for first in range(0, len(self.numbers), TABLE_ROWS):
-            rest, is_after = np.divmod(self.numbers[first : first + TABLE_ROWS], 2)
-            rest, operation = np.divmod(rest, len(self.operations))
-            position, entity = np.divmod(rest, len(self.entities))
-            rank, place = np.divmod(position + first_position, max(1, directory.user_count))
-            texts = {"namespace": (rank, directory.namespace_names), "user": (place, directory.user_names),
-                     "entity": (entity, self.entities), "operation": (operation, operations)}
+        for first in range(0, len(self.numbers), TABLE_BATCH_ROWS):
+            rest, is_after = np.divmod(self.numbers[first : first + TABLE_BATCH_ROWS], 2)
+            rest, operation_rank = np.divmod(rest, len(self.operations))
+            sort_key, entity_rank = np.divmod(rest, len(self.entities))
+            namespace_rank, user_rank = np.divmod(sort_key + first_key, max(1, directory.user_count))
+            texts = {"namespace": (namespace_rank, directory.namespace_names), "user": (user_rank, directory.user_names),
+                     "entity": (entity_rank, self.entities), "operation": (operation_rank, operations)}
             flags = {"before": is_after == 0, "after": is_after == 1}
-            yield pa.record_batch({name: pa.array(flags[name]) if name in flags else _as_dictionary(*texts[name])
+            yield pa.record_batch({name: pa.array(flags[name]) if name in flags else text_array(*texts[name])
                                    for name in columns})
-
-
-def _as_dictionary(numbers: Array, texts: pa.Array) -> pa.DictionaryArray:
-    """Return the text of each number. The dictionary contains only the texts that occur."""
-    indexes, known = _renumber(numbers, len(texts))
-    return pa.DictionaryArray.from_arrays(indexes, texts.take(pa.array(known)))

@@ -1,11 +1,11 @@
 """Rule sets: the requirements of the catalogue, compiled for the engine.
 
-A `Rule` says what one operation on one kind requires before and after. Each requirement is a tree over numbered facts; a fact is
-a statement about grants that the engine can test. An analysis that looks at one generation only compares it with `None`, which
-permits nothing: everything that the generation permits is then gained.
+A `Rule` states what one operation on one kind requires before and after. Each requirement is a tree over numbered facts; a fact
+is a statement about grants that the engine can test. An analysis of a single generation compares it with `None`, which permits
+nothing: everything that the generation permits is then gained.
 
-INVARIANT: nothing here names a generation. The shape of an expression decides, and an unknown node raises UnknownExpression.
-A question has no parameters here: no artifact, no dataset type, no owner.
+INVARIANT: rules are compiled from the nodes of an expression only, never from the name of a generation. An unknown node raises
+UnknownExpression. Questions have no parameters here: no artifact, no dataset type, no owner.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,19 +30,23 @@ from grants.policies.grammar import (
 )
 from grants.policies.policy import Generation
 
-# The "operation" of the rule that finds every holder of ADMIN on a namespace or inside it.
+# The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation of a kind.
 CANDIDATE = "candidate"
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAnywhere:
-    """Met by one of these privileges on any address in the namespace of the target, in any state. Not a node of the grammar."""
+    """Met by one of these privileges on any address in the namespace of the target, in any state.
+
+    Not a node of the grammar.
+    """
 
     privileges: tuple[Privilege, ...]
 
 
 Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere
+# (kind, operation, expression before, expression after); None permits nothing
 RuleSource = tuple[str, str, Expression | HeldAnywhere | None, Expression | HeldAnywhere | None]
 
 
@@ -96,20 +100,27 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
 
 
 def missing_privilege_rules(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> RuleSet:
-    """Return for each kind and privilege a rule that a user loses on each entity without that privilege on the entity itself."""
+    """Return a rule for each kind and privilege. A user loses it on each entity without that privilege on the entity itself."""
     return _rule_set((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
 
 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
-    """Return rules that gain ADMIN on entities of these kinds, and CANDIDATE on a namespace with ADMIN anywhere inside it."""
-    held: list[RuleSource] = [(kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds]
-    return _rule_set((*held, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
+    """Return rules for entities of these kinds, and the rule CANDIDATE for namespaces.
+
+    A user gains the first on each entity on which the user holds ADMIN, and CANDIDATE with ADMIN anywhere in the namespace.
+    """
+    sources: list[RuleSource] = [(kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds]
+    return _rule_set((*sources, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
 
 
 def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
-    """Return rules that users lose on entities of these kinds without ADMIN, if they hold ADMIN elsewhere in the namespace."""
-    anywhere, here = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
-    return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, here))) for kind in kinds)  # type: ignore[arg-type]
+    """Return rules for entities of these kinds.
+
+    A user who holds ADMIN anywhere in the namespace loses the rule on each entity on which the user does not hold ADMIN.
+    """
+    anywhere, on_entity = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
+    return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, on_entity)))  # type: ignore[arg-type]
+                     for kind in kinds)
 
 
 def _policy_requirement(generation: Generation, kind: str, operation: str) -> Expression | None:
@@ -130,7 +141,7 @@ def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
 
 
 def _requirement(expression: Expression | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
-    """Return the requirement of the expression on an entity of this kind. New facts get the next number in `numbers`."""
+    """Return the requirement of the expression for an entity of this kind. Add new facts to `numbers`, with the next number."""
     match expression:
         case None:
             return UNMET
@@ -157,7 +168,7 @@ def _fact(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
 
 
 def _scope(scope: Scope, kind: str) -> Scope | None:
-    """Return the scope of the container that `scope` refers to for this kind; None if the kind has no such container."""
+    """Return the scope for an entity of this kind: SELF or a container; None if the kind has no such container."""
     match scope:
         case Scope.SELF:
             return scope
@@ -175,80 +186,81 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
 def is_met_without_grants(rule_set: RuleSet) -> bool:
     """Return whether a user without any grant may get a different answer before and after."""
     # A container with no live entities inside satisfies HasOnAllLive for every user.
-    held = {number: isinstance(fact, HasOnAllLive) for number, fact in enumerate(rule_set.facts)}
-    return any(_may_be_met(requirement, held) for rule in rule_set.rules for requirement in (rule.before, rule.after))
+    may_be_held = {number: isinstance(fact, HasOnAllLive) for number, fact in enumerate(rule_set.facts)}
+    return any(_may_be_met(requirement, may_be_held)
+               for rule in rule_set.rules for requirement in (rule.before, rule.after))
 
 
-def _may_be_met(requirement: Requirement, held: dict[int, bool]) -> bool:
+def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
     match requirement:
         case "held", numbers:
-            return any(held[number] for number in numbers)
+            return any(may_be_held[number] for number in numbers)
         case "all", parts:
-            return all(_may_be_met(part, held) for part in parts)
+            return all(_may_be_met(part, may_be_held) for part in parts)
         case "any", parts:
-            return any(_may_be_met(part, held) for part in parts)
+            return any(_may_be_met(part, may_be_held) for part in parts)
     raise UnknownExpression(requirement)
 
 
 @dataclass(frozen=True, slots=True)
-class AdminNeeded:
-    """The entities on which the deletion of a namespace needs ADMIN.
+class AdminRequirement:
+    """The entities on which ADMIN is required for the deletion of a namespace.
 
-    on_namespace: on the namespace itself. kinds_inside: on the live entities of these kinds inside it; None means every kind.
+    on_namespace: whether on the namespace itself. kinds_inside: the kinds of live entities inside it; None means every kind.
     """
 
     on_namespace: bool
     kinds_inside: frozenset[str] | None
 
-    def __or__(self, other: "AdminNeeded") -> "AdminNeeded":
+    def __or__(self, other: "AdminRequirement") -> "AdminRequirement":
         kinds = None
         if self.kinds_inside is not None and other.kinds_inside is not None:
             kinds = self.kinds_inside | other.kinds_inside
-        return AdminNeeded(self.on_namespace or other.on_namespace, kinds)
+        return AdminRequirement(self.on_namespace or other.on_namespace, kinds)
 
 
-def admin_needed(expression: Expression | None) -> AdminNeeded:
-    """Return where the expression needs ADMIN. Raise UnknownExpression for every node that is not a requirement of ADMIN."""
+def admin_requirement(expression: Expression | None) -> AdminRequirement:
+    """Return the entities on which the expression requires ADMIN. Raise UnknownExpression for all other requirements."""
     match expression:
         case Has((Privilege.ADMIN,), Scope.SELF):
-            return AdminNeeded(True, frozenset())
+            return AdminRequirement(True, frozenset())
         case HasOnAllLive(Privilege.ADMIN, None):
-            return AdminNeeded(False, None)
+            return AdminRequirement(False, None)
         case HasOnAllLive(Privilege.ADMIN, str() as kind):
-            return AdminNeeded(False, frozenset({kind}))
+            return AdminRequirement(False, frozenset({kind}))
         case AllOf(parts):
-            needed = AdminNeeded(False, frozenset())
+            combined = AdminRequirement(False, frozenset())
             for part in parts:
-                needed |= admin_needed(part)
-            return needed
+                combined |= admin_requirement(part)
+            return combined
     raise UnknownExpression(expression)
 
 
-def admin_needed_to_delete_namespace(generation: str) -> AdminNeeded:
-    return admin_needed(_policy_requirement(generation_by_name(generation), "namespace", "delete"))
+def namespace_deletion_requirement(generation: str) -> AdminRequirement:
+    return admin_requirement(_policy_requirement(generation_by_name(generation), "namespace", "delete"))
 
 
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
     """Return the number of each kind in the rule set.
 
-    Containers get the lowest numbers, so that the facts about containers cover a short stretch of a unit; kinds with the same
-    rules get neighbouring numbers. merge_kinds: kinds with the same rules share a number and are counted together.
+    Containers get the lowest numbers, so that the facts about containers take few words of a unit. Kinds with the same rules get
+    neighbouring numbers. merge_kinds: kinds with the same rules share a number and are counted together.
     """
-    rules_of = {kind: tuple((rule.operation, rule.before, rule.after) for rule in rule_set.rules if rule.kind == kind)
-                for kind in rule_set.kinds}
+    rules_by_kind = {kind: tuple((rule.operation, rule.before, rule.after) for rule in rule_set.rules if rule.kind == kind)
+                     for kind in rule_set.kinds}
     numbers: dict[object, int] = {}
-    return {kind: numbers.setdefault(rules_of[kind] if merge_kinds else kind, len(numbers))
-            for kind in sorted(rule_set.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(rules_of[kind])))}
+    return {kind: numbers.setdefault(rules_by_kind[kind] if merge_kinds else kind, len(numbers))
+            for kind in sorted(rule_set.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(rules_by_kind[kind])))}
 
 
 def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRules:
     """Return the rule set in the form for Python workers: kinds, privileges and facts are numbers."""
-    rules, compiled = [], set()
+    rules, known_rules = [], set()
     for rule in rule_set.rules:
         key = kind_numbers[rule.kind], rule.operation, rule.before, rule.after
-        # A rule of a kind that shares its number with an earlier one is evaluated there already; it keeps its place.
-        rules.append(CompiledRule(NONE if key in compiled else key[0], rule.before, rule.after))
-        compiled.add(key)
+        # If kinds share a number, only the first of their equal rules is evaluated. The others keep their position in the list.
+        rules.append(CompiledRule(NONE if key in known_rules else key[0], rule.before, rule.after))
+        known_rules.add(key)
     return CompiledRules(tuple(rules), tuple(_compiled_fact(rule_set, number, kind_numbers)
                                              for number in range(len(rule_set.facts))))
 
@@ -262,7 +274,7 @@ def _compiled_fact(rule_set: RuleSet, number: int, kind_numbers: dict[str, int])
         case HasAtOrBelow():
             return CompiledFact("below", _privilege_mask(Privilege), kinds)
         case HeldAnywhere(privileges):
-            # For the namespace itself this is what is held on it or below it.
+            # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
             form = "below" if kinds == {kind_numbers.get("namespace")} else "anywhere"
             return CompiledFact(form, _privilege_mask(privileges), kinds)
         case HasOnAllLive():
@@ -274,8 +286,11 @@ def _privilege_mask(privileges: Iterable[Privilege]) -> int:
     return sum(1 << PRIVILEGES.index(privilege.value) for privilege in privileges)
 
 
-def kinds_known_from_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
-    """Return the kinds whose rules only a grant on the entity itself meets. The grants then list all entities with an answer."""
+def kinds_listed_by_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
+    """Return the kinds for which every rule needs a grant on the entity itself.
+
+    Only entities with a grant can then have a permitted answer, so the grants list all entities of these kinds that matter.
+    """
     return tuple(kind for kind in rule_set.kinds if all(
         rule.before == UNMET and _needs_own_grant(rule.after, rules.facts) for rule in rule_set.rules if rule.kind == kind))
 

@@ -1,7 +1,7 @@
-"""A small tenant as one unit of work: one Python worker gets its tables and makes the typed rows itself.
+"""A small tenant in one Python worker, which receives the tables of the tenant and builds the typed rows itself.
 
-`encode` does the same with Spark's joins. Spark takes many times as long to plan and compile those joins as one core takes for
-all the work on a tenant that it holds in memory anyway. Both make the row types of `rows`, and share every later step.
+`encode` does the same with Spark's joins. For a tenant that fits into memory, Spark takes many times as long to plan and compile
+those joins as one core takes for all the work. Both build the row types of `rows`, and all later steps are the same.
 """
 
 import sys
@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from analytics.spark.batches import BatchFunction
 from analytics.spark.engine.compiled import CompiledRules, LiveNamespaces
 from analytics.spark.engine.count import count_changes
-from analytics.spark.engine.members import Directory, Shared
+from analytics.spark.engine.members import Directory, DirectoryBroadcast
 from analytics.spark.engine.rows import (
     EVERYONE,
     GROUP,
@@ -29,14 +29,14 @@ from analytics.spark.engine.rows import (
     PrecomputedFactRows,
     TargetRows,
     TenantRows,
-    concatenate,
-    to_batch,
+    encode_batch,
+    rows_from_columns,
 )
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# The columns that are sent of each table; the column `table` tells the rows apart.
-SENT_COLUMNS = {
+# The columns of each table that are sent to the worker. The tables are sent as one, with the name of the table as column `table`.
+TABLE_COLUMNS = {
     "entities": ("id", "kind", "key", "namespace_id", "application_id", "state"),
     "users": ("id", "name"),
     "memberships": ("user_id", "group_id"),
@@ -46,7 +46,10 @@ SENT_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class SmallTenantRules:
-    """An encode.Evaluation in the form for a Python worker. privileges: by number. all_live: see AllLiveFacts."""
+    """An encode.Evaluation in the form for a Python worker.
+
+    privileges: the names, by number. all_live: the facts about all live entities, one element for each kind of container.
+    """
 
     rules: CompiledRules
     kind_numbers: dict[str, int]
@@ -59,10 +62,11 @@ class SmallTenantRules:
 
 @dataclass(frozen=True, slots=True)
 class AllLiveFacts:
-    """Facts about the containers of one kind that are true of users with a privilege on every live entity inside.
+    """The facts about containers of one kind that a user holds with a privilege on every live entity inside.
 
-    facts: their numbers. missing: the rules that a user loses on each entity without the privilege; None if containers of this
-    kind have no such entities. rules: by fact, the numbers of those rules that count for it.
+    facts: the numbers of the facts.
+    missing: rules that a user loses on each entity without the privilege; None if these containers cannot contain such entities.
+    rules: by fact number, the numbers of the rules of `missing` that belong to the fact.
     """
 
     container: str
@@ -72,70 +76,73 @@ class AllLiveFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
-    """A replacement for a broadcast when the value is already in this process."""
+class LocalBroadcast:
+    """A DirectoryBroadcast with a value that is already in this process."""
 
     value: dict[str, object]
 
 
-Stages = Callable[[Shared], tuple[BatchFunction, ...]]
+# a function from the broadcast directory to functions that are called one after the other
+Stages = Callable[[DirectoryBroadcast], tuple[BatchFunction, ...]]
 
 
-def evaluate_small_tenant(small: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> BatchFunction:
-    """Return a function from the tables of a tenant to the output of the last stage.
-
-    stages: given the directory, functions that follow one another; the first takes the tenant rows.
-    """
+def evaluate_small_tenant(small_rules: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> BatchFunction:
+    """Return a function from the tables of a tenant to the output of the last stage. The first stage receives tenant rows."""
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        received = list(batches)
-        if received:
-            tenant = Tenant(received)
-            yield from run_stages(tenant, small, stages, with_names=with_names)
+        all_batches = list(batches)
+        if all_batches:
+            yield from run_stages(Tenant(all_batches), small_rules, stages, with_names=with_names)
 
     return evaluate
 
 
 class Tenant:
-    """The tables of a tenant. application, is_live: of each entity; an application is in itself."""
+    """The tables of a tenant.
+
+    entity_ids, is_live, application: by row of `entities`. The application of an application is its own id.
+    """
 
     def __init__(self, batches: list[pa.RecordBatch]):
+        """batches: the tables as one, see TABLE_COLUMNS."""
         table = pa.Table.from_batches(batches)
-        tables = {name: table.filter(pc.equal(table["table"], name)).select(columns) for name, columns in SENT_COLUMNS.items()}
-        self.entities, self.users, self.memberships, self.grants = (tables[name] for name in SENT_COLUMNS)
+        tables = {name: table.filter(pc.equal(table["table"], name)).select(columns) for name, columns in TABLE_COLUMNS.items()}
+        self.entities, self.users, self.memberships, self.grants = (tables[name] for name in TABLE_COLUMNS)
         self.entity_ids = to_numbers(self.entities["id"])
         self.is_live = is_among(self.entities["state"], ("live",))
-        self.application = np.where(self.is_of("application"), self.entity_ids, to_numbers(self.entities["application_id"]))
+        self.application = np.where(self.has_kind("application"), self.entity_ids, to_numbers(self.entities["application_id"]))
 
-    def family(self, container: str) -> Array:
-        """The family of each entity; NONE if it is in no such container."""
+    def subtree(self, container: str) -> Array:
+        """Return the subtree of each entity. container: as in encode.Evaluation."""
         return self.application if container == "application" else to_numbers(self.entities["namespace_id"])
 
-    def is_of(self, *kinds: str) -> Array:
+    def has_kind(self, *kinds: str) -> Array:
+        """Return whether each entity has one of these kinds."""
         return is_among(self.entities["kind"], kinds)
 
-    def directory(self, small: SmallTenantRules) -> Directory:
+    def directory(self, small_rules: SmallTenantRules) -> Directory:
         """Return the directory with the grants on the instance."""
-        is_chosen = self.is_of("namespace")
-        if small.namespaces is not None:
-            is_chosen &= self.is_live
-        if small.namespaces is not None and small.namespaces.name:
-            is_chosen &= is_among(self.entities["key"], (small.namespaces.name,))
-        namespaces = self.entities.select(["id", "key"]).rename_columns(["id", "name"]).filter(pa.array(is_chosen))
-        at = index_of(to_numbers(self.entities["namespace_id"]), namespaces["id"])
-        is_required = self.is_live & self.is_of(*small.required_kinds) & (at != NONE)
-        required = np.bincount(at[is_required], minlength=len(namespaces)).astype(np.int64)
+        is_selected = self.has_kind("namespace")
+        if small_rules.namespaces is not None:
+            is_selected &= self.is_live
+        if small_rules.namespaces is not None and small_rules.namespaces.name:
+            is_selected &= is_among(self.entities["key"], (small_rules.namespaces.name,))
+        namespaces = self.entities.select(["id", "key"]).rename_columns(["id", "name"]).filter(pa.array(is_selected))
+        namespace_row = indexes_in(namespaces["id"], to_numbers(self.entities["namespace_id"]))
+        is_required = self.is_live & self.has_kind(*small_rules.required_kinds) & (namespace_row != NONE)
+        required = np.bincount(namespace_row[is_required], minlength=len(namespaces)).astype(np.int64)
         directory = Directory.build(self.users, self.memberships, namespaces.append_column("required", pa.array(required)),
-                                    is_selection=small.namespaces is not None)
-        grants = self.used_grants(small)
-        on_instance = self.is_of("instance")[grants.entity_row]
-        return directory.with_instance_grants(*(column[on_instance] for column in (
+                                    is_restricted=small_rules.namespaces is not None)
+        grants = self.used_grants(small_rules)
+        is_on_instance = self.has_kind("instance")[grants.entity_row]
+        return directory.with_instance_grants(*(column[is_on_instance] for column in (
             grants.principal_type, grants.principal, grants.privilege)))
 
-    def used_grants(self, small: SmallTenantRules) -> "UsedGrants":
+    def used_grants(self, small_rules: SmallTenantRules) -> "UsedGrants":
         """Return the grants that at least one fact uses."""
-        privilege = index_of(self.grants["privilege"], pa.array(small.privileges))
-        entity_row = index_of(self.grants["entity_id"], self.entities["id"])
-        is_used = (entity_row != NONE) & (privilege != NONE) & (small.rules.privileges >> np.maximum(privilege, 0) & 1 == 1)
+        privilege = indexes_in(pa.array(small_rules.privileges), self.grants["privilege"])
+        entity_row = indexes_in(self.entities["id"], self.grants["entity_id"])
+        has_used_privilege = small_rules.rules.privileges >> np.maximum(privilege, 0) & 1 == 1
+        is_used = (entity_row != NONE) & (privilege != NONE) & has_used_privilege
         is_user = is_among(self.grants["principal_type"], ("user",))
         return UsedGrants(*(column[is_used] for column in (
             np.where(is_user, USER, GROUP), to_numbers(self.grants["principal_id"]), privilege, entity_row)))
@@ -143,7 +150,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedGrants:
-    """entity_row: the row of the granted entity among the entities of the tenant."""
+    """Columns of grants. entity_row: the row of the granted entity in Tenant.entities."""
 
     principal_type: Array
     principal: Array
@@ -151,35 +158,37 @@ class UsedGrants:
     entity_row: Array
 
 
-def run_stages(tenant: Tenant, small: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> Iterator[pa.RecordBatch]:
-    """Yield the output of the last stage for the tenant's rows."""
-    batches: Iterator[pa.RecordBatch] = iter([to_batch(encode_tables(tenant, small, with_names=with_names))])
-    for stage in stages(Local(tenant.directory(small).to_dict())):
+def run_stages(tenant: Tenant, small_rules: SmallTenantRules, stages: Stages, *,
+               with_names: bool = False) -> Iterator[pa.RecordBatch]:
+    """Return the output of the last stage for the rows of the tenant."""
+    batches: Iterator[pa.RecordBatch] = iter([encode_batch(tenant_rows(tenant, small_rules, with_names=with_names))])
+    for stage in stages(LocalBroadcast(tenant.directory(small_rules).to_dict())):
         batches = stage(batches)
     return batches
 
 
-def encode_tables(tenant: Tenant, small: SmallTenantRules, *, with_names: bool = False) -> TenantRows:
-    """Return the tenant as typed rows. Each family is in one block, so no grant counts in another block.
+def tenant_rows(tenant: Tenant, small_rules: SmallTenantRules, *, with_names: bool = False) -> TenantRows:
+    """Return the tenant as typed rows. Subtrees are not split into blocks, so no grant counts in another block.
 
     with_names: include the addresses of the targets.
     """
-    family = tenant.family(small.container)
-    is_target = tenant.is_live & tenant.is_of(*small.kind_numbers)
-    kind = index_of(tenant.entities["kind"].filter(pa.array(is_target)), pa.array(small.kind_numbers, pa.string()))
-    kind = np.array([*small.kind_numbers.values()], np.int64)[kind]
-    targets = {"family": family[is_target], "block": np.zeros(len(kind)), "kind": kind, "entity": tenant.entity_ids[is_target],
-               "application": tenant.application[is_target]}
-    used = tenant.used_grants(small)
-    at, count = used.entity_row, len(used.entity_row)
-    grants = {"family": family[at], "block": np.zeros(count), "kind": np.full(count, NONE), "entity": tenant.entity_ids[at],
-              "application": tenant.application[at], "principal_type": used.principal_type, "principal": used.principal,
-              "privilege": used.privilege}
-    facts = [_precompute(tenant, all_live, family) for all_live in small.all_live]
+    subtree = tenant.subtree(small_rules.container)
+    is_target = tenant.is_live & tenant.has_kind(*small_rules.kind_numbers)
+    kind_indexes = indexes_in(pa.array(small_rules.kind_numbers, pa.string()),
+                              tenant.entities["kind"].filter(pa.array(is_target)))
+    kind = np.array([*small_rules.kind_numbers.values()], np.int64)[kind_indexes]
+    targets = {"subtree": subtree[is_target], "block": np.zeros(len(kind)), "kind": kind,
+               "entity": tenant.entity_ids[is_target], "application": tenant.application[is_target]}
+    used = tenant.used_grants(small_rules)
+    rows, count = used.entity_row, len(used.entity_row)
+    grants = {"subtree": subtree[rows], "block": np.zeros(count), "kind": np.full(count, NONE),
+              "entity": tenant.entity_ids[rows], "application": tenant.application[rows],
+              "principal_type": used.principal_type, "principal": used.principal, "privilege": used.privilege}
+    facts = [_precomputed_facts(tenant, all_live, subtree) for all_live in small_rules.all_live]
     return TenantRows(
-        concatenate(TargetRows, [targets]), concatenate(GrantRows, [grants]), concatenate(ContainerGrantRows, []),
-        concatenate(DescendantGrantRows, []), concatenate(PrecomputedFactRows, facts),
-        _addresses(tenant, is_target) if with_names else None)
+        rows_from_columns(TargetRows, [targets]), rows_from_columns(GrantRows, [grants]),
+        rows_from_columns(ContainerGrantRows, []), rows_from_columns(DescendantGrantRows, []),
+        rows_from_columns(PrecomputedFactRows, facts), _addresses(tenant, is_target) if with_names else None)
 
 
 def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
@@ -187,47 +196,48 @@ def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
     return pc.binary_join_element_wise(targets["kind"], targets["key"], ":").combine_chunks()
 
 
-def _precompute(tenant: Tenant, all_live: AllLiveFacts, family: Array) -> dict[str, Array]:
-    """Return the columns of PrecomputedFactRows.
+def _precomputed_facts(tenant: Tenant, all_live: AllLiveFacts, subtree: Array) -> dict[str, Array]:
+    """Return the columns of PrecomputedFactRows for the facts about containers of one kind.
 
-    Each container has a row for everyone if it contains no live entity, else one for each user who holds all.
+    Each container has a row for everyone if it contains no live entity, else a row for each user who holds the privilege on all.
     """
-    is_container = tenant.is_of(all_live.container)
-    ids, family = tenant.entity_ids[is_container], family[is_container]
+    is_container = tenant.has_kind(all_live.container)
+    ids, subtree = tenant.entity_ids[is_container], subtree[is_container]
     counts = _missing_counts(tenant, all_live.missing)
-    found = [np.empty((4, 0), np.int64)]
+    # (indexes of containers, principal types, principals, fact numbers)
+    holders = [np.empty((4, 0), np.int64)]
     for fact in all_live.facts:
-        at, principal_type, principal = _holders_of_all(ids, counts, all_live.rules.get(fact, ()))
-        found.append(np.stack([at, principal_type, principal, np.full(len(at), fact)]))
-    at, principal_type, principal, facts = np.concatenate(found, axis=1)
-    return {"family": family[at], "block": np.zeros(len(at)), "entity": ids[at], "principal_type": principal_type,
-            "principal": principal, "fact": facts}
+        containers, principal_types, principals = _holders_of_all(ids, counts, all_live.rules.get(fact, ()))
+        holders.append(np.stack([containers, principal_types, principals, np.full(len(containers), fact)]))
+    containers, principal_types, principals, facts = np.concatenate(holders, axis=1)
+    return {"subtree": subtree[containers], "block": np.zeros(len(containers)), "entity": ids[containers],
+            "principal_type": principal_types, "principal": principals, "fact": facts}
 
 
 def _missing_counts(tenant: Tenant, missing: SmallTenantRules | None) -> dict[str, Array]:
-    """Return is_everyone, user_id, family, rule and lost, as in count.COUNTS."""
+    """Return is_everyone, user_id, subtree, rule and lost, as in count.COUNTS."""
     batches: list[pa.RecordBatch] = []
     if missing is not None:
-        batches = list(run_stages(tenant, missing, lambda shared: (count_changes(missing.rules, shared),)))
-    types = {"is_everyone": bool, "user_id": np.int64, "family": np.int64, "rule": np.int64, "lost": np.int64}
-    return {name: np.concatenate([np.empty(0, of), *(batch[name].to_numpy(zero_copy_only=False) for batch in batches)])
-            for name, of in types.items()}
+        batches = list(run_stages(tenant, missing, lambda broadcast: (count_changes(missing.rules, broadcast),)))
+    types = {"is_everyone": bool, "user_id": np.int64, "subtree": np.int64, "rule": np.int64, "lost": np.int64}
+    return {name: np.concatenate([np.empty(0, dtype), *(batch[name].to_numpy(zero_copy_only=False) for batch in batches)])
+            for name, dtype in types.items()}
 
 
-def _holders_of_all(containers: Array, counts: dict[str, Array], rules: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Return (indexes of containers, principal types, principals) for principals that lack nothing according to these rules."""
-    at, lost = index_of(counts["family"], pa.array(containers)), counts["lost"]
-    counted = np.isin(counts["rule"], rules) & (at != NONE)
-    of_everyone = np.zeros(len(containers), np.int64)
-    is_total = counted & counts["is_everyone"]
-    np.add.at(of_everyone, at[is_total], lost[is_total])
-    of_users = counted & ~counts["is_everyone"]
-    pairs, pair = np.unique(np.stack([at, counts["user_id"]])[:, of_users], axis=1, return_inverse=True)
-    # the number of entities without the privilege: of a user, minus that of everyone
+def _holders_of_all(container_ids: Array, counts: dict[str, Array], rules: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Return (indexes of containers, principal types, principals): who lacks nothing in which container by these rules."""
+    container, lost = indexes_in(pa.array(container_ids), counts["subtree"]), counts["lost"]
+    is_counted = np.isin(counts["rule"], rules) & (container != NONE)
+    is_everyone = is_counted & counts["is_everyone"]
+    lost_by_everyone = np.zeros(len(container_ids), np.int64)
+    np.add.at(lost_by_everyone, container[is_everyone], lost[is_everyone])
+    is_user = is_counted & ~counts["is_everyone"]
+    pairs, pair = np.unique(np.stack([container, counts["user_id"]])[:, is_user], axis=1, return_inverse=True)
+    # by container and user: the number of entities without the privilege, minus that of everyone
     difference = np.zeros(pairs.shape[1], np.int64)
-    np.add.at(difference, pair.reshape(-1), lost[of_users])
-    holders = pairs[:, of_everyone[pairs[0]] + difference == 0]
-    empty = np.nonzero(of_everyone == 0)[0]
+    np.add.at(difference, pair.reshape(-1), lost[is_user])
+    holders = pairs[:, lost_by_everyone[pairs[0]] + difference == 0]
+    empty = np.nonzero(lost_by_everyone == 0)[0]
     return (np.concatenate([empty, holders[0]]), np.repeat([EVERYONE, USER], [len(empty), holders.shape[1]]),
             np.concatenate([np.full(len(empty), NONE), holders[1]]))
 
@@ -241,8 +251,8 @@ def is_among(column: pa.ChunkedArray, values: tuple[str, ...]) -> Array:
     return np.array(pc.is_in(column, value_set=pa.array(values, pa.string())))
 
 
-def index_of(values: pa.ChunkedArray | Array, of: pa.ChunkedArray | pa.Array) -> Array:
-    """Return the index of each value in `of`; NONE if it is not there."""
+def indexes_in(known_values: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | Array) -> Array:
+    """Return the index of each value in `known_values`; NONE if it is not there."""
     values = pa.array(values) if isinstance(values, np.ndarray) else values
-    of = of.combine_chunks() if isinstance(of, pa.ChunkedArray) else of
-    return pc.index_in(values, value_set=of).fill_null(NONE).to_numpy().astype(np.int64)
+    known_values = known_values.combine_chunks() if isinstance(known_values, pa.ChunkedArray) else known_values
+    return pc.index_in(values, value_set=known_values).fill_null(NONE).to_numpy().astype(np.int64)

@@ -5,11 +5,12 @@ from analytics.spark.schemas import Tables, schema_of
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 
 
-@pytest.fixture(params=["little", "large"])
-def tenant_of(spark, request):
-    """On the way of a small tenant and on that of a large one.
+@pytest.fixture(params=["small", "large"])
+def build_input(spark, request):
+    """Return a function that builds an AnalysisInput, for a tenant that is processed as a small or as a large one.
 
-    Builds an analysis input from lines: entities as (id, kind, key, namespace_id, state), grants as (principal, id, entity_id).
+    entities: (id, kind, key, namespace_id, state). admin, other: (principal type, principal id, entity id) of grants of ADMIN,
+    and of grants of another privilege.
     """
 
     def build(*, entities=(), users=(), groups=(), memberships=(), admin=(), other=(), generation="final", namespace=""):
@@ -18,12 +19,13 @@ def tenant_of(spark, request):
 
         grants = [(*grant, "ADMIN", "") for grant in admin] + [(*grant, "READ", "") for grant in other]
         tables = Tables(
-            entities=frame(ENTITIES, [(pk, kind, key, None, inside, None, state) for pk, kind, key, inside, state in entities]),
+            entities=frame(ENTITIES, [(pk, kind, key, None, namespace_id, None, state)
+                                      for pk, kind, key, namespace_id, state in entities]),
             users=frame(USERS, users),
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, memberships),
             grants=frame(GRANTS, grants),
-            is_small=request.param == "little",
+            is_small=request.param == "small",
         )
         return AnalysisInput(tables, generation, namespace=namespace)
 

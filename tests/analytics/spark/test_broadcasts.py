@@ -1,4 +1,4 @@
-"""`ghost-grants` and `stranded` broadcast users and groups only, never a table that grows with the tenant."""
+"""`ghost-grants` and `stranded` broadcast only users and groups, never entities or grants."""
 
 import re
 
@@ -24,7 +24,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def analysis_input(spark, tmp_path_factory):
-    """A snapshot in files, so that Spark knows that every table is small enough to be broadcast."""
+    """Return a snapshot in files, so that Spark knows the size of every table and that it is small enough to be broadcast."""
     folder = tmp_path_factory.mktemp("snapshot")
     for table in SNAPSHOT_TABLES:
         write_table(spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}")
@@ -32,15 +32,14 @@ def analysis_input(spark, tmp_path_factory):
 
 
 def executed_plan(frame):
-    """The physical plan after the frame was collected, so that adaptive execution has decided on every join."""
+    """Return the physical plan of a collected frame. Adaptive execution chooses the type of a join only at run time."""
     frame.collect()
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def columns_broadcast(plan):
-    """The text below each BroadcastExchange: what is broadcast, down to the files that it is read from."""
-    final = plan.split("== Initial Plan ==")[0]
-    lines, found = final.splitlines(), []
+def broadcast_inputs(plan):
+    """Return the text below each BroadcastExchange in the final plan: its input, down to the files that are read."""
+    lines, inputs = plan.split("== Initial Plan ==")[0].splitlines(), []
     for number, line in enumerate(lines):
         if "BroadcastExchange" in line:
             depth = line.index("BroadcastExchange")
@@ -50,18 +49,18 @@ def columns_broadcast(plan):
                 if indent is None or indent.start() <= depth:
                     break
                 below.append(other)
-            found.append("\n".join(below))
-    return found
+            inputs.append("\n".join(below))
+    return inputs
 
 
 @pytest.mark.parametrize("build", [ghost_grants.rows, stranded.rows, stranded.kinds],
                          ids=lambda build: f"{build.__module__}.{build.__name__}")
-def test_no_table_that_grows_with_the_tenant_is_broadcast(spark, analysis_input, build):
+def test_entities_and_grants_are_never_broadcast(spark, analysis_input, build):
     assert spark.conf.get("spark.sql.autoBroadcastJoinThreshold") == "10485760b"
     plan = executed_plan(build(analysis_input))
     assert "SortMergeJoin" in plan
-    for below in columns_broadcast(plan):
+    for broadcast_input in broadcast_inputs(plan):
         for table in ("entities", "grants"):
-            assert f"/{table}]" not in below, plan
-    # the test can tell: users are broadcast
-    assert any("/users]" in below for below in columns_broadcast(plan)), plan
+            assert f"/{table}]" not in broadcast_input, plan
+    # users are broadcast, so the check above recognizes the input of a broadcast
+    assert any("/users]" in broadcast_input for broadcast_input in broadcast_inputs(plan)), plan

@@ -1,4 +1,4 @@
-"""The worked example of docs/engine.md: every table in it is what the engine makes of the tenant in it."""
+"""The engine computes every table of the worked example in docs/engine.md."""
 
 import re
 
@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from analytics.spark.batches import unpack_numbers
 from analytics.spark.engine.count import Holder, Holdings, count_units
 from analytics.spark.engine.facts import find_entries
 from analytics.spark.engine.layout import WORD_BITS, split_into_units
 from analytics.spark.engine.members import EVERYONE
 from analytics.spark.engine.merge import count_stages
-from analytics.spark.engine.pack import from_bytes
-from analytics.spark.engine.rows import GROUP, NONE, decode, to_batch
+from analytics.spark.engine.rows import GROUP, NONE, decode_batches, encode_batch
 from analytics.spark.engine.rules import PRIVILEGES, compile_rules, number_kinds, visibility_rules
-from analytics.spark.engine.small_tenant import SENT_COLUMNS, Local, SmallTenantRules, Tenant, encode_tables
+from analytics.spark.engine.small_tenant import TABLE_COLUMNS, LocalBroadcast, SmallTenantRules, Tenant, tenant_rows
 from authzconsole.ops import ROOT
 
 RULE_SET = visibility_rules("final")
@@ -22,12 +22,12 @@ KINDS = number_kinds(RULE_SET)
 RULES = compile_rules(RULE_SET, KINDS)
 COLUMNS = (("user", "user"), ("kind", tuple(rule.kind for rule in RULE_SET.rules)), ("namespace", "namespace"),
            ("visible", "gained"))
-ORDER = tuple(sorted(range(len(RULE_SET.rules)), key=lambda rule: RULE_SET.rules[rule].kind).index(rule)
-              for rule in range(len(RULE_SET.rules)))
+RULES_BY_KIND = sorted(range(len(RULE_SET.rules)), key=lambda rule: RULE_SET.rules[rule].kind)
+ORDER = tuple(RULES_BY_KIND.index(rule) for rule in range(len(RULE_SET.rules)))
 
 
-def documented(heading):
-    """The rows of the first table below a heading: {column: text}."""
+def document_table(heading):
+    """Return the rows of the first table below a heading, each as {column: text}."""
     text = (ROOT / "docs" / "engine.md").read_text()
     section = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.M)[0]
     lines = [[cell.strip().strip("`") for cell in line.strip("|").split("|")]
@@ -37,143 +37,148 @@ def documented(heading):
 
 
 @pytest.fixture(scope="module")
-def names():
-    """The ids of entities, users and groups by their names, in the order of the document."""
-    users = [row["user"] for row in documented("Users and groups")]
-    groups = list(dict.fromkeys(name for row in documented("Users and groups") for name in row["groups"].split(", ")
+def ids():
+    """Return three dicts: the ids of entities, users and groups by name, in the order of the document."""
+    users = [row["user"] for row in document_table("Users and groups")]
+    groups = list(dict.fromkeys(name for row in document_table("Users and groups") for name in row["groups"].split(", ")
                                 if name != "-"))
-    return ({row["entity"]: int(row["id"]) for row in documented("Entities")},
-            {user: 1 + at for at, user in enumerate(users)}, {group: 1 + at for at, group in enumerate(groups)})
+    return ({row["entity"]: int(row["id"]) for row in document_table("Entities")},
+            {user: number for number, user in enumerate(users, 1)}, {group: number for number, group in enumerate(groups, 1)})
 
 
 @pytest.fixture(scope="module")
-def tenant(names):
-    entities, users, groups = names
-
-    def id_of(address):
-        return entities.get(address, None)
-
-    frames = {
-        "entities": [{"id": number, "kind": address.partition(":")[0], "key": address.partition(":")[2],
-                      "namespace_id": id_of(f"namespace:{address.partition(':')[2].split('.')[0]}"), "state": "live",
-                      "application_id": id_of(f"application:{'.'.join(address.partition(':')[2].split('.')[:2])}")
-                      if address.startswith(("application", "program")) else None} for address, number in entities.items()],
-        "users": [{"id": number, "name": user} for user, number in users.items()],
-        "memberships": [{"user_id": users[row["user"]], "group_id": groups[group]} for row in documented("Users and groups")
-                        for group in row["groups"].split(", ") if group != "-"],
+def tenant(ids):
+    entity_ids, user_ids, group_ids = ids
+    principal_ids = {**user_ids, **group_ids}
+    rows = {
+        "entities": [entity_row(address, entity_ids) for address in entity_ids],
+        "users": [{"id": number, "name": user} for user, number in user_ids.items()],
+        "memberships": [{"user_id": user_ids[row["user"]], "group_id": group_ids[group]}
+                        for row in document_table("Users and groups") for group in row["groups"].split(", ") if group != "-"],
         "grants": [{"principal_type": row["principal"].partition(":")[0], "privilege": row["privilege"],
-                    "principal_id": {**users, **groups}[row["principal"].partition(":")[2]], "entity_id": entities[row["entity"]]}
-                   for row in documented("Grants")],
+                    "principal_id": principal_ids[row["principal"].partition(":")[2]], "entity_id": entity_ids[row["entity"]]}
+                   for row in document_table("Grants")],
     }
-    text = {"kind", "key", "state", "name", "principal_type", "privilege"}
-    schema = pa.schema([("table", pa.string()), *((column, pa.string() if column in text else pa.int64())
-                        for column in dict.fromkeys(column for columns in SENT_COLUMNS.values() for column in columns))])
-    rows = [{"table": name, **row} for name, rows in frames.items() for row in rows]
-    return Tenant([pa.RecordBatch.from_pylist(rows, schema)])
+    text_columns = {"kind", "key", "state", "name", "principal_type", "privilege"}
+    columns = dict.fromkeys(column for columns in TABLE_COLUMNS.values() for column in columns)
+    schema = pa.schema([("table", pa.string()),
+                        *((column, pa.string() if column in text_columns else pa.int64()) for column in columns)])
+    return Tenant([pa.RecordBatch.from_pylist([{"table": table, **row} for table in rows for row in rows[table]], schema)])
+
+
+def entity_row(address, entity_ids):
+    kind, _, key = address.partition(":")
+    namespace, *rest = key.split(".")
+    is_in_application = kind in ("application", "program")
+    return {"id": entity_ids[address], "kind": kind, "key": key, "state": "live",
+            "namespace_id": entity_ids[f"namespace:{namespace}"],
+            "application_id": entity_ids[f"application:{namespace}.{rest[0]}"] if is_in_application else None}
 
 
 @pytest.fixture(scope="module")
-def small():
+def small_rules():
     return SmallTenantRules(RULES, KINDS, PRIVILEGES)
 
 
 @pytest.fixture(scope="module")
-def directory(tenant, small):
-    return tenant.directory(small)
+def directory(tenant, small_rules):
+    return tenant.directory(small_rules)
 
 
 @pytest.fixture
-def batches(tenant, small):
-    return [to_batch(encode_tables(tenant, small))]
+def batches(tenant, small_rules):
+    return [encode_batch(tenant_rows(tenant, small_rules))]
 
 
 @pytest.fixture
-def unit(batches, directory):
-    """(the unit of the tenant, its rows)."""
-    [found] = split_into_units(decode(batches), directory)
-    return found
+def unit_and_rows(batches, directory):
+    """Return the only unit of the tenant, and its rows."""
+    [unit_and_rows] = split_into_units(decode_batches(batches), directory)
+    return unit_and_rows
 
 
-def name_of(number, numbers):
-    return next((name for name, known in numbers.items() if known == number), "-")
+def name_of(number, numbers_by_name):
+    return next((name for name, known_number in numbers_by_name.items() if known_number == number), "-")
 
 
-def test_the_target_rows_are_those_of_the_document(batches, names):
-    targets = decode(batches).targets
+def test_the_target_rows_equal_those_of_the_document(batches, ids):
+    entity_ids, _, _ = ids
+    targets = decode_batches(batches).targets
     assert [
-        {"entity": name_of(entity, names[0]), "family": name_of(family, names[0]), "block": str(block), "kind": str(kind),
-         "application": name_of(application, names[0])}
-        for entity, family, block, kind, application in zip(
-            targets.entity, targets.family, targets.block, targets.kind, targets.application, strict=True)
-    ] == documented("Target rows")
+        {"entity": name_of(entity, entity_ids), "subtree": name_of(subtree, entity_ids), "block": str(block), "kind": str(kind),
+         "application": name_of(application, entity_ids)}
+        for entity, subtree, block, kind, application in zip(
+            targets.entity, targets.subtree, targets.block, targets.kind, targets.application, strict=True)
+    ] == document_table("Target rows")
 
 
-def test_the_grant_rows_are_those_of_the_document(batches, names):
-    grants = decode(batches).grants
+def test_the_grant_rows_equal_those_of_the_document(batches, ids):
+    entity_ids, user_ids, group_ids = ids
+    grants = decode_batches(batches).grants
     assert [
         {"principal_type": "GROUP" if principal_type == GROUP else "USER",
-         "principal": name_of(principal, names[2] if principal_type == GROUP else names[1]), "privilege": PRIVILEGES[privilege],
-         "entity": name_of(entity, names[0]), "family": name_of(family, names[0]), "block": str(block),
-         "application": name_of(application, names[0])}
-        for principal_type, principal, privilege, entity, family, block, application in zip(
-            grants.principal_type, grants.principal, grants.privilege, grants.entity, grants.family, grants.block,
+         "principal": name_of(principal, group_ids if principal_type == GROUP else user_ids), "privilege": PRIVILEGES[privilege],
+         "entity": name_of(entity, entity_ids), "subtree": name_of(subtree, entity_ids), "block": str(block),
+         "application": name_of(application, entity_ids)}
+        for principal_type, principal, privilege, entity, subtree, block, application in zip(
+            grants.principal_type, grants.principal, grants.privilege, grants.entity, grants.subtree, grants.block,
             grants.application, strict=True)
-    ] == documented("Grant rows")
+    ] == document_table("Grant rows")
 
 
-def test_the_positions_are_those_of_the_document(unit, names):
-    unit, _ = unit
-    assert [{"position": str(position), "word": str(position // WORD_BITS), "entity": name_of(entity, names[0])}
-            for position, entity in zip(unit.position, unit.entity, strict=True)] == documented("Layout")
+def test_the_positions_equal_those_of_the_document(unit_and_rows, ids):
+    unit, _ = unit_and_rows
+    assert [{"position": str(position), "word": str(position // WORD_BITS), "entity": name_of(entity, ids[0])}
+            for position, entity in zip(unit.position, unit.entity, strict=True)] == document_table("Layout")
 
 
-def test_the_entries_and_overlaps_are_those_of_the_document(unit, directory, names):
-    unit, rows = unit
+def test_the_entries_and_overlaps_equal_those_of_the_document(unit_and_rows, directory, ids):
+    unit, rows = unit_and_rows
     entries = find_entries(unit, rows, RULES, directory)
     has_overlap = Holdings(unit, entries, directory).has_overlap
-    entity_at = dict(zip(unit.position.tolist(), unit.entity.tolist(), strict=True))
+    entity_by_position = dict(zip(unit.position.tolist(), unit.entity.tolist(), strict=True))
     assert sorted(
-        (RULES.facts[fact].form, principal_name(principal, directory, names), name_of(entity_at[position], names[0]),
+        (RULES.facts[fact].form, principal_name(principal, directory, ids), name_of(entity_by_position[position], ids[0]),
          "yes" if has_overlap[position] else "no")
-        for fact, each in enumerate(entries)
-        for principal, position in set(zip(each.principal.tolist(), each.position.tolist(), strict=True))
-    ) == sorted(tuple(row[name] for name in ("fact", "principal", "target", "overlap")) for row in documented("Facts"))
+        for fact, fact_entries in enumerate(entries)
+        for principal, position in set(zip(fact_entries.principal.tolist(), fact_entries.position.tolist(), strict=True))
+    ) == sorted(tuple(row[name] for name in ("fact", "principal", "target", "overlap")) for row in document_table("Facts"))
 
 
-def principal_name(principal, directory, names):
+def principal_name(principal, directory, ids):
+    _, user_ids, group_ids = ids
     if principal >= 0:
-        return f"user:{name_of(directory.user_ids[principal], names[1])}"
-    return f"group:{name_of(directory.group_ids[EVERYONE - 1 - principal], names[2])}"
+        return f"user:{name_of(directory.user_ids[principal], user_ids)}"
+    return f"group:{name_of(directory.group_ids[EVERYONE - 1 - principal], group_ids)}"
 
 
-def test_the_counts_are_those_of_the_document(batches, directory, names):
-    counts = [
-        (principal_name(holder if each.holder == Holder.USER else EVERYONE - 1 - holder, directory, names),
+def test_the_counts_equal_those_of_the_document(batches, directory, ids):
+    rows = [
+        (principal_name(holder if counts.holder == Holder.USER else EVERYONE - 1 - holder, directory, ids),
          RULE_SET.rules[rule].kind, str(gained))
-        for each in count_units(iter(batches), RULES, directory, by_family=True) if each.holder != Holder.EVERYONE
-        for holder, rule, gained in zip(each.holders, each.rules, each.gained, strict=True)
+        for counts in count_units(iter(batches), RULES, directory, by_subtree=True) if counts.holder != Holder.EVERYONE
+        for holder, rule, gained in zip(counts.holders, counts.rules, counts.gained, strict=True)
     ]
-    assert sorted(counts) == sorted(tuple(row[name] for name in ("holder", "kind", "gained")) for row in documented("Counts"))
+    assert sorted(rows) == sorted(tuple(row[name] for name in ("holder", "kind", "gained")) for row in document_table("Counts"))
 
 
-def test_the_packed_rows_and_the_result_are_those_of_the_document(batches, directory, names):
-    pack, merge = count_stages(RULES, ORDER, COLUMNS, True, 1, Local(directory.to_dict()))
+def test_the_packed_counts_and_the_result_equal_those_of_the_document(batches, directory):
+    pack, merge = count_stages(RULES, ORDER, COLUMNS, True, 1, LocalBroadcast(directory.to_dict()))
     packed = list(pack(iter(batches)))
     rows = [row for batch in packed for row in batch.to_pylist()]
 
-    def shown(column):
-        return "-" if column is None else " ".join(map(str, from_bytes(column).tolist()))
+    def numbers_text(value):
+        return "-" if value is None else " ".join(map(str, unpack_numbers(value).tolist()))
 
-    binary = ("users", "groups", "cells", "gained")
-    assert [{"part": str(row["part"])} | {name: shown(row[name]) for name in binary} for row in rows
-            ] == documented("Packed counts")
+    assert [{"part": str(row["part"])} | {name: numbers_text(row[name]) for name in ("users", "groups", "buckets", "gained")}
+            for row in rows] == document_table("Packed counts")
     result = [{name: str(value) for name, value in row.items()} for batch in merge(iter(packed)) for row in batch.to_pylist()]
-    assert result == documented("Result")
+    assert result == document_table("Result")
 
 
-def test_the_cells_are_those_of_the_document(directory):
-    ranks = directory.namespace_names.to_pylist()
-    cells = {ORDER[rule] * len(ranks) + rank: (RULE_SET.rules[rule].kind, name) for rule in range(len(ORDER))
-             for rank, name in enumerate(ranks)}
+def test_the_buckets_equal_those_of_the_document(directory):
+    namespaces = directory.namespace_names.to_pylist()
+    buckets = {ORDER[rule] * len(namespaces) + rank: (RULE_SET.rules[rule].kind, name) for rule in range(len(ORDER))
+               for rank, name in enumerate(namespaces)}
     assert np.all(directory.namespace_ids[0] == NONE)
-    assert all(cells[int(row["cell"])] == (row["kind"], row["namespace"]) for row in documented("Cells"))
+    assert all(buckets[int(row["bucket"])] == (row["kind"], row["namespace"]) for row in document_table("Buckets"))

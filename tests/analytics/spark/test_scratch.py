@@ -1,4 +1,4 @@
-"""What Spark writes beside its results does not pile up."""
+"""The folders of temporary files of Spark sessions are removed."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ import pytest
 
 from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
-MAKE = ("import sys; from analytics.spark.scratch import create_scratch_folder; "
+CREATE_FOLDER = ("import sys; from analytics.spark.scratch import create_scratch_folder; "
         "print(create_scratch_folder(), flush=True); sys.stdin.read()")
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path, monkeypatch):
+def temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield
@@ -22,28 +22,29 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def another():
-    process = subprocess.Popen([sys.executable, "-c", MAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def other_session():
+    """Return (a process with a scratch folder, the folder)."""
+    process = subprocess.Popen([sys.executable, "-c", CREATE_FOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process, Path(process.stdout.readline().strip())
     process.kill()
     process.communicate()
 
 
-def test_a_folder_is_gone_with_its_session():
+def test_a_folder_is_removed_with_its_session():
     folder = create_scratch_folder()
     remove_scratch_folder(folder)
     assert not Path(folder).exists()
 
 
-def test_the_folder_of_a_session_that_was_killed_goes_with_the_next_one(another):
-    process, left = another
+def test_the_folder_of_a_killed_session_is_removed_by_the_next_session(other_session):
+    process, folder = other_session
     process.kill()
     process.wait()
     remove_scratch_folder(create_scratch_folder())
-    assert not left.exists()
+    assert not folder.exists()
 
 
-def test_the_folder_of_a_session_that_lives_stays(another):
-    _, of_another = another
+def test_the_folder_of_a_running_session_is_kept(other_session):
+    _, folder = other_session
     remove_scratch_folder(create_scratch_folder())
-    assert of_another.exists()
+    assert folder.exists()

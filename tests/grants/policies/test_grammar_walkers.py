@@ -77,7 +77,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
         lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
     "authzconsole.rest.framework.requirements.requirement_as_json": requirement_as_json,
     "analytics.spark.engine.rules._requirement": lambda node: rules._requirement(node, "dataset", {}),
-    "analytics.spark.engine.rules.admin_needed": rules.admin_needed,
+    "analytics.spark.engine.rules.admin_requirement": rules.admin_requirement,
     "analytics.spark.engine.rules._compiled_fact":
         lambda node: rules._compiled_fact(rules.RuleSet((), (node,)), 0, {}),
 }
@@ -164,7 +164,7 @@ SAMPLES = {
 
 # These handle some node types on purpose and raise for the others.
 HANDLE_SOME_NODES = {"grants.evaluation.entity_filters.combined_condition",
-                     "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_needed",
+                     "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_requirement",
                      "analytics.spark.engine.rules._compiled_fact"}
 
 
