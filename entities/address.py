@@ -17,12 +17,12 @@ _instance_name = "cdap"
 
 
 class AddressError(ValueError):
-    """Text that is not an address; the message names the part at fault."""
+    """The text is not an address. The message names the invalid part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A well-formed address. `parse_address` and `address_of` create checked addresses."""
+    """The address of an entity. `parse_address` and `address_of` check that it is well-formed."""
 
     kind: str
     key: str
@@ -55,7 +55,7 @@ class Address:
         return self.ancestor("application")
 
     def ancestor(self, kind: str) -> "Address | None":
-        """Return the address of this kind that this address is or is inside of; None if there is none."""
+        """Return this address if it is of this kind, or its container of this kind; None if there is neither."""
         if self.kind == kind:
             return self
         chain = ancestor_kinds(self.kind)
@@ -92,29 +92,29 @@ def set_instance_name(name: str) -> None:
 
 @lru_cache(maxsize=65_536)
 def parse_address(text: str) -> Address:
-    """Parse `<kind>:<key>`. Raise AddressError, which names the part at fault, if it is not an address."""
+    """Parse `<kind>:<key>`. Raise AddressError if it is not an address."""
     kind, colon, key = text.partition(":")
     if not colon:
         raise AddressError(f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders")
     try:
-        known = kind_by_name(kind)
+        known_kind = kind_by_name(kind)
     except VocabularyError as error:
         raise AddressError(str(error)) from None
-    return address_of(known.name, key)
+    return address_of(known_kind.name, key)
 
 
 @lru_cache(maxsize=65_536)
 def address_of(kind: str, key: str) -> Address:
-    """Return the address of this kind and key. Raise AddressError, which names the part at fault, if it is not an address."""
+    """Return the address of this kind and key. Raise AddressError if they do not form an address."""
     try:
-        known = kind_by_name(kind)
+        known_kind = kind_by_name(kind)
     except VocabularyError as error:
         raise AddressError(str(error)) from None
     if len(key) > MAX_KEY_LENGTH:
-        raise AddressError(f"the address of this {known.title} has {len(key)} characters; "
+        raise AddressError(f"the address of this {known_kind.title} has {len(key)} characters; "
                            f"{MAX_KEY_LENGTH} are allowed")
-    _check_key(known, key)
-    return Address(known.name, key)
+    _check_key(known_kind, key)
+    return Address(known_kind.name, key)
 
 
 def _check_key(kind: Kind, key: str) -> None:
@@ -155,10 +155,10 @@ def _check_name(kind: Kind, part: str, name: str) -> None:
     has_dot_segment = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
     if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or has_dot_segment:
         raise AddressError(f"{part} `{clip(name)}` contains a character that the name of {with_article(kind.title)} "
-                           f"cannot contain ({_allowed(kind)})")
+                           f"cannot contain ({_allowed_characters(kind)})")
 
 
-def _allowed(kind: Kind) -> str:
+def _allowed_characters(kind: Kind) -> str:
     if kind.name == "kerberosprincipal":
         return "no spaces, nothing invisible, and no `.` or `..` between slashes"
     extra = [c for c in "_-.$" if re.fullmatch(kind.name_pattern, c)]
@@ -166,7 +166,7 @@ def _allowed(kind: Kind) -> str:
 
 
 def address_format(kind: str) -> str:
-    """Return how an address of this kind is written, for messages and placeholders."""
+    """Return the written form of an address of this kind, for messages and placeholders."""
     if kind == "program":
         return "program:NAMESPACE.APPLICATION.TYPE.NAME"
     names = [container.upper() for container in reversed(ancestor_kinds(kind)) if container != "instance"]

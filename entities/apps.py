@@ -1,3 +1,5 @@
+"""Configure the app of entities: its instance name, the deployment's own kinds and the lookup `among`."""
+
 from pathlib import Path
 
 from django.apps import AppConfig

@@ -11,7 +11,7 @@
     write = ["write", "annotate"]
 
 Document 001: "For new entities and entities not listed here, these core policies should be followed." Each generation applies
-the general rules of its document, if there are any, to the operations of these kinds.
+the general rules of its document to the operations of these kinds. Without such rules, the operations are denied.
 """
 
 import re
@@ -26,7 +26,7 @@ _MEMBERS = {"name", "title", "plural", "parent", "characters", "operations"}
 
 
 def register_kinds(path: Path) -> list[Kind]:
-    """Register every kind in the file. Raise VocabularyError, which names the file and the fault, if it is invalid."""
+    """Register every kind in the file. Raise VocabularyError if the file or a kind is invalid."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         kinds = [_kind(table) for table in _tables(document)]
@@ -57,17 +57,17 @@ def _kind(table: dict[str, Any]) -> Kind:
 def _classes(name: str, operations: object) -> Iterator[tuple[str, OperationClass]]:
     if not isinstance(operations, dict):
         raise VocabularyError(f"the operations of `{name}` must be a table of classes")
-    seen: set[str] = set()
-    for class_name, named in operations.items():
+    known: set[str] = set()
+    for class_name, names in operations.items():
         if class_name not in tuple(OperationClass):
             raise VocabularyError(f"`{clip(class_name)}` is not a class of operations; the classes are "
                                   f"{', '.join(OperationClass)}")
-        if not isinstance(named, list) or not all(isinstance(operation, str) for operation in named):
+        if not isinstance(names, list) or not all(isinstance(operation, str) for operation in names):
             raise VocabularyError(f"`operations.{class_name}` of `{name}` must be a list of names")
-        for operation in named:
-            if operation in seen:
+        for operation in names:
+            if operation in known:
                 raise VocabularyError(f"`{name}` names the operation `{clip(operation)}` twice")
-            seen.add(operation)
+            known.add(operation)
             yield operation, OperationClass(class_name)
 
 

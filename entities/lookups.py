@@ -1,4 +1,4 @@
-"""A lookup that passes any number of ids as one parameter of a statement."""
+"""Define a lookup that passes any number of ids as one parameter of a statement."""
 
 import json
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ Statement = tuple[str, Sequence[Any]]
 
 
 class Among(Lookup):
-    """`pk__among=[...]` selects the same rows as `pk__in` with one parameter.
+    """`pk__among=[...]` selects the same rows as `pk__in`, but with one parameter.
 
-    Each of thousands of parameters takes time to write, send and plan.
+    `pk__in` passes each id as a parameter. Thousands of parameters take time to write, send and plan.
     """
 
     lookup_name = "among"
@@ -31,6 +31,6 @@ class Among(Lookup):
 
     def _left(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         if not self.rhs:
-            # then no query is executed at all, as with `pk__in`
+            # Django then executes no query, as with an empty `pk__in`
             raise EmptyResultSet
         return self.process_lhs(compiler, connection)

@@ -1,7 +1,7 @@
-"""The table of addresses.
+"""Define the table of addresses.
 
-A row is an address, not the entity itself: it is planned before the entity exists, live while it exists, and deleted
-afterwards. Grants can therefore be made before an entity exists and remain after it is deleted.
+A row is an address, not the entity itself. It is planned before the entity exists, live while the entity exists, and deleted
+afterwards. Therefore grants can be made before an entity exists, and remain after it is deleted.
 """
 
 from django.db import models

@@ -15,7 +15,7 @@ from entities.vocabulary import KINDS
 
 BATCH_SIZE = 1_000
 
-# no character sorts after it, byte by byte
+# the character that sorts last, byte by byte
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -25,13 +25,16 @@ def entity_at(address: Address) -> Entity | None:
 
 
 def entities_at(addresses: Iterable[Address], queryset: QuerySet[Entity] | None = None) -> dict[Address, Entity]:
-    """Return the rows of these addresses that are registered, or that are in `queryset`. One query for every `BATCH_SIZE`."""
+    """Return the rows of the registered addresses. One query for every `BATCH_SIZE` addresses.
+
+    queryset: return only rows of this queryset; all entities by default.
+    """
     queryset = Entity.objects.all() if queryset is None else queryset
     entities: dict[Address, Entity] = {}
     remaining = iter(set(addresses))
     while batch := set(islice(remaining, BATCH_SIZE)):
         rows = queryset.filter(kind__in={a.kind for a in batch}, key__in={a.key for a in batch})
-        # a dataset and a stream can have the same key: rows of other addresses are left out
+        # a dataset and a stream can have the same key, so the query also returns rows of other addresses
         entities.update((row.address, row) for row in rows if row.address in batch)
     return entities
 
@@ -42,12 +45,12 @@ def sorted_by_address(rows: QuerySet[Entity]) -> QuerySet[Entity]:
 
 
 def children_of(entity: Entity) -> QuerySet[Entity]:
-    """Return the entities directly inside it, in any state."""
+    """Return the entities directly inside `entity`, in any state."""
     return sorted_by_address(Entity.objects.filter(parent=entity))
 
 
 def subtree_of(entity: Entity) -> QuerySet[Entity]:
-    """Return the entity and everything inside it, at every depth and in any state."""
+    """Return `entity` and everything inside it, at every depth and in any state."""
     match entity.kind:
         case "instance":
             rows = Entity.objects.all()
@@ -61,14 +64,18 @@ def subtree_of(entity: Entity) -> QuerySet[Entity]:
 
 
 def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
-    """Return the live entities inside it, without itself; only those of `kind` if it is set."""
+    """Return the live entities inside `entity`, at every depth; only those of `kind` if it is set."""
     # no container contains its own kind, and the index that counts its content has the kind but not the key
     rows = subtree_of(entity).filter(state=State.LIVE).exclude(kind=entity.kind)
     return rows if kind is None else rows.filter(kind=kind)
 
 
 def matching_entities(text: str) -> QuerySet[Entity]:
-    """Return the entities that match `kind:` and the start of a key, or any part of a key in any case; none for an empty text."""
+    """Return the entities that match a search text.
+
+    A text such as `dataset:sales.o` matches addresses that start with it. Every other text matches any part of a key, in any
+    case. An empty text matches nothing.
+    """
     text = text.strip()
     if not text or not is_storable(text):
         return sorted_by_address(Entity.objects.none())

@@ -1,7 +1,10 @@
-"""Create rows of entities and change their state. `grants.lifecycle.services` is the public interface; it also keeps the grants.
+"""Create rows of entities and change their state.
 
-INVARIANT: `parent` is the row of the address's parent; `namespace` and `application` are the rows of its containers of that
-kind, or the row itself. The caller holds the write lock of the console; otherwise two callers could create the same address.
+The public interface is `grants.lifecycle.services`, which also updates the grants and the journal. The caller must hold the write
+lock of the console; otherwise two callers could create the same address.
+
+INVARIANT: `parent` is the row of the parent of the address. `namespace` and `application` are the rows of its containers of these
+kinds, or the row itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,28 +22,28 @@ BATCH_SIZE = 1_000
 
 
 class EntityError(ValueError):
-    """An address that this console cannot register; the message says why."""
+    """The console cannot register the address. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnsureResult:
-    """rows: of the requested addresses and of their containers. created: the new addresses, containers first."""
+    """rows: the rows of the requested addresses and of their containers. created: the new addresses, containers first."""
 
     rows: dict[Address, Entity]
     created: tuple[Address, ...]
 
 
 def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
-    """Create missing rows for these addresses, in the given states. Raise EntityError for another instance.
+    """Create a row for each address that has none, in its state. Raise EntityError for another instance.
 
-    An existing row keeps its state. Missing containers are created too: live if a new address inside is live, else planned.
-    A fixed number of statements for every `BATCH_SIZE` addresses.
+    states: the state of each address, if it is created. An existing row keeps its state. Missing containers are created too: live
+    if a new address inside is live, otherwise planned. Takes a fixed number of statements for every `BATCH_SIZE` addresses.
     """
     for address in states:
         if fault := instance_fault(address):
             raise EntityError(fault)
-    rows = entities_at({place for address in states for place in (*address.ancestors, address)})
-    missing = _missing(states, rows)
+    rows = entities_at({needed for address in states for needed in (*address.ancestors, address)})
+    missing = _missing_states(states, rows)
     for depth in sorted({len(address.ancestors) for address in missing}):
         level = [address for address in missing if len(address.ancestors) == depth]
         rows.update(_create_rows({address: missing[address] for address in level}, rows))
@@ -48,14 +51,15 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
 
 
 def instance_fault(address: Address) -> str:
-    """Return why this is not the console's own instance; empty if it is, and for every other kind."""
+    """Return why this is another instance than the console's own; empty for the console's instance and for every other kind."""
     if address.kind != "instance" or address == instance_address():
         return ""
     return (f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "
             f"(the setting INSTANCE_NAME)")
 
 
-def _missing(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> dict[Address, str]:
+def _missing_states(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> dict[Address, str]:
+    """Return the addresses without a row, including containers, with the states to create them in."""
     missing = {address: state for address, state in states.items() if address not in rows}
     for address, state in list(missing.items()):
         inherited = State.LIVE if state == State.LIVE else State.PLANNED
@@ -72,8 +76,8 @@ def _create_rows(states: Mapping[Address, str], rows: Mapping[Address, Entity]) 
     created = [_row(address, state, rows) for address, state in states.items()]
     Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
     for kind in ("namespace", "application"):
-        own = [row for row in created if row.kind == kind]
-        _refer_to_itself(own, f"{kind}_id")
+        containers = [row for row in created if row.kind == kind]
+        _refer_to_itself(containers, f"{kind}_id")
     return zip(states, created, strict=True)
 
 
@@ -95,7 +99,7 @@ def _refer_to_itself(containers: list[Entity], column: str) -> None:
 
 
 def set_entity_state(*, entity: Entity, state: str) -> bool:
-    """Return whether this changed the row."""
+    """Set the state of the entity. Return whether the row changed."""
     return _set_column(entity, "state", state)
 
 
@@ -107,7 +111,7 @@ def delete_planned_entity(*, entity: Entity) -> None:
 
 
 def set_entity_description(*, entity: Entity, description: str) -> bool:
-    """Return whether this changed the row."""
+    """Set the description of the entity. Return whether the row changed."""
     return _set_column(entity, "description", description)
 
 

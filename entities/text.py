@@ -1,4 +1,4 @@
-"""Check whether a database can store a text. The only implementation; everything above builds its messages on it."""
+"""Check whether a database can store a text. All packages use this check, and add their own context to its messages."""
 
 
 def storage_fault(text: str, max_characters: int | None = None) -> str:

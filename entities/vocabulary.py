@@ -20,11 +20,11 @@ class Privilege(StrEnum):
 
 READ, WRITE, EXECUTE, ADMIN = Privilege.READ, Privilege.WRITE, Privilege.EXECUTE, Privilege.ADMIN
 
-# Rules that accept any privilege use it, so a further privilege meets them too.
+# Rules that accept any privilege use this tuple, so they also accept a privilege that is added later.
 ANY = tuple(Privilege)
 
-# The definition of a stranded entity: it is live, and fewer active users than this hold ADMIN on it, directly or through a
-# group. Plans, the loss of administrators and the analysis on Spark all use it.
+# A live entity is stranded if fewer active users than this hold ADMIN on it, directly or through a group. Plans, the forecast
+# of administrator losses and the analysis on Spark all use this definition.
 MIN_ADMINISTRATORS = 2
 
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
@@ -38,7 +38,7 @@ PRINCIPAL_NAME = r"\S+"
 
 
 class VocabularyError(ValueError):
-    """An unknown word; the message lists the known ones."""
+    """The kind, privilege or operation is unknown or invalid. The message lists the known names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Kind:
     classes: tuple[tuple[str, "OperationClass"], ...] = ()
 
     def operation_class(self, operation: str) -> "OperationClass | None":
-        """Return the class of an operation; None for the kinds of the platform, which have a rule for each operation."""
+        """Return the class of an operation; None for the built-in kinds, which have a rule for each operation."""
         return dict(self.classes).get(operation)
 
 
 class OperationClass(StrEnum):
-    """The class of an operation on a kind that the documents do not name."""
+    """The class of an operation on a deployment's own kind, which the documents do not name."""
 
     CREATE = "create"
     READ = "read"
@@ -131,7 +131,7 @@ CONTAINER_KINDS = ("instance", "namespace", "application")
 
 
 def kind_by_name(name: str) -> Kind:
-    """Return the kind of that name, in any case. Raise VocabularyError, which lists the kinds, if there is none."""
+    """Return the kind of that name, written in any case. Raise VocabularyError if there is none."""
     # outside ASCII, lower-casing can produce other letters: a Kelvin sign would become a k
     kind = KINDS.get(name.lower()) if name.isascii() else None
     if kind is None:
@@ -140,7 +140,7 @@ def kind_by_name(name: str) -> Kind:
 
 
 def privilege_by_name(name: object) -> Privilege:
-    """Return the privilege of exactly that name. Raise VocabularyError, which lists the privileges, if there is none."""
+    """Return the privilege of exactly that name. Raise VocabularyError if there is none."""
     if isinstance(name, str) and name in Privilege.__members__:
         return Privilege[name]
     raise VocabularyError(f"`{clip(name)}` is not a privilege; the privileges are {', '.join(ANY)}")
@@ -153,7 +153,7 @@ def register_kind(kind: Kind) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
         raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _, a letter first")
     if kind.parent not in CONTAINER_KINDS:
-        raise VocabularyError(f"the kind `{kind.name}` must lie in one of {', '.join(CONTAINER_KINDS)}, "
+        raise VocabularyError(f"the kind `{kind.name}` must be inside one of {', '.join(CONTAINER_KINDS)}, "
                               f"not in `{clip(kind.parent)}`")
     for operation in kind.operations:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
@@ -168,14 +168,14 @@ def child_kinds(kind: str) -> list[Kind]:
 
 
 def clip(value: object, max_characters: int = 80) -> str:
-    """Return a value in a form that can be quoted in a message: printable and short."""
+    """Return the value as short, printable text, to be quoted in a message."""
     text = str(value)
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:max_characters])
-    return shown + ("…" if len(text) > max_characters else "")
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:max_characters])
+    return printable + ("…" if len(text) > max_characters else "")
 
 
 def quantity(count: int, singular: str, plural: str) -> str:
-    """Return a count with its noun: `1 grant`, `1,200 grants`."""
+    """Return a count with its noun, such as `1 grant` or `1,200 grants`."""
     return f"{count:,} {singular if count == 1 else plural}"
 
 

@@ -1,7 +1,7 @@
 """Parse questions: may this subject perform this operation on this target?
 
-Questions arrive in the form of the AuthZEN Authorization API 1.0. A malformed one raises `QuestionError`. A well-formed one
-about an unknown kind, operation or subject type is still a question: its `unknown_reason` says why it is denied.
+Questions have the form of the AuthZEN Authorization API 1.0. A malformed question raises `QuestionError`. A well-formed question
+about an unknown kind, operation or subject type is parsed, and its `unknown_reason` says why it is denied.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,16 @@ SUBJECT_TYPES = ("user", "group")
 
 
 class QuestionError(ValueError):
-    """A malformed question; the message names the member at fault."""
+    """The question is malformed. The message names the invalid member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """May `subject` perform `operation` on `target` under the rules of `generation`?
 
-    subject_type, subject: `user` or `group`, and a name. target: None if kind, operation or address are unknown;
-    `unknown_reason` then says why, and `is_malformed` whether the address is not well-formed.
+    subject_type, subject: `user` or `group`, and a name.
+    target: None if the subject type, kind or operation is unknown or the address is invalid. `unknown_reason` then gives the
+    reason, and `is_malformed` is true for an invalid address.
     artifact, artifact_is_new, dataset_type, owner: the parameters on which some rules depend.
     """
 
@@ -50,7 +51,7 @@ class Question:
 
     @property
     def known_target(self) -> Address:
-        """The target of a question that has no `unknown_reason`."""
+        """The target of a question without `unknown_reason`."""
         assert self.target is not None, self.unknown_reason
         return self.target
 
@@ -61,7 +62,7 @@ class Question:
         return generation_by_name(self.generation).policy(self.target.kind, self.operation)
 
     def address_at(self, scope: Scope) -> Address | None:
-        """Return the address that `scope` names in this question; None if the question does not name it."""
+        """Return the address at `scope`; None if the question names no such address."""
         match scope:
             case Scope.SELF:
                 return self.target
@@ -94,9 +95,10 @@ class Question:
 
 
 def question_from_json(body: object, *, active_generation: str, is_search: bool = False) -> Question:
-    """Parse one evaluation request; unknown members are ignored. Raise QuestionError if it is malformed.
+    """Parse an evaluation request. Unknown members are ignored. Raise QuestionError if it is malformed.
 
-    is_search: the question is about all entities of the resource's type. `resource.id` is ignored, and the key of `target` is empty.
+    is_search: the question is about all entities of the resource's type. `resource.id` is then ignored, and the key of `target`
+        is empty.
     """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
@@ -152,7 +154,7 @@ _KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owne
 
 @cache
 def context_members(generation: str, kind: str, operation: str) -> tuple[str, ...]:
-    """Return the members of `context` that the rule reads; all others are ignored, even if they are malformed."""
+    """Return the members of `context` that the rule reads. All other members are ignored, even if they are malformed."""
     policy = generation_by_name(generation).policy(kind, operation)
     if policy is None or policy.requirement is None:
         return ()

@@ -73,7 +73,7 @@ def test_every_class_of_operations_is_ruled_or_said_to_be_without_a_rule():
     ("[[kind]]\nparent='instance'", "needs `name`"),
     ("[[kind]]\nname='Record'\nparent='instance'", "`Record` cannot name a kind"),
     ("[[kind]]\nname='dataset'\nparent='instance'", "the kind `dataset` exists already"),
-    ("[[kind]]\nname='record'\nparent='dataset'", "must lie in one of instance, namespace, application, not in `dataset`"),
+    ("[[kind]]\nname='record'\nparent='dataset'", "must be inside one of instance, namespace, application, not in `dataset`"),
     ("[[kind]]\nname='record'\nparent='instance'\ncolour='red'", "`colour` is not a member of a kind"),
     ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nfly=['fly']", "`fly` is not a class of operations"),
     ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['READ']", "`READ` cannot name an operation"),
