@@ -1,7 +1,7 @@
-"""Find the entities on which an operation can be permitted from the grants of its subject, without reading all entities.
+"""Find the entities on which an operation can be permitted, starting from the grants of its subject.
 
-A requirement is covered by a list of queries if every permitted entity appears in at least one of them. `Always`, and a
-requirement that can be met without any grant, cannot be covered.
+A list of queries covers a requirement if every permitted entity is in the result of at least one query. A requirement that can be
+met without any grant, such as `Always`, cannot be covered: every entity must then be checked.
 """
 
 from django.db.models import Q, QuerySet
@@ -32,9 +32,9 @@ from grants.policies.grammar import (
 
 
 def candidate_queries(requirement: Expression, context: FilterContext) -> list[QuerySet] | None:
-    """Return queries for the keys of all permitted entities of one kind; a key can appear more than once.
+    """Return queries for the keys of all permitted entities of one kind. A key can appear more than once.
 
-    None if the requirement cannot be covered; then every entity has to be checked.
+    None if the requirement cannot be covered.
     """
     kind = context.kinds[0]
     if isinstance(requirement, HasAtOrBelow) and kind in CONTAINER_KINDS:
@@ -48,7 +48,7 @@ def candidate_queries(requirement: Expression, context: FilterContext) -> list[Q
 
 
 def _is_exact(expression: Expression) -> bool:
-    """Return whether every entity that the cover finds is permitted."""
+    """Return whether every entity in the result of the covering queries is permitted."""
     match expression:
         case Has() | HasAtOrBelow():
             return True
@@ -61,7 +61,7 @@ def _is_exact(expression: Expression) -> bool:
 
 
 def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] | None:
-    """Return the keys of the containers of this kind that have a grant on or inside them."""
+    """Return queries for the keys of the containers of this kind with a grant on or inside them; None for the instance."""
     if kind == "instance":
         return None
     return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True)
@@ -69,16 +69,16 @@ def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] |
 
 
 def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
-    """Return conditions of which every permitted entity meets at least one; None if there are none."""
+    """Return conditions such that every permitted entity meets at least one of them; None if there are none."""
     match expression:
         case Has(privileges, scope):
             if scope not in SCOPE_COLUMNS:
                 return None
-            return [_granted_at(scope, context, table, with_privileges(privileges)) for table in context.tables]
+            return [_has_grant_at(scope, context, table, with_privileges(privileges)) for table in context.tables]
         case HasAtOrBelow():
             if context.kinds[0] in CONTAINER_KINDS:
                 return None
-            return [_granted_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables]
+            return [_has_grant_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables]
         case AllOf(parts):
             covers = [_cover(part, context) for part in parts]
             return next((cover for cover in covers if cover is not None), None)
@@ -93,8 +93,8 @@ def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
             raise UnknownExpression(expression)
 
 
-def _granted_at(scope: Scope, context: FilterContext, table: GrantTable, where: dict) -> Q:
-    """Return the condition on an entity that `table` has such a grant on it or on its container at `scope`."""
+def _has_grant_at(scope: Scope, context: FilterContext, table: GrantTable, where: dict) -> Q:
+    """Return the condition that an entity, or its container at `scope`, has a grant in `table` that meets `where`."""
     if scope == Scope.SELF:
         return Q(**table.entity_conditions(**where))
     container = KINDS[context.kinds[0]].parent if scope == Scope.PARENT else scope.value

@@ -12,9 +12,9 @@ from grants.models import JournalHead
 def cached_count(name: str, count: Callable[[], Counter]) -> Counter:
     """Return `count()`, or the cached result of an earlier call with this name if the data has not changed since.
 
-    name: must identify what is counted, and for which principal. One query, plus those of `count`.
+    name: must identify the counted rows and the principal. One query, and those of `count` if there is no cached result.
 
-    Every change moves the head of the journal in the same transaction (grants.journal), so the hash of the head identifies
+    Every change updates the head of the journal in the same transaction (grants.journal), so the hash of the head identifies
     the state of all counted data. The hash is read before counting, so a cached count is never older than its key.
     """
     if transaction.get_connection().in_atomic_block:
@@ -22,6 +22,6 @@ def cached_count(name: str, count: Callable[[], Counter]) -> Counter:
         return count()
     state = JournalHead.objects.filter(pk=1).values_list("hash", flat=True).first()
     if state is None:
-        # without a journal, the data was not written by the console, and no hash identifies its state
+        # without a journal, the console did not write the data, and no hash identifies its state
         return count()
     return caches["counts"].get_or_set(f"{state}:{name}", count)

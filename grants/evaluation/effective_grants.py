@@ -17,7 +17,7 @@ MAX_LISTED_GROUPS = 500
 MAX_LISTED_IDS = 20
 _MEMBER_COLUMN = "group__user"
 
-# Written as SQL, as every search starts with it: Django takes three times as long to build the query as a database to run it.
+# Every search runs this query first. It is SQL because Django takes three times as long to build it as the database to run it.
 _USER_WITH_GROUPS = f"""
 SELECT u.id, m.group_id FROM {User._meta.db_table} u LEFT JOIN {User.groups.through._meta.db_table} m ON m.user_id = u.id
 WHERE u.username = %s AND {active_principal_sql("u")}"""
@@ -25,9 +25,9 @@ WHERE u.username = %s AND {active_principal_sql("u")}"""
 
 @dataclass(frozen=True, slots=True)
 class GrantTable:
-    """The effective grants in one table: the rows in which `column` is one of `ids`.
+    """The effective grants in one table: the rows with one of `ids` in `column`.
 
-    relation: the name of the reverse relation on an entity.
+    relation: the name of the reverse relation from an entity to the table.
     """
 
     model: type[UserGrant | GroupGrant]
@@ -37,10 +37,10 @@ class GrantTable:
 
     @property
     def principal_condition(self) -> dict:
-        """The condition on a grant."""
+        """The condition that a grant is effective."""
         if len(self.ids) <= MAX_LISTED_IDS:
             return {f"{self.column}__in": self.ids}
-        # for each of hundreds of parameters Django would take as long as the database takes for its row
+        # with hundreds of parameters, Django would take as long for each parameter as the database for its row
         return {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
 
     def rows(self, **where) -> QuerySet:
@@ -48,7 +48,7 @@ class GrantTable:
         return self.model.objects.filter(**self.principal_condition, **where)
 
     def entity_conditions(self, **where) -> dict:
-        """Return the same condition as keywords for one `filter` of entities."""
+        """Return the condition that an entity has such a grant, as keyword arguments for `filter`."""
         return {f"{self.relation}__{name}": value for name, value in (self.principal_condition | where).items()}
 
 
@@ -103,6 +103,6 @@ def _table_of_memberships(user_id: int) -> GrantTable:
 
 
 def _table_of_groups(group_ids: list[int]):
-    # the database plans better for a list of ids than for a join
+    # the database makes a better query plan for a list of ids than for a join
     if group_ids:
         yield GrantTable(GroupGrant, "group_grants", "group_id", tuple(group_ids))

@@ -14,7 +14,7 @@ from grants.policies.wire import Redaction, answer_as_json, malformed_as_json
 
 BATCH_SIZE = 1_000
 
-# returns the states of addresses, for those whose state may be disclosed
+# returns the states of addresses; an address is absent if its state must not be disclosed
 StateLookup = Callable[[set[Address]], Mapping[Address, str]]
 
 
@@ -44,17 +44,17 @@ def check_many(questions: Sequence[Question]) -> list[Decision]:
 
 
 def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
-    """Return the state of each address, `not registered` included. One query."""
+    """Return the state of each address, or `not registered`. One query for every `entities.selectors.BATCH_SIZE` addresses."""
     entities = entities_at(addresses)
     return {address: entities[address].state if address in entities else NOT_REGISTERED for address in addresses}
 
 
 def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redaction | None = None,
-            states: StateLookup = entity_states) -> Iterator[dict]:
-    """Yield the answer to each item as JSON, in order; an item that could not be parsed is denied with its error.
+                     states: StateLookup = entity_states) -> Iterator[dict]:
+    """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its error.
 
-    redact: removes from an explanation what its reader may not see. states: returns the states of targets that an
-    explanation may disclose. One query for every `BATCH_SIZE` items, and those of `states` if anything is explained.
+    redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
+    explanation may disclose. One query for every `BATCH_SIZE` items, and those of `states` if a question asks for an explanation.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
@@ -66,7 +66,7 @@ def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redac
 
 
 def _states_not_live(batch: Sequence[Question | QuestionError], states: StateLookup) -> Mapping[Address, str]:
-    """Return the states of the targets of explained questions, without those that are live."""
+    """Return the states of the targets of questions with `explain`, without live targets."""
     targets = {item.target for item in batch if isinstance(item, Question) and item.explain and item.target is not None}
     if not targets:
         return {}

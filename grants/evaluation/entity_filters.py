@@ -1,6 +1,6 @@
-"""Turn requirements into SQL conditions on entities, to filter whole lists by what a principal may do or see.
+"""Turn requirements into SQL conditions on entities, to filter lists by the permissions of a principal.
 
-INVARIANT: a condition selects exactly the entities that `grants.evaluation.engine` permits one by one
+INVARIANT: a condition selects exactly the entities on which `grants.evaluation.engine` permits the operation
 (tests/grants/evaluation/test_evaluators_agree.py).
 """
 
@@ -39,10 +39,10 @@ ALL, NONE = Q(pk__isnull=False), Q(pk__in=[])
 # an entity is visible if one of these operations is permitted on it
 VISIBILITY_OPERATIONS = ("list", "get")
 
-# sets of requirements of which any one is enough, each with the kinds to which it applies
+# sets of alternative requirements (any one of a set is enough), each with the kinds to which the set applies
 KindsByRequirements = dict[frozenset[Expression], list[str]]
 
-# the column of an entity that holds the id of the entity at each scope
+# the columns of an entity with the id of the entity at a scope
 SCOPE_COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id",
                  Scope.APPLICATION: "application_id"}
 
@@ -51,10 +51,10 @@ SCOPE_COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "
 class FilterContext:
     """The grants, kinds and parameters for which a condition is built.
 
-    question: provides the parameters of the requirement, if there are any.
-    row_by_row: look up the grants of each row separately; fastest to find the first few of very many rows. Otherwise the
-    database may read all grants first; fastest to find all rows. inside: a container of all rows that is not one of them, if
-    there is one; only the grants in its namespace are then read.
+    question: has the parameters of the requirement, if there are any.
+    row_by_row: look up the grants of each row separately, which finds the first few of very many rows fastest. Otherwise the
+    database may read all grants first, which finds all rows fastest.
+    inside: a container that all rows are inside of, without being one of them. Only the grants in its namespace are then read.
     """
 
     tables: tuple[GrantTable, ...]
@@ -64,7 +64,7 @@ class FilterContext:
     inside: Entity | None = None
 
     def exists(self, rows: QuerySet) -> Q:
-        """Return the condition that the subquery has a row."""
+        """Return the condition that the subquery `rows` has a row."""
         return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
     @property
@@ -77,16 +77,17 @@ class FilterContext:
 
 def can_see(principal: User | Group, entity: Entity, generation: Generation) -> bool:
     """Return whether `principal` may `list` or `get` this entity. One query."""
-    shown = visibility_condition(principal, generation, kinds=[entity.kind], row_by_row=True)
-    return Entity.objects.filter(shown, pk=entity.pk).exists()
+    is_visible = visibility_condition(principal, generation, kinds=[entity.kind], row_by_row=True)
+    return Entity.objects.filter(is_visible, pk=entity.pk).exists()
 
 
 def visibility_condition(principal: User | Group, generation: Generation, *,
                          operations: Sequence[str] = VISIBILITY_OPERATIONS, kinds: Iterable[str] | None = None,
                          row_by_row: bool = False) -> Q:
-    """Return the condition that one of the operations is permitted to `principal` on an entity.
+    """Return the condition that `principal` may perform one of the operations on an entity.
 
-    A kind without a rule for them is not visible. kinds: limit the entities to these. row_by_row: as in FilterContext.
+    Entities of a kind without a rule for these operations do not meet it.
+    kinds: limit the condition to these kinds. row_by_row: as in FilterContext.
     """
     tables = grant_tables_of_principal(principal)
     if tables is None:
@@ -96,43 +97,48 @@ def visibility_condition(principal: User | Group, generation: Generation, *,
 
 def kinds_by_requirements(generation: Generation, operations: Sequence[str],
                           kinds: Iterable[str] | None = None) -> KindsByRequirements:
-    """Return the requirements of which any one permits one of the operations, with the kinds that share them."""
+    """Group the kinds by the requirements of these operations. Meeting any requirement of a set permits one of the operations."""
     grouped: KindsByRequirements = {}
     for kind in KINDS if kinds is None else kinds:
         policies = [generation.policy(kind, operation) for operation in operations]
-        enough = frozenset(_normalized(policy.requirement, kind) for policy in policies if policy and policy.has_rule)
-        if enough:
-            grouped.setdefault(enough, []).append(kind)
+        alternatives = frozenset(_normal_form(policy.requirement, kind) for policy in policies if policy and policy.has_rule)
+        if alternatives:
+            grouped.setdefault(alternatives, []).append(kind)
     return grouped
 
 
-def _normalized(requirement: Expression, kind: str) -> Expression:
-    """Return one form of a requirement that has two equal forms on kinds that contain nothing."""
+def _normal_form(requirement: Expression, kind: str) -> Expression:
+    """Return the requirement in one form. On kinds that contain nothing, `Has(ANY)` and `HasAtOrBelow` mean the same."""
     return HasAtOrBelow() if kind not in CONTAINER_KINDS and requirement == Has(ANY) else requirement
 
 
-def condition_for_tables(tables: tuple[GrantTable, ...], rules: KindsByRequirements, **how) -> Q:
-    """Return the condition that these grants meet one of the requirements of an entity's kind. how: as in FilterContext."""
-    shown = NONE
-    for enough, kinds in rules.items():
-        context = FilterContext(tables, kinds, **how)
-        shown |= Q(kind__in=kinds) & reduce(or_, (requirement_condition(requirement, context) for requirement in enough))
-    return shown
+def condition_for_tables(tables: tuple[GrantTable, ...], rules: KindsByRequirements, **options) -> Q:
+    """Return the condition that these grants meet one of the requirements for the kind of an entity.
+
+    options: further fields of FilterContext.
+    """
+    condition = NONE
+    for alternatives, kinds in rules.items():
+        context = FilterContext(tables, kinds, **options)
+        is_met = reduce(or_, (requirement_condition(requirement, context) for requirement in alternatives))
+        condition |= Q(kind__in=kinds) & is_met
+    return condition
 
 
-def combined_condition(expression: Expression, met_by: Callable[[Expression], Q],
+def combined_condition(expression: Expression, part_condition: Callable[[Expression], Q],
                        has_parameter: Callable[[Parameter], bool]) -> Q:
-    """Return the condition of a composed node from those of its parts; `Given` is met if the question lacks the parameter.
+    """Return the condition of a node with parts, combined from the conditions of its parts. `Always` is always met.
 
-    met_by: returns the condition of a part. has_parameter: whether the question has a parameter.
+    part_condition: returns the condition of a part. has_parameter: returns whether the question has a parameter; if not, `Given`
+    is met.
     """
     match expression:
         case AllOf(parts):
-            return reduce(and_, map(met_by, parts), ALL)
+            return reduce(and_, map(part_condition, parts), ALL)
         case AnyOf(parts):
-            return reduce(or_, map(met_by, parts), NONE)
+            return reduce(or_, map(part_condition, parts), NONE)
         case Given(parameter, then):
-            return met_by(then) if has_parameter(parameter) else ALL
+            return part_condition(then) if has_parameter(parameter) else ALL
         case Always():
             return ALL
         case _:
@@ -140,7 +146,7 @@ def combined_condition(expression: Expression, met_by: Callable[[Expression], Q]
 
 
 def requirement_condition(expression: Expression, context: FilterContext) -> Q:
-    """Return the condition that `expression` is met on an entity of the kinds of `context`."""
+    """Return the condition that the grants of `context` meet `expression` on an entity of its kinds."""
     match expression:
         case Has(privileges, scope) if scope in SCOPE_COLUMNS:
             return _has_grant(context, content_object_id=OuterRef(SCOPE_COLUMNS[scope]), **with_privileges(privileges),
@@ -163,7 +169,7 @@ def has_parameter(parameter: Parameter, question: Question | None) -> bool:
 
 
 def fixed_address(scope: Scope, question: Question | None) -> Address | None:
-    """Return the address at a scope that is the same for every row: the instance or a parameter of the question."""
+    """Return the address at a scope that does not depend on the row: the instance or a parameter of the question."""
     if scope == Scope.INSTANCE:
         return instance_address()
     return None if question is None else question.address_at(scope)
@@ -175,34 +181,34 @@ def on_address(address: Address) -> dict:
 
 
 def with_privileges(privileges: tuple[Privilege, ...]) -> dict:
-    """Return the condition that a grant is of one of these privileges."""
+    """Return the condition that a grant gives one of these privileges."""
     ids = permission_ids()
     return {"permission_id__in": [ids[privilege] for privilege in privileges]}
 
 
 def _has_grant(context: FilterContext, **where) -> Q:
-    held = NONE
+    condition = NONE
     for table in context.tables:
-        held |= context.exists(table.rows(**where))
-    return held
+        condition |= context.exists(table.rows(**where))
+    return condition
 
 
 def _has_grant_at_or_below(context: FilterContext) -> Q:
     containers = [kind for kind in context.kinds if kind in CONTAINER_KINDS]
     others = [kind for kind in context.kinds if kind not in CONTAINER_KINDS]
     on_entity = {"content_object_id": OuterRef("pk"), **context.in_namespace}
-    reached = Q(kind__in=others) & _has_grant(context, **on_entity) if others else NONE
+    condition = Q(kind__in=others) & _has_grant(context, **on_entity) if others else NONE
     for kind in containers:
         # the instance contains everything, so any grant is at or below it
         inside = {} if kind == "instance" else {**context.in_namespace, f"{kind}_id": OuterRef("pk")}
         # the partial index on applications needs this condition
         not_null = {"application__isnull": False} if kind == "application" else {}
-        reached |= Q(kind=kind) & _has_grant(context, **inside, **not_null)
-    return reached
+        condition |= Q(kind=kind) & _has_grant(context, **inside, **not_null)
+    return condition
 
 
 def _live_entities_without(context: FilterContext, privilege: Privilege, kind: str | None) -> QuerySet:
-    """Return the live entities inside the outer entity on which the privilege is not held."""
+    """Return the live entities inside the outer entity on which `context` has no grant of the privilege."""
     inside = Entity.objects.filter(Q(namespace_id=OuterRef("pk")) | Q(application_id=OuterRef("pk")), state=State.LIVE)
     inside = inside.exclude(pk=OuterRef("pk"))
     if kind is not None:

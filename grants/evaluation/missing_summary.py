@@ -1,7 +1,7 @@
-"""Summarize what is missing for a rule over all live entities: list the first few, count the rest.
+"""Summarize the missing grants for a rule over all live entities: list the first entities and count the others.
 
 A page can explain a decision on a namespace of any size with a fixed number of queries and bounded memory.
-INVARIANT: the listed and counted entities are those that `grants.evaluation.facts` gathers in full.
+INVARIANT: the listed and counted entities are exactly the entities that `grants.evaluation.facts` lists.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
-# a key inside a container is the key of the container, a dot, and more; keys sort by bytes (entities.migrations.0002_byte_order)
+# The keys inside a container start with its key and a dot, and keys sort by bytes (entities.migrations.0002_byte_order).
 _DOT, _AFTER_DOT = ".", "/"
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFacts:
-    """The facts of one question (see `grants.policies.decide.Facts`) that list at most `max_listed` missing entities."""
+    """The facts of one question (see `grants.policies.decide.Facts`), with at most `max_listed` entities without a privilege."""
 
     question: Question
     facts: Facts
@@ -41,67 +41,71 @@ class SummaryFacts:
     def is_subject_known(self) -> bool:
         return self.facts.is_subject_known
 
-    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
-        return self.facts.privileges_on(place)
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        return self.facts.privileges_on(address)
 
-    def has_grant_at_or_below(self, place: Address) -> bool:
-        return self.facts.has_grant_at_or_below(place)
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return self.facts.has_grant_at_or_below(address)
 
-    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
-        return self.facts.grant_at_or_below(place)
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        return self.facts.grant_at_or_below(address)
 
-    def entities_without_privilege(self, place: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
-        key = place, privilege, kind
+    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+        key = address, privilege, kind
         if key not in self._cache:
-            self._cache[key] = _entities_without_privilege(self.question, place, privilege, kind, self.max_listed)
+            self._cache[key] = _entities_without_privilege(self.question, address, privilege, kind, self.max_listed)
         return self._cache[key]
 
 
 def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
-    """Gather explained facts that list the first `max_listed` missing entities. One query; five for a rule over all live ones."""
+    """Gather facts for an explanation that list the first `max_listed` entities without a privilege.
+
+    One query; five for a rule over all live entities.
+    """
     return summary_facts_of_generations([question], max_listed)[0]
 
 
 def summary_facts_of_generations(questions: Sequence[Question], max_listed: int) -> list[SummaryFacts]:
-    """Return these facts for questions that differ only in their generation; they share the lookups of live entities."""
+    """Gather the same facts for questions that differ only in their generation. They share the lookups of live entities."""
     facts_of_all, cache = gather_facts(questions, explained=True, with_live=False), {}
     return [SummaryFacts(question, facts, max_listed, cache)
             for question, facts in zip(questions, facts_of_all, strict=True)]
 
 
 def visible_entities_without_privilege(question: Question, attempt: Attempt, visibility: Visibility,
-                             max_listed: int) -> EntitiesWithoutPrivilege | None:
-    """Return the missing entities of an attempt over all live entities that its reader may see; None if that is all of them.
+                                       max_listed: int) -> EntitiesWithoutPrivilege | None:
+    """Return the entities without the privilege that a reader may see; None if the reader may see all of them.
 
-    The first `max_listed` are listed. visibility: of the reader, inside the target. At most six queries.
+    attempt: an attempt over all live entities. visibility: what the reader sees inside the target. Lists the first `max_listed`
+    entities. At most six queries.
     """
     (privilege,) = attempt.privileges
-    required = _RequiredPrivilege.of(question, attempt.address, privilege, attempt.kind)
+    required = _RequiredPrivilege.find(question, attempt.address, privilege, attempt.kind)
     counts = Counter({kind: total for (kind, state), total in visibility.counts.items()
                       if state == State.LIVE and attempt.kind in (None, kind)})
-    if held_kinds := [kind for kind in _count_by_kind(required.held) if kind in counts]:
+    if held_kinds := [kind for kind in _count_by_kind(required.held_entities) if kind in counts]:
         missing_counts = _count_by_kind(required.live.filter(visibility.all_rows, *required.lacks_privilege, kind__in=held_kinds))
         counts = +Counter(counts | {kind: missing_counts[kind] for kind in held_kinds})
     if counts.total() == len(attempt.missing_grants) + attempt.unlisted_count:
         return None
-    return _summary(required.first(counts, max_listed, visibility.first_rows), counts, total=0)
+    return _summary(required.first_without(counts, max_listed, visibility.first_rows), counts, checked_count=0)
 
 
 def _entities_without_privilege(question: Question, address: Address, privilege: Privilege, kind: str | None,
-                      max_listed: int) -> EntitiesWithoutPrivilege:
-    required = _RequiredPrivilege.of(question, address, privilege, kind)
+                                max_listed: int) -> EntitiesWithoutPrivilege:
+    required = _RequiredPrivilege.find(question, address, privilege, kind)
     if required is None:
         return EntitiesWithoutPrivilege(is_empty=True)
     live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live))
-    counts = live - _count_by_kind(required.held)
-    return _summary(required.first(counts, max_listed), counts, live.total())
+    counts = live - _count_by_kind(required.held_entities)
+    return _summary(required.first_without(counts, max_listed), counts, live.total())
 
 
 @dataclass(frozen=True, slots=True)
 class _RequiredPrivilege:
     """A privilege that is required on all live entities inside a container.
 
-    live: these entities. tables: the effective grants of the subject.
+    entity: the container. tables: the effective grants of the subject. live: the live entities inside the container.
     """
 
     entity: Entity
@@ -110,14 +114,14 @@ class _RequiredPrivilege:
     live: QuerySet[Entity]
 
     @classmethod
-    def of(cls, question: Question, place: Address, privilege: Privilege, kind: str | None) -> "_RequiredPrivilege | None":
-        """Return None if there is no such container or subject. Two queries."""
-        entity, tables = entity_at(place), grant_tables(question.subject_type, question.subject)
+    def find(cls, question: Question, address: Address, privilege: Privilege, kind: str | None) -> "_RequiredPrivilege | None":
+        """Look up the container and the subject; return None if either does not exist. Two queries."""
+        entity, tables = entity_at(address), grant_tables(question.subject_type, question.subject)
         return None if entity is None or tables is None else cls(entity, privilege, tables, live_entities_inside(entity, kind))
 
     @property
     def _grants(self) -> list[QuerySet]:
-        """The grants inside the container that give the privilege, by table."""
+        """The grants of the privilege on and inside the container, one queryset for each table."""
         where = {self.entity.kind: self.entity.pk, "permission_id": permission_ids()[self.privilege]}
         return [table.rows(**where).order_by() for table in self.tables]
 
@@ -125,42 +129,41 @@ class _RequiredPrivilege:
     def lacks_privilege(self) -> list[Exists]:
         """The conditions that an entity lacks the privilege, one for each table.
 
-        They stay separate because the database joins by each of them, but not by one that combines them.
+        They are separate, because the database joins by each condition, but not by a combination of them.
         """
         return [~Exists(grants.filter(content_object_id=OuterRef("pk"))) for grants in self._grants]
 
     @property
-    def held(self) -> QuerySet[Entity]:
-        """The live entities on which the privilege is held, from the grants, which are usually fewer than the entities."""
+    def held_entities(self) -> QuerySet[Entity]:
+        """The live entities on which the privilege is held. Starts from the grants, which are usually fewer than the entities."""
         ids = [grants.values_list("content_object_id") for grants in self._grants]
         return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
 
-    def first(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
-        """Return the first entities that lack the privilege and meet `condition`, by address.
+    def first_without(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
+        """Return the first entities that lack the privilege and meet `condition`, by address. At most one query.
 
-        counts: how many there are of each kind.
-
-        One query; none if there are none.
+        counts: the number of these entities by kind.
         """
-        # only the range of keys can use an index, and the index has the rows in order
-        lacked = Entity.objects.filter(condition, *self.lacks_privilege, state=State.LIVE)
+        # a condition on the range of keys uses an index, which has the rows in order
+        start, end = f"{self.entity.key}{_DOT}", f"{self.entity.key}{_AFTER_DOT}"
+        without_privilege = Entity.objects.filter(condition, *self.lacks_privilege, state=State.LIVE)
         parts, expected = [], 0
         for kind in sorted(counts, key=KIND_ORDER.__getitem__):
             if expected < max_listed:
-                inside = lacked.filter(kind=kind, key__gt=f"{self.entity.key}{_DOT}", key__lt=f"{self.entity.key}{_AFTER_DOT}")
+                inside = without_privilege.filter(kind=kind, key__gt=start, key__lt=end)
                 parts.append(inside.order_by("key")[:max_listed])
             expected += counts[kind]
         if not parts:
             return []
         rows = [Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key") for part in parts]
-        found = [Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])]
-        return sorted(found, key=lambda address: (KIND_ORDER[address.kind], address.key))[:max_listed]
+        addresses = [Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])]
+        return sorted(addresses, key=lambda address: (KIND_ORDER[address.kind], address.key))[:max_listed]
 
 
 def _count_by_kind(rows: QuerySet[Entity]) -> Counter:
-    # COUNT(*) and not of a column: an index then contains everything that the query reads
+    # COUNT(*) instead of the count of a column, so that an index contains everything that the query reads
     return Counter(dict(rows.order_by().values_list("kind").annotate(total=Count("*"))))
 
 
-def _summary(addresses: list[Address], counts: Counter, total: int) -> EntitiesWithoutPrivilege:
-    return EntitiesWithoutPrivilege(not counts, total, tuple(addresses), counts.total() - len(addresses))
+def _summary(addresses: list[Address], counts: Counter, checked_count: int) -> EntitiesWithoutPrivilege:
+    return EntitiesWithoutPrivilege(not counts, checked_count, tuple(addresses), counts.total() - len(addresses))

@@ -58,7 +58,7 @@ def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(api, djang
         ((10, 10), (4, 4), 2 * (FIRST_ENTITIES + CANDIDATES) + ALL_ENTITIES),
     ):
         monkeypatch.setattr(authzen_search, "MAX_COLLECTED", collected)
-        monkeypatch.setattr(authzen_search, "MAX_WALKED", walked)
+        monkeypatch.setattr(authzen_search, "MAX_CHECKED", walked)
         with django_assert_num_queries(usual + expected):
             assert api.search("resource", request() | {"page": {"limit": 5}}).json()["page"]["count"] == 5
 

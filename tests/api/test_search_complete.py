@@ -40,7 +40,7 @@ def force_strategy(monkeypatch, strategy):
     few, first, many, inside = STRATEGIES[strategy]
     monkeypatch.setattr(authzen_search, "FEW_GRANTS", few)
     monkeypatch.setattr(authzen_search, "MAX_COLLECTED", (few, many))
-    monkeypatch.setattr(authzen_search, "MAX_WALKED", (first, first))
+    monkeypatch.setattr(authzen_search, "MAX_CHECKED", (first, first))
     monkeypatch.setattr(principal_filters, "MAX_GRANTS_INSIDE", inside)
 
 

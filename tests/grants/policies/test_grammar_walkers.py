@@ -70,7 +70,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.evaluation.candidates._cover": lambda node: candidates._cover(node, CONTEXT),
     "grants.evaluation.candidates._is_exact": candidates._is_exact,
     "grants.evaluation.principal_filters._condition":
-        lambda node: principal_filters._condition(node, principal_filters._Search(QUESTION, None, False)),
+        lambda node: principal_filters._condition(node, principal_filters._QuestionContext(QUESTION, None, False)),
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
     "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
     "grants.lifecycle.missing_grants._streamed_missing_grants":
@@ -87,7 +87,7 @@ AFTER_A_WALKER = {
     "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
     "grants.policies.wording._parenthesized": "grants.policies.wording.requirement_in_words",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
-    "grants.evaluation.principal_filters._search": "grants.policies.grammar.leaves",
+    "grants.evaluation.principal_filters._question_context": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
     "authzconsole.web.ask.answer_summaries._requires_all_live": "grants.policies.grammar.leaves",
