@@ -1,8 +1,8 @@
-"""Errors of the services. A service that raises one of them has written nothing."""
+"""Define the errors of the services. A service that raises one of these errors has written nothing."""
 
 
 class GrantError(ValueError):
-    """The change was refused. The message describes the error, its position and the solution."""
+    """The change was refused. The message says what is wrong, where, and how to correct it."""
 
 
 class NotAdministrator(GrantError):
@@ -10,7 +10,7 @@ class NotAdministrator(GrantError):
 
 
 class StaleBase(GrantError):
-    """The change was made for a revision that is no longer the newest."""
+    """The change is based on a revision that is no longer the newest."""
 
     def __init__(self, base_revision: int, revision: int):
         self.base_revision, self.revision = base_revision, revision
@@ -19,7 +19,7 @@ class StaleBase(GrantError):
 
 
 class ChangeRefused(GrantError):
-    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each of them."""
+    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each invalid item."""
 
     def __init__(self, errors: list[tuple[int, str, str]]):
         self.errors = errors
@@ -27,7 +27,7 @@ class ChangeRefused(GrantError):
 
 
 class PrincipalError(GrantError):
-    """A user or group that cannot be created or changed. field: `user` or `group` if that one does not exist."""
+    """A user or group cannot be created or changed. field: `user` or `group` if the principal of this type does not exist."""
 
     def __init__(self, message: str, *, field: str = ""):
         self.field = field
@@ -35,17 +35,17 @@ class PrincipalError(GrantError):
 
 
 class LifecycleError(GrantError):
-    """An entity that cannot be registered, deleted or recreated now."""
+    """An entity cannot be registered, deleted or recreated now."""
 
 
 class PlanError(GrantError):
-    """A plan that cannot be created, or cannot be applied, discarded or undone in its current state."""
+    """A plan cannot be created, or cannot be applied, discarded or undone in its current state."""
 
 
 class StalePlan(StaleBase):
-    """The data of the plan changed after the plan was created. line: a summary of the first journal line with such a change."""
+    """The plan is stale. line: a summary of the first journal line that made it stale."""
 
     def __init__(self, plan: str, base_revision: int, revision: int, line: str):
         super().__init__(base_revision, revision)
-        self.args = (f"{plan} was made for revision {base_revision:,}, and what it depends on was changed since: {line}; "
+        self.args = (f"{plan} was made for revision {base_revision:,}, and data on which it depends has changed since: {line}; "
                      f"renew the plan, review the new one, and apply that",)

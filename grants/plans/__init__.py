@@ -1,4 +1,4 @@
 """Plans: stored changes that are reviewed, applied as a whole, discarded or undone.
 
-What a plan is made from is in `grants.plans.sources`; single change sets are in `grants.changes`.
+The sources of plans are in `grants.plans.sources`. Changes without a plan are in `grants.changes`.
 """

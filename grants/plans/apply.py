@@ -22,8 +22,7 @@ OPPOSITE_VERBS = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRA
 def apply_plan(*, author: Author, plan_id: int) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    Raise StalePlan if data that the plan depends on changed since it was made, PlanError if it is not proposed or the
-    reason is missing.
+    Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason is missing.
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
@@ -49,7 +48,10 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
-    """Create a plan that undoes the changes that an applied plan made. Raise PlanError."""
+    """Create a plan that undoes the changes of an applied plan.
+
+    Raise PlanError if the plan was not applied, or if there is nothing to undo.
+    """
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
@@ -64,7 +66,7 @@ def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def plan_by_id(plan_id: int) -> Plan:
-    """Return the plan of that number. Raise PlanError."""
+    """Return the plan with this number. Raise PlanError if there is none."""
     plan = Plan.objects.filter(pk=plan_id).first()
     if plan is None:
         raise PlanError(f"there is no plan {plan_id}")
@@ -72,14 +74,16 @@ def plan_by_id(plan_id: int) -> Plan:
 
 
 def _by_inverse(plan: Plan) -> str:
-    """Return a text such as ` by plan 7` if an inverse plan was applied; otherwise an empty text."""
+    """Return a text such as ` by plan 7` if an inverse plan was applied; otherwise an empty string."""
     applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
     return f" by {applied}" if applied else ""
 
 
 def _proposed_plan(plan_id: int) -> Plan:
-    """Return the plan. Raise PlanError if it is not proposed. Call it under the lock of the journal, so that a plan is
-    closed once."""
+    """Return the plan. Raise PlanError if it is not proposed.
+
+    The caller holds the lock of the journal, so that a plan is closed only once.
+    """
     plan = plan_by_id(plan_id)
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state} already, by {plan.decided_by}")
@@ -93,7 +97,7 @@ def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
 
 
 def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
-    """Make the changes of all items. Return the counts of what changed, as in `Plan.effect`. Raise PlanError."""
+    """Make the changes of all items. Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid."""
     counts = dict.fromkeys(("grants", "revokes", "already", "planned"), 0)
     for batch in _batches(plan):
         rows_by_verb = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}
@@ -114,7 +118,7 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
 
 
 def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
-    """Yield the items in batches. Each batch is a query, because SQLite cannot continue to read a table that was written to."""
+    """Yield the items in batches. Each batch is one query, because SQLite cannot continue to read a table after a write to it."""
     last_position = 0
     while batch := list(plan.items.filter(position__gt=last_position).order_by("position")[:ITEMS_PER_BATCH]):
         yield batch

@@ -31,7 +31,7 @@ PlanChange = tuple[str, str, Address, Privilege]
 
 
 class PlanOrigin(StrEnum):
-    """The source that a plan was made from, as stored in `Plan.origin`."""
+    """The source from which a plan was created, as stored in `Plan.origin`."""
 
     CHANGE_SET = "change-set"
     COPY = "copy"
@@ -48,8 +48,9 @@ class PlanOrigin(StrEnum):
 class PlanDraft:
     """The content of a plan that is not stored yet.
 
-    changes: each item once; read once and never held in memory as a whole. base_revision: read before the data that the changes
-    were computed from. empty_message: the error if there are no changes. The other fields are those of `grants.models.Plan`.
+    changes: the items, without repetitions. They are iterated once and never all in memory.
+    base_revision: the revision that was read before the data from which the changes are computed.
+    empty_message: the error message if there are no changes. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
@@ -65,9 +66,10 @@ class PlanDraft:
 
 
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Store a draft as a proposed plan; no grant changes. Raise NotAdministrator, PlanError (if the draft is empty).
+    """Store a draft as a proposed plan. No grant changes.
 
     Takes a few statements for every `ITEMS_PER_BATCH` items.
+    Raise NotAdministrator, or PlanError if the draft is empty, invalid or too large.
     """
     check_administrator(author)
     with transaction.atomic():
@@ -85,13 +87,13 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
 
 
 def changes_from_grants(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
-    """Yield the changes that give these grants to the principal."""
+    """Yield a change for each of these grants to the principal."""
     for address, privilege in grants:
         yield PlanVerb.GRANT.value, principal, address, privilege
 
 
 def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
-    """Insert an item for each change in batches. Return the number of items. Raise PlanError."""
+    """Insert an item for each change, in batches. Return the number of items. Raise PlanError if a change is invalid."""
     remaining, count, known_principals = iter(changes), 0, set()
     while batch := list(islice(remaining, ITEMS_PER_BATCH)):
         if count + len(batch) > MAX_PLAN_ITEMS:
@@ -106,7 +108,7 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
 
 
 def _check_principals(principals: set[str]) -> None:
-    """Raise PlanError with the first principal that does not exist."""
+    """Raise PlanError if one of these principals does not exist."""
     if unknown := sorted(principals - principals_by_name(principals).keys()):
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
 

@@ -1,6 +1,6 @@
 """Compute what a plan changes: the counts stored with the plan, and the effect on each principal and each entity.
 
-`Plan.effect` stores the counts, so that showing a plan costs the same whatever its size:
+`Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 
 - grants, revokes: items that change something; already: items that change nothing.
 - principals: principals that gain or lose a grant.
@@ -48,12 +48,12 @@ class StrandedByPlan:
 
 
 def changing_items(plan: Plan) -> QuerySet[PlanItem]:
-    """Return the items that change something; of an applied plan, those that did."""
+    """Return the items that change something; of an applied plan, the items that changed something."""
     return plan.items.filter(is_noop=False)
 
 
 def mark_noop_items(plan: Plan) -> None:
-    """Mark the items that change nothing now: grants that exist, and revocations of grants that do not. Three statements."""
+    """Mark the items that change nothing now: existing grants, and revocations of grants that do not exist. Three statements."""
     user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
     group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
     is_held = Q(principal_type="user") & Q(Exists(user_grants)) | Q(principal_type="group") & Q(Exists(group_grants))
@@ -63,7 +63,7 @@ def mark_noop_items(plan: Plan) -> None:
 
 
 def _grants_of_item(model: type[UserGrant | GroupGrant], **principal) -> QuerySet:
-    """Return the subquery of the grants that equal the outer item."""
+    """Return the subquery of the grants with the address, privilege and principal of the outer item."""
     return model.objects.filter(content_object__kind=OuterRef("kind"), content_object__key=OuterRef("key"),
                                 permission_id=OuterRef("permission_id"), **principal)
 
@@ -98,31 +98,31 @@ def effect_counts(plan: Plan) -> dict[str, int]:
 
 
 def _planned_count(plan: Plan) -> int:
-    """Return the number of addresses that applying the plan registers, including containers."""
+    """Return the number of addresses, including containers, that are registered when the plan is applied."""
     registered = Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"))
     rows = changing_items(plan).filter(~Exists(registered), verb=PlanVerb.GRANT).order_by().values_list("kind", "key").distinct()
     total, containers = 0, set()
     for address in (Address(*row) for row in rows.iterator(chunk_size=2_000)):
         total += 1
         containers.update(address.ancestors)
-    return total + sum(_uncounted(chunk, rows) for chunk in chunks(containers))
+    return total + sum(_uncounted_containers(chunk, rows) for chunk in chunks(containers))
 
 
-def _uncounted(containers: list[Address], counted: QuerySet) -> int:
-    """Return how many of the containers are neither registered nor counted already."""
-    missing = set(containers) - entities_at(containers).keys()
-    counted_rows = counted.filter(key__in={address.key for address in missing}) if missing else ()
-    return len(missing - {Address(*row) for row in counted_rows})
+def _uncounted_containers(containers: list[Address], counted: QuerySet) -> int:
+    """Return how many of the containers are neither registered nor in `counted`."""
+    unregistered = set(containers) - entities_at(containers).keys()
+    counted_rows = counted.filter(key__in={address.key for address in unregistered}) if unregistered else ()
+    return len(unregistered - {Address(*row) for row in counted_rows})
 
 
 class PrincipalEffects(Sequence):
-    """The `PrincipalEffect` of each principal whose grants change, users first, by name.
+    """The `PrincipalEffect` of each principal that gains or loses a grant: users first, by name.
 
-    A slice is a list, so that a Paginator can use it.
+    A slice is a list, so a Paginator can use this sequence.
     """
 
     def __init__(self, plan: Plan, total: int | None = None):
-        """total: the number of principals, if it is known."""
+        """Create the sequence. total: its length, if it is known; otherwise it is counted when it is needed."""
         self._total = total
         self._items = changing_items(plan).order_by()
         self._names = self._items.values_list("principal_type", "principal_name").distinct()
@@ -143,11 +143,11 @@ class PrincipalEffects(Sequence):
 
     def _tallies(self, names) -> QuerySet:
         """Return the number of items of these principals by principal, verb, kind and permission."""
-        is_shown = Q(pk__in=[])
+        is_listed = Q(pk__in=[])
         for principal_type in ("user", "group"):
-            is_shown |= Q(principal_type=principal_type,
-                          principal_name__in=[name for type_, name in names if type_ == principal_type])
-        return self._items.filter(is_shown).values_list(
+            is_listed |= Q(principal_type=principal_type,
+                           principal_name__in=[name for type_, name in names if type_ == principal_type])
+        return self._items.filter(is_listed).values_list(
             "principal_type", "principal_name", "verb", "kind", "permission_id").annotate(Count("pk"))
 
     @staticmethod
@@ -157,7 +157,7 @@ class PrincipalEffects(Sequence):
 
 
 def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedByPlan]:
-    """Return a page of the entities that the plan strands: those without an administrator first, then by address. One query."""
+    """Return a page of the entities that the plan strands. Entities without an administrator come first. One query."""
     rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
     return [StrandedByPlan(Address(kind, key), admins) for admins, kind, key in rows]
 
@@ -172,7 +172,8 @@ _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 
 _IS_ACTIVE_PRINCIPAL = active_principal_sql("u")
 
-# the queries count at most two administrators: an entity is stranded where fewer than two remain, and fewer than before
+# The queries count at most two administrators of each entity. The plan strands an entity if fewer than two remain, and fewer than
+# before.
 _BEFORE = f"""
 SELECT u.id FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id
 WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_ACTIVE_PRINCIPAL}
@@ -182,7 +183,7 @@ WHERE g.content_object_id = t.id AND g.permission_id = t.permission_id AND {_IS_
 
 
 def _item_condition(principal_type: str, name: str, verb: str) -> str:
-    """Return the SQL condition that item `i` of the plan of `t` is of this principal and on the entity of `t`."""
+    """Return the SQL condition that item `i` is an item of the plan of `t`, for the entity of `t` and this principal and verb."""
     return (f"i.plan_id = t.plan_id AND i.kind = t.kind AND i.key = t.key AND i.permission_id = t.permission_id "
             f"AND i.principal_type = '{principal_type}' AND i.principal_name = {name} AND i.verb = '{verb}'")
 
@@ -215,7 +216,7 @@ SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 
 
 def _stranded_rows(plan: Plan) -> list[tuple[int, str, str]]:
-    """Return (administrators left, kind, key) of each entity that the plan strands. One query."""
+    """Return (number of remaining administrators, kind, key) of each entity that the plan strands. One query."""
     with connection.cursor() as cursor:
         cursor.execute(_STRANDED, [plan.pk, permission_ids()[Privilege.ADMIN]])
         return cursor.fetchall()

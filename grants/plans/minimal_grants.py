@@ -1,11 +1,11 @@
-"""Compute the fewest grants that give a user a list of permissions under one generation.
+"""Compute the fewest grants that give a user a list of permissions in one generation.
 
-1. A permission that only one set of grants can give forces that set.
+1. If only one set of grants can give a permission, this set is forced.
 2. The forced grants usually give most of the other permissions too.
-3. The remaining permissions are covered greedily, by the grant that gives most of them.
+3. The remaining permissions are covered greedily: repeatedly take the set that gives most of them.
 4. Every grant that the other grants make superfluous is removed again.
 
-INVARIANT: `decide.is_met` decides whether a permission is given, with the new grants added to the facts.
+INVARIANT: `decide.is_met` decides whether the new grants, added to the facts, give a permission.
 """
 
 import heapq
@@ -22,23 +22,19 @@ from grants.evaluation.effective_grants import grant_tables
 from grants.evaluation.entity_filters import FilterContext, requirement_condition
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
-from grants.policies.explain import MissingGrant, minimal_grant_sets
+from grants.policies.explain import GrantSet, MissingGrant, minimal_grant_sets
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
 QUESTIONS_PER_BATCH = 500
 
-# grants that together permit a question
-GrantSet = frozenset[MissingGrant]
-
-
 @dataclass(frozen=True, slots=True)
 class MinimalGrants:
     """The result of `minimal_grants`.
 
-    grants: by address. only_way: the number of grants that every solution needs. is_smallest: whether it is proven that fewer
-    grants are not enough.
+    grants: by address. only_way: the number of forced grants, which every solution contains.
+    is_smallest: whether it is proven that fewer grants are not enough.
     """
 
     grants: tuple[MissingGrant, ...] = ()
@@ -48,7 +44,10 @@ class MinimalGrants:
 
 @dataclass(frozen=True, slots=True)
 class _Denial:
-    """A denied question that must become permitted, its facts, and every minimal set of grants that permits it."""
+    """A denied question that must become permitted, with its facts and every minimal set of grants that would permit it.
+
+    The facts list every missing grant, so no set contains `UnlistedGrants`.
+    """
 
     question: Question
     facts: Facts
@@ -56,14 +55,14 @@ class _Denial:
 
     @property
     def permitting_container(self) -> Address | None:
-        """The container in which any grant permits the question; None if there is none."""
+        """The container in which any grant permits the question; None if there is no such container."""
         needs_any_grant = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
         return self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
 
 
 @dataclass(slots=True)
 class _NewGrants:
-    """The grants of the solution so far. count_inside: how many are on or inside each address."""
+    """The grants of the solution so far. count_inside: the number of these grants on or inside each address."""
 
     privileges: dict[Address, set[Privilege]] = field(default_factory=lambda: defaultdict(set))
     count_inside: Counter = field(default_factory=Counter)
@@ -92,20 +91,20 @@ class _FactsWithNewGrants:
     new_grants: _NewGrants
     is_subject_known: bool = True
 
-    def privileges_on(self, place: Address) -> Mapping[Privilege, str]:
-        new = dict.fromkeys(self.new_grants.privileges.get(place, ()), self.denial.question.principal)
-        return {**self.denial.facts.privileges_on(place), **new}
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        new = dict.fromkeys(self.new_grants.privileges.get(address, ()), self.denial.question.principal)
+        return {**self.denial.facts.privileges_on(address), **new}
 
-    def has_grant_at_or_below(self, place: Address) -> bool:
-        return self.new_grants.count_inside[place] > 0 or self.denial.facts.has_grant_at_or_below(place)
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return self.new_grants.count_inside[address] > 0 or self.denial.facts.has_grant_at_or_below(address)
 
-    def grant_at_or_below(self, place: Address) -> HeldGrant | None:
-        if self.new_grants.count_inside[place] > 0:
-            return HeldGrant(self.denial.question.principal, place, ANY[0])
-        return self.denial.facts.grant_at_or_below(place)
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        if self.new_grants.count_inside[address] > 0:
+            return HeldGrant(self.denial.question.principal, address, ANY[0])
+        return self.denial.facts.grant_at_or_below(address)
 
-    def entities_without_privilege(self, place: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
-        missing = self.denial.facts.entities_without_privilege(place, privilege, kind)
+    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+        missing = self.denial.facts.entities_without_privilege(address, privilege, kind)
         remaining = tuple(a for a in missing.addresses if privilege not in self.new_grants.privileges.get(a, ()))
         return EntitiesWithoutPrivilege(not remaining, missing.checked_count, remaining)
 
@@ -114,7 +113,7 @@ def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], genera
                    max_grants: int) -> MinimalGrants:
     """Return the fewest grants that give the user these permissions.
 
-    permissions: (address, operation) pairs, each with a policy in the generation; held in memory. Raise PlanError if more
+    permissions: (address, operation) pairs, each with a policy in the generation; all are kept in memory. Raise PlanError if more
     than `max_grants` grants are needed.
     """
     new_grants, grants, only_way, is_smallest = _NewGrants(), [], 0, True
@@ -137,7 +136,7 @@ def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], genera
     return MinimalGrants(tuple(sorted(grants, key=_sort_key)), only_way, is_smallest)
 
 
-# of the entities of one namespace: an operation for each address and requirement
+# the required operations in one namespace: one operation for each address and requirement
 _Operations = dict[tuple[Address, Expression], str]
 
 
@@ -158,7 +157,7 @@ def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generat
 def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[_Denial]:
     """Yield the operations that are not permitted now.
 
-    One query for every QUESTIONS_PER_BATCH operations, and two more for each whose requirement depends on all live entities.
+    One query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live entities.
     """
     questions = iter(Question("user", user, operation, address, generation.name)
                      for (address, _), operation in operations.items())
@@ -184,7 +183,7 @@ def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
 
 
 def _check_missing_below(question: Question, max_grants: int) -> None:
-    """Raise PlanError if too many grants are missing, before they are loaded."""
+    """Raise PlanError if more than `max_grants` grants are missing. This check comes before the missing grants are loaded."""
     entity, tables = entity_at(question.target), grant_tables("user", question.subject)
     if entity is None or tables is None:
         return
@@ -201,7 +200,10 @@ def _check_limit(count: int, max_grants: int) -> None:
 
 
 def _select_grants(denials: list[_Denial], new_grants: _NewGrants) -> tuple[list[MissingGrant], bool]:
-    """Add grants to `new_grants` that permit all denials. Return them, and whether it is proven that fewer are not enough."""
+    """Add grants to `new_grants` that permit all denials.
+
+    Return these grants, and whether it is proven that fewer grants are not enough.
+    """
     if not denials:
         return [], True
     permitted, lower_bound = _permitted_by_set(denials), _lower_bound(denials, new_grants)
@@ -221,14 +223,17 @@ def _permitted_by_set(denials: list[_Denial]) -> dict[GrantSet, set[int]]:
             by_container[denial.permitting_container].add(index)
     for grant_set, indexes in permitted.items():
         for address, _ in grant_set:
-            for place in (address, *address.ancestors):
-                indexes |= by_container.get(place, set())
+            for container in (address, *address.ancestors):
+                indexes |= by_container.get(container, set())
     return permitted
 
 
 def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]],
                      new_grants: _NewGrants) -> list[MissingGrant]:
-    """Repeatedly take the set that permits most open denials per grant; of equal sets, the one with the narrowest reach."""
+    """Select sets of grants until all denials are permitted, and return their grants.
+
+    Repeatedly take the set that permits most open denials per grant; of equally good sets, the set with the narrowest reach.
+    """
     open_indexes, selected = set(range(len(denials))), []
     ordered_sets = sorted(permitted.items(), key=lambda item: sorted(map(_sort_key, item[0])))
     heap = [(-len(indexes) / len(grant_set), _reach(grant_set), number, grant_set)
@@ -238,7 +243,7 @@ def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]]
         score, reach, number, grant_set = heapq.heappop(heap)
         current_score = -len(permitted[grant_set] & open_indexes) / len(grant_set)
         if current_score != score:
-            # other sets have permitted some of its denials since: put it back with its current score
+            # sets selected since then permit some of its denials: put the set back with its current score
             if current_score:
                 heapq.heappush(heap, (current_score, reach, number, grant_set))
             continue
@@ -252,7 +257,7 @@ def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]]
 
 def _remove_superfluous(selected: list[MissingGrant], denials: list[_Denial], permitted: dict[GrantSet, set[int]],
                         new_grants: _NewGrants) -> list[MissingGrant]:
-    """Remove each grant without which everything stays permitted, widest reach first. Return the others."""
+    """Remove each grant that the others make superfluous, widest reach first. Return the remaining grants."""
     indexes_by_grant: dict[MissingGrant, set[int]] = defaultdict(set)
     for grant_set, indexes in permitted.items():
         for grant in grant_set:
@@ -267,24 +272,27 @@ def _remove_superfluous(selected: list[MissingGrant], denials: list[_Denial], pe
 
 
 def _lower_bound(denials: list[_Denial], new_grants: _NewGrants) -> int:
-    """Return a number of further grants that every solution needs: count denials of which no two can share a grant."""
-    total, counted_grants, counted_places, counted_containers = 0, set(), set(), set()
+    """Return a number of further grants that every solution needs.
+
+    Adds up the grants for denials that cannot share a grant with each other.
+    """
+    total, counted_grants, counted_addresses, counted_containers = 0, set(), set(), set()
     for denial in sorted(denials, key=lambda denial: (denial.permitting_container is not None, len(denial.alternatives))):
         missing_sets = [{grant for grant in grant_set if not new_grants.holds(grant)} for grant_set in denial.alternatives]
         grants = set().union(*missing_sets)
-        places = {place for address, _ in grants for place in (address, *address.ancestors)}
-        if grants & counted_grants or places & counted_containers or denial.permitting_container in counted_places:
+        addresses = {container for address, _ in grants for container in (address, *address.ancestors)}
+        if grants & counted_grants or addresses & counted_containers or denial.permitting_container in counted_addresses:
             continue
         total += min(map(len, missing_sets))
         counted_grants |= grants
-        counted_places |= places
+        counted_addresses |= addresses
         if denial.permitting_container is not None:
             counted_containers.add(denial.permitting_container)
     return total
 
 
 def _reach(grants: Iterable[MissingGrant]) -> int:
-    """Return how far grants reach: a grant on an instance, a namespace or an application affects everything inside it."""
+    """Return a number that grows with the size of the containers: a grant on a container affects everything inside it."""
     kinds = [address.kind for address, _ in grants if address.kind in CONTAINER_KINDS]
     return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)
 

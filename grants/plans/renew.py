@@ -16,7 +16,10 @@ def can_renew(plan: Plan) -> bool:
 
 
 def renew_plan(*, author: Author, plan_id: int) -> Plan:
-    """Create the plan again and return the new plan. Discard the old one if it is still proposed. Raise PlanError."""
+    """Create the plan again and return the new plan. Discard the old plan if it is still proposed.
+
+    Raise PlanError if the plan cannot be renewed or would be empty.
+    """
     plan = plan_by_id(plan_id)
     if not can_renew(plan):
         raise PlanError(f"{plan} was made from the report of an analysis: run the analysis again, and make a plan from its "

@@ -1,11 +1,11 @@
-"""Decide from the journal whether data that a plan depends on has changed.
+"""Decide from the journal whether a plan is stale, because data on which it depends has changed.
 
-A journal line after the plan's base revision makes the plan stale where one of these is true:
+A journal line after the base revision of the plan makes the plan stale in any of these cases:
 
-- It is about an entity that the plan changes. A plan with the breadth of namespaces also depends on everything in the
-  namespaces of its entities, and a plan within the instance also depends on every entity that comes to life.
-- It is about a principal that the plan watches.
-- It changes a principal of the plan, such as its state or its members.
+- The line is about an entity of the plan. A plan with the breadth `namespaces` also depends on everything in the namespaces of
+  its entities, and a plan over the whole instance also depends on every entity that becomes live.
+- The line is about a principal that the plan watches.
+- The line changes a principal of the plan, such as its state or its members.
 """
 
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
@@ -15,7 +15,7 @@ from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
-# actions that change no decision
+# actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
 
 
@@ -25,7 +25,7 @@ def invalidating_line(plan: Plan) -> JournalLine | None:
 
 
 def first_relevant_line_since(revision: int) -> JournalLine | None:
-    """Return the first line after a revision that may change a decision. One query."""
+    """Return the first line after `revision` that may change a decision. One query."""
     return _relevant_lines_since(revision).order_by("revision").first()
 
 
@@ -51,11 +51,11 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
             namespace=Case(When(dot=0, then=F("key")), default=Left("key", F("dot") - 1)))
         changes_entity |= Q(kind__in=_kinds_in_namespaces()) & _has_item(plan, namespace=OuterRef("namespace"))
     if plan.recipe.get("within") == str(instance_address()):
-        # the plan covers all entities, so that an entity that came to life since would be in it
+        # the plan covers all entities, so it would also contain an entity that became live since then
         changes_entity |= Q(action__in=("register", "recreate"))
     changes_principal = _has_item(
         plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name"))
-    # lines about members name the group in their detail, as `group:NAME`
+    # in lines about members, `detail` is the group, written `group:NAME`
     changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), len("group:") + 1))
     return lines.filter(
         (~Q(entity="") & changes_entity) | Q(principal__in=plan.watches) | (Q(entity="") & changes_principal)
@@ -68,7 +68,7 @@ def _has_item(plan: Plan, **conditions) -> Q:
 
 
 def _split_at_colon(lines: QuerySet, column: str, before: str, after: str) -> QuerySet:
-    """Annotate the parts of a column before and after its first colon."""
+    """Annotate the parts of a column before and after its first colon, with these names."""
     colon = f"{column}_colon"
     return lines.annotate(**{colon: StrIndex(column, Value(":"))}).annotate(**{
         before: Case(When(**{colon: 0}, then=Value("")), default=Left(column, F(colon) - 1)),

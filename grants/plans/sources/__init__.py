@@ -1,4 +1,4 @@
-"""Where plans come from: one module for each source, such as a file, a bulk change or ghost grants.
+"""Create plans from their sources: one module for each source, such as a file, a bulk change or ghost grants.
 
-Storing and applying the plan is not here; see `grants.plans.create` and `grants.plans.apply`.
+Plans are stored in `grants.plans.create` and applied in `grants.plans.apply`.
 """

@@ -1,4 +1,4 @@
-"""Create plans with the missing grants that permit a denied question."""
+"""Create plans with the missing grants of a denied question."""
 
 from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
@@ -8,8 +8,11 @@ from grants.policies.question import Question
 
 
 def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
-    """Create a plan of the fewest grants that permit a denied question. Raise PlanError."""
-    # read before the answer, so that a change in between makes the plan stale
+    """Create a plan of the fewest grants that permit a denied question.
+
+    Raise PlanError if no grants would permit it, or if more than MAX_PLAN_ITEMS grants are missing.
+    """
+    # read before the missing grants, so that a change in between makes the plan stale
     revision = current_revision()
     missing = missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
     return create_plan(author=author, draft=PlanDraft(

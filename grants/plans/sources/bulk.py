@@ -1,7 +1,7 @@
-"""Plans for many live entities: the same privileges granted to, or revoked from, the same principals on each entity.
+"""Create plans for many live entities, which grant or revoke the same privileges for the same principals on each entity.
 
-Existing grants are skipped, so that only items that change something count against the limit. The plan watches its principals,
-so that it becomes stale when a skipped grant changes.
+Grants that exist already, and revocations of grants that do not exist, are skipped and do not count against the limit. The plan
+watches its principals, so it becomes stale when a skipped grant changes.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -46,7 +46,7 @@ class BulkChange:
 
 
 def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> BulkChange:
-    """Return the change without repeated principals and privileges. Raise PlanError, PrincipalError, VocabularyError."""
+    """Validate the input and remove repeated principals and privileges. Raise PlanError, PrincipalError, VocabularyError."""
     if verb not in PlanVerb.values:
         raise PlanError("neither granting nor revoking is selected: select one of the two")
     principals = tuple(dict.fromkeys(map(format_principal, principals)))
@@ -62,7 +62,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
 
 
 def kinds_inside(container_kind: str) -> list[str]:
-    """Return the kinds of entities inside a container of that kind, at any depth, in the order of the vocabulary."""
+    """Return the kinds of entities that can be inside such a container, at any depth, in the order of the vocabulary."""
     return [kind for kind in KINDS if container_kind in ancestor_kinds(kind)]
 
 
@@ -140,13 +140,13 @@ def _empty_message(change: BulkChange, where: str) -> str:
 
 
 def _check_principals(change: BulkChange) -> None:
-    # checked first: an unknown principal holds nothing, so that every grant would seem new and every revocation empty
+    # Check this first: an unknown principal has no grants, so every grant would seem new and every revocation unnecessary.
     if unknown := sorted(set(change.principals) - principals_by_name(change.principals).keys()):
         raise PlanError(f"{', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist: add first, or correct the name")
 
 
 def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_container: bool) -> list[str]:
-    """Return the kinds in the order of the vocabulary. Raise PlanError."""
+    """Return the selected kinds in the order of the vocabulary. Raise PlanError if they are not possible inside `within`."""
     if within.kind not in CONTAINER_KINDS:
         raise PlanError(f"{within} is not a container: name the instance, a namespace or an application")
     possible = kinds_inside(within.kind)
@@ -168,7 +168,7 @@ def _subtree_text(within: Address, kinds: Collection[str], includes_container: b
 
 
 def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
-    """Return the entities with these addresses. Raise PlanError if one is not live."""
+    """Return the entities with these addresses. Raise PlanError if one of them is not live."""
     entities = entities_at(addresses)
     for address in addresses:
         if address not in entities or not entities[address].is_live:
@@ -178,7 +178,7 @@ def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
 
 
 def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[PlanChange]:
-    """Yield the changes that have an effect, principal by principal, each by address. One query for each principal."""
+    """Yield the changes that have an effect, sorted by principal and address. One query for each principal."""
     grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
         for address, privilege in grants(principal, change.privileges, entities):
@@ -186,20 +186,22 @@ def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Pl
 
 
 def _new_grants(principal: str, privileges: Iterable[Privilege],
-                    entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+                entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+    """Yield the privileges that the principal does not hold yet."""
     kind, name = parse_principal(principal)
     grants = GRANT_TABLES[kind][0].objects.filter(**{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk"))
-    holds = {f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege])) for privilege in privileges}
-    rows = sorted_by_address(entities.annotate(**holds).exclude(**dict.fromkeys(holds, True))).values_list("kind", "key", *holds)
-    for entity_kind, key, *is_held in rows.iterator(chunk_size=ROWS_PER_READ):
+    columns = {f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege])) for privilege in privileges}
+    rows = sorted_by_address(entities.annotate(**columns).exclude(**dict.fromkeys(columns, True)))
+    for entity_kind, key, *holds in rows.values_list("kind", "key", *columns).iterator(chunk_size=ROWS_PER_READ):
         address = Address(entity_kind, key)
-        yield from ((address, privilege) for privilege, held in zip(privileges, is_held, strict=True) if not held)
+        yield from ((address, privilege) for privilege, is_held in zip(privileges, holds, strict=True) if not is_held)
 
 
 def _existing_grants(principal: str, privileges: Iterable[Privilege],
                      entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+    """Yield the privileges that the principal holds."""
     kind, name = parse_principal(principal)
-    # starts from the principal's grants, which are far fewer than the entities
+    # start from the grants of the principal, which are far fewer than the entities
     grants = GRANT_TABLES[kind][0].objects.filter(
         **{NAME_COLUMNS[kind]: name}, permission_id__in=[permission_ids()[privilege] for privilege in privileges],
         content_object__in=entities.order_by().values("pk"))

@@ -1,7 +1,7 @@
 """Read a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
 
-The first character decides between the two formats. All bad lines are counted, and the first hundred are reported in full. A
-repeated change counts once. Granting and revoking the same privilege is a fault.
+The first character determines the format. All bad lines are counted, and the first hundred are reported in full. A repeated
+change counts once. Granting and revoking the same privilege is a fault.
 """
 
 import csv
@@ -41,7 +41,7 @@ ReportFault = Callable[[str, str], None]
 
 
 class BadChangeFile(GrantError):
-    """A file with bad lines. No plan was made. faults: the faults of the first hundred bad lines."""
+    """The file has bad lines, so no plan was created. faults: the faults of the first hundred bad lines."""
 
     def __init__(self, faults: list[Fault], bad_lines: int):
         self.faults, self.bad_lines = faults, bad_lines
@@ -51,7 +51,10 @@ class BadChangeFile(GrantError):
 
 @dataclass(slots=True)
 class ChangeFile:
-    """The content of a file. changes: each item with its verb and line number. repeated: the lines that repeat an earlier one."""
+    """The content of a file.
+
+    changes: (verb, line number) by item. repeated: the numbers of the lines that repeat an earlier line.
+    """
 
     changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)
@@ -61,17 +64,17 @@ class ChangeFile:
         """Return a sentence about the repeated lines; empty if there are none."""
         if not self.repeated:
             return ""
-        total, shown = len(self.repeated), ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS])
+        total, lines = len(self.repeated), ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS])
         more = f" and {total - _MAX_SHOWN_REPEATS:,} more" if total > _MAX_SHOWN_REPEATS else ""
         if total == 1:
-            return f"1 line repeats an earlier line of the file and is skipped: line {shown}."
-        return f"{total:,} lines repeat earlier lines of the file and are skipped: lines {shown}{more}."
+            return f"1 line repeats an earlier line of the file and is skipped: line {lines}."
+        return f"{total:,} lines repeat earlier lines of the file and are skipped: lines {lines}{more}."
 
 
 def read_change_file(raw: bytes) -> ChangeFile:
-    """Parse a file. Raise BadChangeFile with all bad lines, PlanError if the file is too large or holds no changes.
+    """Parse a file. Raise BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
 
-    Two statements for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
+    Takes two queries for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
     MAX_FILE_BYTES.
     """
     if len(raw) > MAX_FILE_BYTES:
@@ -107,7 +110,7 @@ def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
 
 
 def _decode(raw: bytes) -> str:
-    """Return the text. Raise PlanError, BadChangeFile with every line that is not UTF-8."""
+    """Decode the file. Raise PlanError if it is UTF-16, BadChangeFile if lines are not UTF-8."""
     if raw.startswith(_UTF_16):
         raise PlanError("the file is UTF-16: save it as UTF-8 (of Excel: `CSV UTF-8`)")
     try:
@@ -129,7 +132,7 @@ def _is_utf_8(line: bytes) -> bool:
 
 
 def _json_lines(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFault]]:
-    # not splitlines: a JSON string may contain other characters that Unicode treats as line ends
+    # not splitlines, because a JSON string may contain other characters that Unicode defines as line breaks
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -145,8 +148,8 @@ def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFaul
     rows = _csv_lines(text, faults)
     start, header = next(rows, (1, []))
     columns = [name.strip().lower() for name in header]
-    if wrong := _header_fault(columns):
-        faults.add(start, "", wrong)
+    if header_fault := _header_fault(columns):
+        faults.add(start, "", header_fault)
         return
     for number, row in rows:
         fault = partial(faults.add, number)
@@ -160,7 +163,7 @@ def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFaul
 
 
 def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row that is not blank, with the number of its first line."""
+    """Yield (number of the first line, values) of each row that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         start = reader.line_num + 1
@@ -176,7 +179,7 @@ def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header_fault(columns: list[str]) -> str:
-    """Return what is wrong with the header; empty if it is correct."""
+    """Return the fault of the header; empty if it is correct."""
     expected = f"the first line must be the header {','.join(COLUMNS)}, in any order"
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
         return f"{expected}, its columns separated by commas and not by semicolons or tabs"
@@ -205,7 +208,7 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
 
 
 def _unknown_principals(file: ChangeFile) -> list[Fault]:
-    """Return a fault for the first line of each change whose principal does not exist."""
+    """Return a fault for each change of a principal that does not exist."""
     known = principals_by_name({item.principal for item in file.changes}).keys()
     return [Fault(line, "principal", f"{clip(item.principal)} does not exist: add it first, or correct the name")
             for item, (_, line) in file.changes.items() if item.principal not in known]

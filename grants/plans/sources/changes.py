@@ -1,4 +1,4 @@
-"""Create plans from a given set of grants and revocations."""
+"""Create plans from a list of grants and revocations."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,8 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
                              title: str = "", base_revision: int | None = None) -> Plan:
     """Create a plan of these grants and revocations.
 
-    base_revision: the revision of the data that the caller selected the items from; the current one by default. Raises
-    ChangeRefused with all invalid items, PlanError if there are no items.
+    base_revision: the revision of the data from which the caller selected the items; the current revision by default. Raise
+    ChangeRefused if items are invalid, PlanError if there are no items.
     """
     now = current_revision()
     items_by_verb, _ = validated_items({"grant": list(grant), "revoke": list(revoke)})
@@ -28,7 +28,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
 
 
 def renew(author: Author, plan: Plan) -> Plan:
-    """Create a plan with the same items against the current data. Also renews inverse plans and plans from files."""
+    """Create a plan with the same items for the current data. Inverse plans and plans from files are renewed in the same way."""
     items = plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ)
     changes = ((PlanVerb(item.verb).value, item.principal, item.address, item.privilege) for item in items)
     return create_plan(author=author, draft=PlanDraft(

@@ -1,4 +1,4 @@
-"""Plans that copy the direct grants of one principal to another."""
+"""Create plans that copy the direct grants of one principal to another principal."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
                           renewal_of: Plan | None = None) -> Plan:
     """Create a plan that grants `target` the direct grants of `source` that `target` does not hold directly.
 
-    within: a namespace or an application; only grants on it and inside it are copied. Raise PlanError.
+    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError.
     """
     source, target = format_principal(source), format_principal(target)
     revision, known = current_revision(), principals_by_name([source, target])

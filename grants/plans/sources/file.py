@@ -10,8 +10,8 @@ from grants.plans.sources.change_file import ChangeFile, read_change_file
 def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: str = "") -> Plan:
     """Create a plan of the changes in a file.
 
-    raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise BadChangeFile with all bad
-    lines, PlanError if the file is too large or holds no changes.
+    raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise BadChangeFile if lines are bad,
+    PlanError if the file is too large or contains no changes.
     """
     revision, file = current_revision(), read_change_file(raw)
     if len(file.changes) > MAX_PLAN_ITEMS:

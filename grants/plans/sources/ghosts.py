@@ -1,6 +1,6 @@
-"""Plans that revoke leftover grants: grants on deleted addresses, which would apply again if the entity came back.
+"""Create plans that revoke leftover grants: grants on deleted addresses, which would apply again if the entity were recreated.
 
-Grants on planned addresses are kept, because they wait for their entity.
+Planned grants are kept, because they will apply when their entity is live.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ ROWS_PER_READ = 2_000
 
 
 def create_ghost_plan(*, author: Author, namespace: Address | None = None, renewal_of: Plan | None = None) -> Plan:
-    """Create a plan that revokes every grant on a deleted address, or only those on and inside `namespace`.
+    """Create a plan that revokes every grant on a deleted address, or only the grants on and inside `namespace`.
 
-    The plan depends only on the addresses in it: a later deletion leaves it valid, and recreating one of its entities makes it
-    stale. Takes a fixed number of statements more than `create_plan`. Raise PlanError.
+    The plan depends only on its addresses: it remains valid after a later deletion, and becomes stale if one of its entities is
+    recreated. Takes the statements of `create_plan` and a fixed number of other statements. Raise PlanError.
     """
     if namespace is not None and namespace.kind != "namespace":
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")
@@ -45,7 +45,7 @@ def _leftover_grants(principal_kind: str, namespace: Address | None) -> QuerySet
 
 
 def _note(namespace: Address | None) -> str:
-    """Return why the plan has more grants than the ghost-grants analysis counts; empty if the numbers agree."""
+    """Return why the plan revokes more grants than the ghost-grants analysis counts; empty if the numbers agree."""
     of_inactive_users: QuerySet[UserGrant] = _leftover_grants("user", namespace).filter(user__is_active=False)
     total = of_inactive_users.count()
     if not total:

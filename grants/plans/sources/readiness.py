@@ -15,8 +15,8 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
                           principal: str = "", renewal_of: Plan | None = None) -> Plan:
     """Create a plan of the fewest grants that let `user` delete `namespace`.
 
-    principal: the receiver of the grants: the user by default, or a group of the user. Raise PlanError, LifecycleError,
-    UnknownGeneration.
+    principal: the principal that receives the grants: the user by default, or a group of the user.
+    Raise PlanError, LifecycleError, UnknownGeneration.
     """
     revision, rules = current_revision(), resolve_generation(generation)
     deleter = active_user_by_name(user)
@@ -39,7 +39,7 @@ def renew(author: Author, plan: Plan) -> Plan:
 
 
 def _check_receiver(receiver: str, deleter: User) -> None:
-    """Raise PlanError where grants to the receiver would not reach the user."""
+    """Raise PlanError if grants to the receiver would not be effective for the user."""
     kind, name = parse_principal(receiver)
     if kind == "user" and receiver != str(deleter):
         raise PlanError(f"grants to {receiver} give {deleter} nothing: name {deleter} or one of the user's groups")

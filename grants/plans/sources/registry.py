@@ -1,4 +1,4 @@
-"""The sources of plans: for each origin, the function that creates such a plan again from the current data."""
+"""Map each origin of plans to the function that creates such a plan again from the current data."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from grants.models import Plan
 from grants.plans.create import PlanOrigin
 from grants.plans.sources import bulk, changes, copy, ghosts, readiness
 
-# plans from an analysis are not here: their source is a report, which may be out of date
+# Plans from an analysis cannot be renewed: their source is a report, which may be out of date.
 RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
     PlanOrigin.CHANGE_SET: changes.renew,
     PlanOrigin.INVERSE: changes.renew,

@@ -130,7 +130,7 @@ def test_a_stale_plan_is_refused(what):
     plan = a_plan()
     CONCERNING[what]()
     before = database_state()
-    with pytest.raises(StaleBase, match=r"what it depends on was changed since: line \d+ .*renew the plan") as stale:
+    with pytest.raises(StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan") as stale:
         apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
     assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
