@@ -1,4 +1,4 @@
-"""Read and change the active generation, which pages and decisions use unless a request names another."""
+"""Read and change the active generation, which pages and decisions use unless a request names another generation."""
 
 from django.conf import settings
 from django.db import connection
@@ -10,12 +10,12 @@ from grants.models import ActiveGeneration
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
-# Plain SQL, because it precedes every decision and the ORM takes longer to build it than the database to run it.
+# SQL, because this query runs before every decision, and the ORM takes longer to build it than the database to run it.
 ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
 
 
 def active_generation() -> Generation:
-    """Return the generation that an administrator activated, else the setting DEFAULT_GENERATION. One query."""
+    """Return the generation that an administrator activated, or else the setting DEFAULT_GENERATION. One query."""
     with connection.cursor() as cursor:
         cursor.execute(ACTIVE_GENERATION_SQL)
         row = cursor.fetchone()
@@ -23,12 +23,15 @@ def active_generation() -> Generation:
 
 
 def generation_or_default(name: str | None) -> Generation:
-    """The active generation where ACTIVE_GENERATION_SQL, alone or within another statement, said `name`."""
+    """Return the generation for a result of ACTIVE_GENERATION_SQL. name: None if no generation was activated.
+
+    Statements that contain ACTIVE_GENERATION_SQL use this function too.
+    """
     return generation_by_name(name or settings.DEFAULT_GENERATION)
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
-    """Use generation `name` for decisions from now on. Raises UnknownGeneration."""
+    """Make `name` the active generation. Raise UnknownGeneration."""
     generation = generation_by_name(name)
     with administrator_transaction(author) as head:
         before = active_generation()

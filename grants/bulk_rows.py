@@ -1,7 +1,7 @@
 """Write many rows at once with the fastest method of each database: COPY on PostgreSQL, executemany on SQLite.
 
-Neither fills in a field's default, sends a signal or calls save. The caller must pass every column that has no default in
-the database.
+Neither sets the defaults of fields, sends signals or calls `save`. The caller must pass every column without a default in the
+database.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ def chunks(items: Iterable) -> Iterator[list]:
 
 
 def database_time(time: datetime) -> datetime | str:
-    """Return a time as a parameter of a raw statement."""
+    """Return a time in the form of a parameter of an SQL statement."""
     return connection.ops.adapt_datetimefield_value(time)
 
 
@@ -47,32 +47,32 @@ def reserve_ids(model: type[models.Model], count: int) -> Sequence[int]:
 
 
 def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[tuple]) -> None:
-    """Insert `rows`, values in the order of `columns`, as the database takes them."""
+    """Insert rows. The values of a row are in the order of `columns`, in the form of statement parameters."""
     if not rows:
         return
-    named = ", ".join(map(connection.ops.quote_name, columns))
+    column_list = ", ".join(map(connection.ops.quote_name, columns))
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            with cursor.copy(f"COPY {table} ({named}) FROM STDIN") as copy:
+            with cursor.copy(f"COPY {table} ({column_list}) FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
         else:
-            marks = ", ".join(["%s"] * len(columns))
-            cursor.executemany(f"INSERT INTO {table} ({named}) VALUES ({marks})", rows)
+            placeholders = ", ".join(["%s"] * len(columns))
+            cursor.executemany(f"INSERT INTO {table} ({column_list}) VALUES ({placeholders})", rows)
 
 
 def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[tuple]) -> None:
-    """Update by primary key: each row holds the new values in the order of `columns`, then the key."""
+    """Update rows by primary key. Each row has the new values in the order of `columns`, then the primary key."""
     if not rows:
         return
-    assigned = ", ".join(f"{connection.ops.quote_name(column)} = %s" for column in columns)
+    assignments = ", ".join(f"{connection.ops.quote_name(column)} = %s" for column in columns)
     with connection.cursor() as cursor:
-        cursor.executemany(f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assigned} WHERE id = %s", rows)
+        cursor.executemany(f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assignments} WHERE id = %s", rows)
 
 
-def refresh_statistics(*written: type[models.Model]) -> None:
-    """Update the planner statistics of these tables on PostgreSQL, which would otherwise do so a minute later."""
+def refresh_statistics(*written_models: type[models.Model]) -> None:
+    """Update the planner statistics of these tables on PostgreSQL, which by itself would update them up to a minute later."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written)}")
+            cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written_models)}")

@@ -32,11 +32,10 @@ class User(AbstractUser):
     """An account of the console, a principal of the platform, or both.
 
     An account that is not a principal, such as the first administrator, is an unknown subject in every decision and is
-    absent from analyses and tenant documents. It becomes a principal when it is granted something, joins a group or is
-    imported.
+    absent from analyses and tenant documents. It becomes a principal when it receives a grant, joins a group or is imported.
     """
 
-    # The tenant chooses the names, so only length and uniqueness are checked.
+    # Tenants choose the names, so only their length and uniqueness are checked.
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
@@ -150,7 +149,7 @@ def clear_permission_ids() -> None:
 
 
 class ActiveGeneration(models.Model):
-    """The generation that pages and decisions use unless a request names another. The table has one row."""
+    """The generation that pages and decisions use unless a request names another generation. The table has at most one row."""
 
     name = models.CharField(max_length=20)
 
@@ -164,7 +163,7 @@ JOURNAL_FILTERS = ("principal", "entity", "actor", "action")
 class JournalLine(models.Model):
     """One change. Lines are numbered without gaps, and never updated or deleted.
 
-    INVARIANT: no line has an earlier time than the line before it (grants.journal), so each time corresponds to a revision.
+    INVARIANT: no line has an earlier time than the previous line (grants.journal), so each time corresponds to a revision.
 
     Each filter has an index that ends in `Abs(revision)`, which equals the revision. The expression keeps PostgreSQL from
     scanning all newer lines by primary key to find old lines of an actor, principal or entity.
@@ -195,7 +194,7 @@ class JournalLine(models.Model):
     HASHED = ("revision", "at", "actor", "action", "principal", "entity", "privilege", "detail", "reason", "request_id")
 
     def hash_after(self, previous_hash: str) -> str:
-        """Return the hash of this line, given the hash of the line before."""
+        """Return the hash of this line. previous_hash: the hash of the previous line."""
         fields = [getattr(self, name) for name in self.HASHED]
         fields[1] = self.at.isoformat(timespec="microseconds")
         text = json.dumps([previous_hash, *fields], ensure_ascii=False, separators=(",", ":"))
@@ -203,7 +202,7 @@ class JournalLine(models.Model):
 
 
 class JournalHead(models.Model):
-    """The newest revision, its time and its hash. Every write locks the only row, which serializes the writes."""
+    """The newest revision, its time and its hash. Every write locks the single row, so writes happen one after the other."""
 
     revision = models.BigIntegerField(default=0)
     at = models.DateTimeField(null=True)
@@ -220,20 +219,20 @@ class PlanState(models.TextChoices):
 
 
 class PlanBreadth(models.TextChoices):
-    """The changes that make a plan stale: in its entities only, or in their whole namespaces, if it was computed from these."""
+    """The changes that make a plan stale: changes of its entities only, or changes anywhere in their namespaces."""
 
     ENTITIES = "entities"
     NAMESPACES = "namespaces"
 
 
 class Plan(models.Model):
-    """Grants and revocations to be applied together, and the outcome. The items never change.
+    """Grants and revocations that are applied together, and their outcome. The items never change.
 
-    origin, recipe: how the plan was created and from which input; enough to renew it (grants.plans.renew).
-    base_revision: the revision from which the plan was computed.
-    breadth, watches: what must not change after that (grants.plans.staleness); watches are principals in written form.
-    revision: the newest revision after the plan was applied.
-    effect: counts of the changes, computed with the plan and again when it is applied (grants.plans.effect).
+    origin, recipe: the source of the plan and its input, from which the plan can be renewed (grants.plans.renew).
+    base_revision: the revision of the data from which the plan was computed.
+    breadth, watches: the changes that make the plan stale (grants.plans.staleness); watches are principals in written form.
+    revision: the newest revision when the plan was applied.
+    effect: the counts of the changes, computed when the plan is created and again when it is applied (grants.plans.effect).
     """
 
     title = models.CharField(max_length=300)
@@ -274,8 +273,8 @@ class PlanItem(models.Model):
     """One grant or revocation of a plan. It has names instead of foreign keys, because an address may not be registered yet.
 
     position: starts at 1. namespace: the key of the namespace of the address; empty outside of namespaces.
-    is_noop: the item changes nothing, or changed nothing when the plan was applied. The column is named `is_so`.
-    admins_left: number of active administrators (0 or 1) that remain after a revocation which strands its entity; else null.
+    is_noop: the item changes nothing; in an applied plan, the item changed nothing. The column is named `is_so`.
+    admins_left: for a revocation that strands its entity, the number of remaining active administrators (0 or 1); otherwise null.
     """
 
     plan = models.ForeignKey(Plan, models.CASCADE, related_name="items", db_index=False)

@@ -27,14 +27,17 @@ def name_fault(name: str) -> str:
 
 
 def control_character_fault(what: str, text: str) -> str:
-    """Return why this text does not fit on one line; empty if it does. what: how the message calls the text."""
+    """Return why the text is invalid: it contains a control character, or cannot be stored. Empty if it is valid.
+
+    what: the name of the text in the message.
+    """
     if _CONTROL.search(text):
         return f"{what} `{clip(text)}` holds a control character"
     return storage_fault(text)
 
 
 def format_principal(principal: str | User | Group) -> str:
-    """Return the written form of a principal. Raises PrincipalError for a text that is not a principal."""
+    """Return the written form of a principal. Raise PrincipalError for a text that is not a principal."""
     if isinstance(principal, User):
         return f"user:{principal.username}"
     if isinstance(principal, Group):
@@ -44,7 +47,7 @@ def format_principal(principal: str | User | Group) -> str:
 
 
 def parse_principal(principal: str) -> tuple[str, str]:
-    """Return ("user" or "group", name). Raises PrincipalError."""
+    """Return ("user" or "group", name). Raise PrincipalError if the text is not a principal."""
     kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
     if not colon or kind not in PRINCIPAL_TYPES:
         raise PrincipalError(f"`{clip(principal)}` is not a principal: write user:NAME or group:NAME")

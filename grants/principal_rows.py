@@ -11,10 +11,13 @@ from grants.principal_names import parse_principal
 PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
 
 
-def principals_by_name(written: Iterable[str]) -> dict[str, User | Group]:
-    """Return the existing users and groups by their written names. Two queries for every `ROWS_PER_STATEMENT` names."""
+def principals_by_name(written_names: Iterable[str]) -> dict[str, User | Group]:
+    """Return the users and groups that exist, by written name. Two queries for every `ROWS_PER_STATEMENT` names.
+
+    written_names: such as `user:alice`. Raise PrincipalError if one is not a principal.
+    """
     names: dict[str, list[str]] = {kind: [] for kind in PRINCIPAL_TABLES}
-    for kind, name in map(parse_principal, written):
+    for kind, name in map(parse_principal, written_names):
         names[kind].append(name)
     principals = {}
     for kind, (model, column) in PRINCIPAL_TABLES.items():

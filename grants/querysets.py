@@ -1,4 +1,4 @@
-"""Named conditions on users, memberships and grants: which of them count in a decision.
+"""Define the conditions under which users, memberships and grants count in a decision.
 
 A principal is a user with `is_principal`, or a group. An active principal is a principal that is not deactivated; groups are
 always active. Only active principals are known subjects, and only their grants are effective.
@@ -11,17 +11,17 @@ from guardian.managers import UserObjectPermissionManager
 
 
 def active_principal_condition(path: str = "") -> Q:
-    """Return the condition that the user at `path` is an active principal; `path` leads to the user and ends in `__`."""
+    """Return the condition that a user is an active principal. path: the query path to the user, such as `user__`."""
     return Q(**{f"{path}is_active": True, f"{path}is_principal": True})
 
 
 def effective_grant_condition(principal_type: str) -> Q:
-    """Return the condition that a grant of a `user` or a `group` counts in a decision."""
+    """Return the condition that a grant is effective. principal_type: `user` or `group`."""
     return active_principal_condition("user__") if principal_type == "user" else Q(group__isnull=False)
 
 
 def active_principal_sql(alias: str) -> str:
-    """Return the same condition as SQL text, for the user table with this alias."""
+    """Return the SQL condition that a user is an active principal. alias: the alias of the user table."""
     return f"{alias}.is_active AND {alias}.is_principal"
 
 
@@ -33,30 +33,30 @@ class UserQuerySet(QuerySet):
         return self.filter(is_principal=True)
 
     def active_principals(self):
-        """Return the users that are known subjects in a decision."""
+        """Return the users that are known subjects in decisions."""
         return self.filter(active_principal_condition())
 
 
 class ConsoleUserManager(UserManager.from_queryset(UserQuerySet)):
-    """The manager of Django's own users with the methods of UserQuerySet."""
+    """Django's manager of users with the methods of UserQuerySet."""
 
     use_in_migrations = False
 
 
 class UserGrantQuerySet(QuerySet):
-    """Direct grants by whether they count. Grants of groups always count."""
+    """Direct grants, with filters for effective grants. Grants to groups are always effective."""
 
     def of_principals(self):
         """Return the direct grants of users that are principals, active or not."""
         return self.filter(user__is_principal=True)
 
     def effective(self):
-        """Return the direct grants that count in a decision: those of active principals."""
+        """Return the direct grants of active principals, which are the grants that count in decisions."""
         return self.filter(effective_grant_condition("user"))
 
 
 class UserGrantManager(UserObjectPermissionManager.from_queryset(UserGrantQuerySet)):
-    """The manager of guardian's grants with the methods of UserGrantQuerySet."""
+    """Guardian's manager of grants with the methods of UserGrantQuerySet."""
 
 
 def memberships() -> QuerySet:
@@ -70,5 +70,5 @@ def memberships_of_principals() -> QuerySet:
 
 
 def effective_memberships() -> QuerySet:
-    """Return the memberships through which grants of a group are effective: those of active principals."""
+    """Return the memberships of active principals, through which the grants of a group are effective."""
     return memberships().filter(active_principal_condition("user__"))

@@ -1,7 +1,7 @@
 """Parse JSON strictly, as RFC 8259 and I-JSON define it.
 
-Accepts UTF-8 only and rejects repeated members, NaN and Infinity, deep nesting and very long numbers. Other parsers disagree
-about which of two repeated members counts, so accepting them would let two programs read one text differently.
+The parser accepts only UTF-8, and rejects repeated members, NaN and Infinity, deep nesting and very long numbers. Parsers
+disagree about which of two repeated members counts, so two programs could read a text with repeated members differently.
 """
 
 import json
@@ -13,19 +13,19 @@ from entities.vocabulary import clip
 MAX_NESTING = 64
 MAX_DIGITS = 1_000
 
-# A string up to its closing quote, or up to the end of an unclosed text. Possessive, so that each byte is read once.
+# A bracket, or a string up to its closing quote (up to the end of the text if there is none). The possessive quantifier makes
+# sure that each byte is read once.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 class MalformedJson(ValueError):
-    """The text is not acceptable JSON; the message says what is wrong and where."""
+    """The text is not acceptable JSON. The message says what is wrong, and where."""
 
 
 def json_from_bytes(raw: bytes, *, what: str, is_single_line: bool = False) -> object:
-    """Return the parsed value.
+    """Return the parsed value. Raise MalformedJson.
 
-    what: how error messages call the text. is_single_line: name positions by character only, without a line number.
-    Raises MalformedJson.
+    what: the name of the text in error messages. is_single_line: error messages give positions without a line number.
     """
     if _is_too_deep(raw):
         raise MalformedJson(f"{what} is nested too deeply: {MAX_NESTING} levels are allowed")

@@ -1,7 +1,7 @@
-"""Check who may write: administrators of the console, and its management commands.
+"""Check that an author may write: an administrator of the console, or a management command.
 
-INVARIANT: every write of grants, principals, states and settings happens inside `administrator_transaction`. It is then one
-transaction, in the order of the journal, by an author with the right to write.
+INVARIANT: grants, principals, states and settings are written only inside `administrator_transaction`. Every write is therefore a
+single transaction, in the order of the journal, by an author who may write.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 
 @contextmanager
 def administrator_transaction(author: Author) -> Iterator[JournalHead]:
-    """Open one transaction under the lock of the journal, and yield the locked head.
+    """Open a transaction, lock the journal, check the author, and yield the locked head of the journal.
 
-    Raise NotAdministrator. A command (an author without `user_id`) may write.
+    Raise NotAdministrator, or GrantError if the reason cannot be stored.
     """
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):
         raise GrantError(f"the reason cannot be stored: {fault}")
@@ -31,7 +31,7 @@ def administrator_transaction(author: Author) -> Iterator[JournalHead]:
 
 
 def check_administrator(author: Author) -> None:
-    """Raise NotAdministrator unless the author is an active administrator or a command (without `user_id`)."""
+    """Raise NotAdministrator unless the author is an active administrator or a command (an author without `user_id`)."""
     if author.user_id is not None and not _is_active_administrator(author.user_id):
         raise NotAdministrator(f"`{author.name}` is not an active administrator of this console: only administrators "
                                f"can change permissions; ask one of them")

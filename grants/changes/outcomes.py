@@ -1,4 +1,4 @@
-"""Describe what a change did, in a form that a page, a command and an API can all show."""
+"""Describe the result of a change for pages, commands and APIs."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -34,8 +34,8 @@ class ChangeOutcome:
     """The result of one change set.
 
     unchanged: a sentence for each item that had no effect. planned: addresses that were registered for a grant.
-    principals: accounts of the console that became principals by receiving a grant. notices: reasons why a grant has no
-    effect yet, because of the state of its address or principal.
+    principals: accounts of the console that became principals because they received a grant.
+    notices: for each grant that has no effect yet, the reason: the state of its address or principal.
     """
 
     revision: int

@@ -1,7 +1,7 @@
 """Insert grant rows, each with the containers of its entity.
 
-INVARIANT: `namespace` and `application` of a grant equal those of its entity, which never change. "Holds anything inside
-this container" is therefore one index lookup, however large the container is. `first_misplaced_grant` verifies it.
+INVARIANT: `namespace` and `application` of a grant equal those of its entity, which never change. Therefore, one index lookup
+answers whether a principal holds any grant inside a container of any size. `first_misplaced_grant` verifies the invariant.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def first_misplaced_grant() -> UserGrant | GroupGrant | None:
     for model, _ in GRANT_TABLES.values():
         rows = model.objects.select_related("content_object")
         for column in ("namespace_id", "application_id"):
-            # A comparison with NULL is never true in SQL, so a container on one side only needs its own condition.
+            # In SQL a comparison with NULL is never true, so there is a separate condition for NULL on only one side.
             actual = f"content_object__{column}"
             misplaced = rows.filter(
                 ~Q(**{column: F(actual)}, **{f"{column}__isnull": False, f"{actual}__isnull": False})

@@ -31,10 +31,10 @@ GrantSpec = tuple[Principal, Address, Privilege]
 
 def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
                   base_revision: int | None = None, attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
-    """Revoke and grant, all or nothing. Register addresses of grants as planned if they are not registered.
+    """Apply a change set completely or not at all. Register the addresses of grants as planned if they are not registered.
 
-    attributes: values of GrantAttributes for the new grants; their reason is the author's by default.
-    The number of statements does not grow with the items, up to `ROWS_PER_STATEMENT`.
+    attributes: values of GrantAttributes for the new grants; the default for `reason` is the author's reason.
+    The number of statements does not grow with the number of items, up to `ROWS_PER_STATEMENT`.
     Raise StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid.
     """
     grant, revoke = list(grant), list(revoke)
@@ -46,7 +46,7 @@ def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: It
 
 def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
                   detail: str = "", attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
-    """Do the work of `change_grants` inside an `administrator_transaction`.
+    """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
 
     detail: a text for the journal lines of the items.
     """
@@ -75,10 +75,7 @@ def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpe
 def validated_items(
     specs_by_verb: Mapping[str, list[GrantSpec]],
 ) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
-    """Return the items of each verb, and their principals by written name.
-
-    Raise ChangeRefused with every invalid item.
-    """
+    """Return the items of each verb, and their principals by written name. Raise ChangeRefused with all invalid items."""
     positions: dict[ChangeItem, tuple[str, int]] = {}
     errors = []
     for verb, specs in specs_by_verb.items():
@@ -112,7 +109,7 @@ def _parse_item(spec: GrantSpec) -> ChangeItem:
 
 def _existing_grants(items: list[ChangeItem], principals: Mapping[str, User | Group],
                      entities: Mapping[Address, Entity]) -> dict[ChangeItem, int]:
-    """Return the primary key of the grant of each item that has one."""
+    """Return the primary keys of the grants that exist, by item."""
     permissions, existing = permission_ids(), {}
     for kind, (model, principal_column) in GRANT_TABLES.items():
         registered = [item for item in items if _is_of_type(item, kind) and item.address in entities]
@@ -148,7 +145,7 @@ def _insert_grants(items: list[ChangeItem], principals: Mapping[str, User | Grou
 
 
 def _mark_as_principals(granted: list[ChangeItem], principals: Mapping[str, User | Group]) -> tuple[str, ...]:
-    """Make accounts that are no principals yet into principals. Return their written names."""
+    """Mark the accounts that receive a grant and are not principals yet as principals. Return their written names."""
     users = {item.principal: principals[item.principal] for item in granted if _is_of_type(item, "user")}
     new_principals = {name: user.pk for name, user in users.items() if not user.is_principal}
     for chunk in chunks(new_principals.values()):
@@ -171,7 +168,7 @@ def _unchanged_sentences(items: Mapping[str, list[ChangeItem]], existing: Mappin
 
 def _notices(granted: list[ChangeItem], entities: Mapping[Address, Entity],
              principals: Mapping[str, User | Group]) -> Iterable[str]:
-    """Say why a grant has no effect yet: its address was already registered and is not live, or its user is inactive."""
+    """Yield why a grant has no effect yet: its address is registered already and is not live, or its user is inactive."""
     for address in dict.fromkeys(item.address for item in granted):
         state = entities[address].state if address in entities else State.LIVE
         if state == State.DELETED:

@@ -1,4 +1,4 @@
-"""Register, delete and recreate entities, and forecast what that does to grants.
+"""Register, delete and recreate entities, and forecast the effects on grants.
 
-Includes whether a namespace can be deleted. The table of entities itself is in `entities`.
+This package also computes whether a namespace can be deleted. The table of entities is in `entities`.
 """

@@ -1,6 +1,6 @@
-"""Forecast what it would do to register, delete or recreate an entity.
+"""Forecast the effects of registering, deleting or recreating an entity.
 
-`grants.lifecycle.services` uses the same forecast, so that the change does exactly what the forecast says.
+`grants.lifecycle.services` uses the same forecast, so the actual effects equal the forecast.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,11 @@ VERBS = ("register", "delete", "recreate")
 class LifecycleForecast:
     """The effects of `verb` on `address` in one generation.
 
-    refusal: why it is not possible; the other fields are empty then. entities: number of changed entities by kind.
-    planned_inside: number of planned entities inside, which stay planned. grants_removed, grants_kept: numbers of grants on
-    the deleted entities. applying: existing grants on the address that take effect, as (principal, privileges) by name.
-    creator_receives: the privileges that a creator receives.
+    refusal: why the change is not possible; the other fields are then empty. entities: number of changed entities by kind.
+    planned_inside: number of planned entities inside, which stay planned.
+    grants_removed, grants_kept: number of grants on the deleted entities that are removed, and that are kept.
+    applying: (principal, privileges) of the existing grants on the address that take effect, by principal.
+    creator_receives: the privileges that the creator receives.
     """
 
     verb: str
@@ -52,9 +53,9 @@ class LifecycleForecast:
 
 
 def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> LifecycleForecast:
-    """Return the forecast; generation: default the active one. At most seven queries, and only `applying` is loaded.
+    """Return the forecast of a change to one entity. At most seven queries; rows are loaded only for `applying`.
 
-    Raises UnknownGeneration.
+    generation: the active generation by default. Raise UnknownGeneration.
     """
     if verb not in VERBS:
         raise ValueError(f"`{verb}` is not one of {', '.join(VERBS)}")
@@ -66,14 +67,14 @@ def lifecycle_forecast(address: Address, verb: str, generation: Generation | str
 
 
 def resolve_generation(generation: Generation | str | None) -> Generation:
-    """Return a generation itself, by its name, or the active one for None. Raises UnknownGeneration."""
+    """Return the generation itself or the generation of this name; the active generation for None. Raise UnknownGeneration."""
     if isinstance(generation, Generation):
         return generation
     return active_generation() if generation is None else generation_by_name(generation)
 
 
 def live_subtree(entity: Entity) -> QuerySet[Entity]:
-    """Return the entities that a deletion deletes: the entity itself and the live entities inside it."""
+    """Return the entities that are deleted with an entity: the entity itself and the live entities inside it."""
     return subtree_of(entity).filter(state=State.LIVE)
 
 
@@ -87,28 +88,30 @@ def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> L
         return LifecycleForecast("delete", address, rules, entities={address.kind: 1})
     deleted_entities = live_subtree(entity)
     counts = dict(deleted_entities.order_by().values_list("kind").annotate(Count("pk")))
-    grants = sum(held.count() for held in grants_on(deleted_entities))
+    grants = sum(rows.count() for rows in grants_on(deleted_entities))
     removed = grants if rules.deleting_removes_grants else 0
     return LifecycleForecast("delete", address, rules, entities={kind: counts[kind] for kind in KINDS if kind in counts},
-                    planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
-                    grants_removed=removed, grants_kept=grants - removed)
+                             planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
+                             grants_removed=removed, grants_kept=grants - removed)
 
 
 def _live_forecast(verb: str, address: Address, entity: Entity | None, rules: Generation) -> LifecycleForecast:
     applying = _privileges_by_principal(entity) if entity is not None else {}
     return LifecycleForecast(verb, address, rules, entities={address.kind: 1},
-                    applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
-                    creator_receives=rules.creator_receives)
+                             applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
+                             creator_receives=rules.creator_receives)
 
 
 def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
-    held: dict[str, list[Privilege]] = {}
-    for name, permission in _holders(entity):
-        held.setdefault(name, []).append(privilege_of(permission))
-    return {name: [privilege for privilege in Privilege if privilege in privileges] for name, privileges in held.items()}
+    unsorted: dict[str, list[Privilege]] = {}
+    for principal, permission in _grants_of_principals(entity):
+        unsorted.setdefault(principal, []).append(privilege_of(permission))
+    return {principal: [privilege for privilege in Privilege if privilege in privileges]
+            for principal, privileges in unsorted.items()}
 
 
-def _holders(entity: Entity) -> Iterator[tuple[str, int]]:
+def _grants_of_principals(entity: Entity) -> Iterator[tuple[str, int]]:
+    """Yield (principal, permission id) of each grant on the entity."""
     for kind, (model, _) in GRANT_TABLES.items():
         for name, permission in model.objects.filter(content_object=entity).values_list(NAME_COLUMNS[kind], "permission_id"):
             yield f"{kind}:{name}", permission
@@ -162,5 +165,5 @@ def _parent_refusal(verb: str, address: Address) -> str:
         return ""
     state = "is not registered" if row is None else "is only planned" if row.state == State.PLANNED else "was deleted"
     remedy = "recreate" if row is not None and row.state == State.DELETED else "register"
-    does = {"register": "registered", "recreate": "recreated"}[verb]
-    return f"{address} cannot be {does}: {parent}, which contains it, {state}; {remedy} {parent} first"
+    participle = {"register": "registered", "recreate": "recreated"}[verb]
+    return f"{address} cannot be {participle}: {parent}, which contains it, {state}; {remedy} {parent} first"

@@ -1,6 +1,6 @@
-"""Stream the smallest set of missing grants that would turn a denial into a permit.
+"""Stream the smallest set of missing grants that would turn a denial into a permission.
 
-The explanation of a decision names the same grants in `missing`; this module handles namespaces of any size.
+These are the grants that an explanation returns as `Decision.missing_grants`, but in bounded memory for namespaces of any size.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ FETCH_SIZE = 2_000
 
 
 def active_user_by_name(name: str) -> User:
-    """Return the active user of this name. Raises PlanError if there is none."""
+    """Return the active user of this name. Raise PlanError if there is none."""
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:
         raise PlanError(f"user:{name} does not exist: add it first, or correct the name")
@@ -48,7 +48,7 @@ def active_user_by_name(name: str) -> User:
 
 
 def missing_grants_of(question: Question, *, max_grants: int) -> Iterator[MissingGrant]:
-    """Yield the smallest set of grants that would turn the denial into a permit, each once, as a stream.
+    """Yield the smallest set of grants that would turn the denial into a permission, each grant once.
 
     Yield nothing if no grants would. At most eight queries before the first grant.
     Raise PlanError if more than `max_grants` grants are missing.
@@ -64,24 +64,24 @@ def missing_grants_of(question: Question, *, max_grants: int) -> Iterator[Missin
 
 
 def missing_grants_to_delete(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
-    """Yield the smallest set of grants that the user lacks, each once, as a stream.
+    """Yield the smallest set of grants that the user needs to delete the namespace, each grant once.
 
-    Raises LifecycleError if it is not a live namespace.
+    Raise LifecycleError if it is not a live namespace.
     """
     question = Question("user", user.username, DELETE_OPERATION, namespace, generation.name)
     return _missing_grants(question, live_namespace(namespace), grant_tables_of_user(user))
 
 
 def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
-    """Return the missing grants. entity: the target of the question. tables: the effective grants of its subject."""
+    """Return the missing grants. entity: the target of the question. tables: the effective grants of the subject."""
     requirement = question.policy.requirement
     if _has_one_smallest_set(requirement):
         return _streamed_missing_grants(requirement, question, entity, tables)
-    return iter(_smallest_alternative(requirement, question))
+    return iter(_explained_missing_grants(requirement, question))
 
 
 def _has_one_smallest_set(expression: Expression) -> bool:
-    """Return whether the smallest sets of the parts form the smallest set, so that there are no alternatives to compare."""
+    """Return whether the smallest sets of all parts together are the smallest set, so that no alternatives must be compared."""
     match expression:
         case AllOf(parts):
             return all(map(_has_one_smallest_set, parts))
@@ -121,7 +121,7 @@ def _streamed_missing_grants(expression: Expression, question: Question, entity:
             raise UnknownExpression(expression)
 
 
-def _smallest_alternative(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
-    """Return the smallest of the alternative sets, as the explanation of the decision computes it."""
+def _explained_missing_grants(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
+    """Return the missing grants as the explanation of the decision computes them, by comparing all alternatives in memory."""
     (facts,) = gather_facts([question], explained=True)
     return smallest_grant_set(requirement, question, facts)[0] or ()

@@ -1,6 +1,6 @@
-"""Forecast the deletion of one namespace by one user: deleted and remaining entities, and the effect on their grants.
+"""Forecast the deletion of one namespace by one user: the deleted and remaining entities, and the effect on their grants.
 
-The forecast reads the database in a fixed number of statements. Counts are complete; addresses are queried page by page.
+The forecast takes a fixed number of statements. Counts are complete; addresses are queried page by page.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +31,9 @@ MAX_GHOST_GRANTS = 12
 class DeletionVerdict(StrEnum):
     """How the deletion ends.
 
-    complete: the namespace and everything inside is deleted. partial: entities that the user may not delete remain, and
-    so does the namespace. inconsistent: some kinds are deleted, others remain. stopped: the deletion began and stopped
-    before it deleted anything. refused: the deletion did not begin.
+    complete: the namespace and everything inside it is deleted. partial: the namespace and the entities that the user may not
+    delete remain. inconsistent: some kinds are deleted, others remain. stopped: the deletion started, but stopped before it
+    deleted anything. refused: the deletion did not start.
     """
 
     COMPLETE = "complete"
@@ -55,9 +55,10 @@ class StepOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletionStep:
-    """The live entities of the kinds that one step deletes.
+    """One step of the deletion.
 
-    kinds: (kind, number of live entities). missing: number of live entities that the user may not delete.
+    kinds: (kind, number of live entities) of each kind that the step deletes. live: number of all these entities.
+    missing: number of those that the user may not delete. gone: number of those that are deleted.
     """
 
     kinds: tuple[tuple[str, int], ...]
@@ -73,9 +74,9 @@ class DeletionStep:
 
 @dataclass(frozen=True, slots=True)
 class GhostHolders:
-    """The number of holders of one privilege on the deleted entities. They regain access if an address is recreated.
+    """The number of holders of one privilege on the deleted entities, who have access again if an entity is recreated.
 
-    users: active users only. grants: all grants, also those of inactive users.
+    users: number of active users. groups: number of groups. grants: number of all grants, also those of inactive users.
     """
 
     privilege: Privilege
@@ -86,11 +87,13 @@ class GhostHolders:
 
 @dataclass(frozen=True, slots=True)
 class DeletionForecast:
-    """The forecast of `deletion_forecast`.
+    """The result of `deletion_forecast`. REST returns most fields under the same names.
 
-    grants_removed, grants_kept: number of grants on the deleted entities; the generation determines which of the two.
-    heirs, heirs_users, heirs_groups: the holders of the kept grants. ghosts: the first MAX_GHOST_GRANTS of these, by address.
-    lacks_namespace: whether the user may not delete the namespace itself.
+    namespace_goes: whether the namespace itself is deleted. is_refused: whether the user may not start the deletion.
+    grants_removed, grants_kept: number of grants on the deleted entities. The generation either removes or keeps all of them.
+    heirs, heirs_users, heirs_groups: the holders of the kept grants by privilege, and their total numbers.
+    ghosts: the first MAX_GHOST_GRANTS kept grants, by address.
+    live, gone, remains, missing: number of live, deleted, remaining and undeletable entities, including the namespace.
     """
 
     namespace: Address
@@ -100,7 +103,7 @@ class DeletionForecast:
     sentence: str
     steps: tuple[DeletionStep, ...]
     namespace_goes: bool
-    lacks_namespace: bool
+    is_refused: bool
     grants_removed: int = 0
     grants_kept: int = 0
     heirs: tuple[GhostHolders, ...] = ()
@@ -122,24 +125,24 @@ class DeletionForecast:
 
     @property
     def missing(self) -> int:
-        return sum(step.missing for step in self.steps) + self.lacks_namespace
+        return sum(step.missing for step in self.steps) + self.is_refused
 
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
-    """Return what happens if the user of this name deletes the namespace. At most thirteen statements.
+    """Return the forecast for the user of this name and the namespace. At most thirteen statements.
 
-    Raises LifecycleError if it is not a live namespace, and UnknownGeneration.
+    Raise LifecycleError if it is not a live namespace, and UnknownGeneration.
     """
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user)
-    begins = tables is not None and _meets_namespace_requirement(entity, tables, rules)
-    steps = tuple(_steps(entity, tables or (), rules, begins))
-    namespace_goes = begins and not any(step.remains for step in steps)
-    verdict = _verdict(steps, begins, namespace_goes, rules)
+    can_start = tables is not None and _meets_namespace_requirement(entity, tables, rules)
+    steps = tuple(_steps(entity, tables or (), rules, can_start))
+    namespace_goes = can_start and not any(step.remains for step in steps)
+    verdict = _verdict(steps, can_start, namespace_goes, rules)
     sentence = _sentence(verdict, f"user:{user}", namespace, steps, tables is not None)
     deleted = _deleted_entities(entity, tables or (), rules, steps, namespace_goes)
     heirs = _ghost_holders(deleted)
     grants = sum(row.grants for row in heirs)
-    forecast = DeletionForecast(namespace, user, rules, verdict, sentence, steps, namespace_goes, lacks_namespace=not begins)
+    forecast = DeletionForecast(namespace, user, rules, verdict, sentence, steps, namespace_goes, is_refused=not can_start)
     if rules.deleting_removes_grants:
         return replace(forecast, grants_removed=grants)
     return replace(forecast, grants_kept=grants, heirs=heirs, heirs_users=_holder_count("user", deleted),
@@ -147,7 +150,7 @@ def deletion_forecast(namespace: Address, user: str, generation: Generation | st
 
 
 def live_namespace(namespace: Address) -> Entity:
-    """Return the entity of a live namespace. Raises LifecycleError for every other address."""
+    """Return the entity of a live namespace. Raise LifecycleError for every other address."""
     if namespace.kind != "namespace":
         raise LifecycleError(f"{namespace} is not a namespace: name one, such as namespace:sales")
     entity = entity_at(namespace)
@@ -158,7 +161,7 @@ def live_namespace(namespace: Address) -> Entity:
 
 
 def undeletable_entities(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
-    """Return the live entities that the user may not delete, by address: the namespace and those inside."""
+    """Return the live entities that the user may not delete, by address: the namespace and the entities inside it."""
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user) or ()
     namespace_condition = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
     undeletable_namespace = Q(kind="namespace") & ~namespace_condition
@@ -172,7 +175,7 @@ def _meets_namespace_requirement(entity: Entity, tables: tuple[GrantTable, ...],
 
 
 def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
-    """Match the entities inside the namespace that may be deleted once the deletion has begun."""
+    """Return the condition that the user may delete an entity inside the namespace, once the deletion has started."""
     by_requirement: dict = {}
     for kind in (kind for step in deletion_steps() for kind in step):
         by_requirement.setdefault(rules.deletion.requirement_for(kind), []).append(kind)
@@ -180,34 +183,34 @@ def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: 
                         for requirement, kinds in by_requirement.items()), NONE)
 
 
-def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, begins: bool) -> Iterator[DeletionStep]:
-    """Yield the steps in the order of the platform. One query."""
+def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, can_start: bool) -> Iterator[DeletionStep]:
+    """Yield the steps in the order in which the platform executes them. One query."""
     rows = live_entities_inside(entity).order_by().values_list("kind").annotate(
         Count("pk"), deletable=Count("pk", filter=_deletable_condition(entity, tables, rules)))
     counts = {kind: (live, deletable) for kind, live, deletable in rows}
-    reached = begins
+    is_reached = can_start
     for kinds in deletion_steps():
         present = tuple((kind, counts[kind][0]) for kind in kinds if kind in counts)
         live = sum(count for _, count in present)
         deletable = sum(counts[kind][1] for kind, _ in present)
-        outcome = _outcome(live, deletable, reached, rules)
-        reached = reached and outcome != StepOutcome.STOPS
+        outcome = _outcome(live, deletable, is_reached, rules)
+        is_reached = is_reached and outcome != StepOutcome.STOPS
         gone = deletable if outcome in (StepOutcome.DELETED, StepOutcome.PARTLY_DELETED) else 0
         yield DeletionStep(present, live, live - deletable, gone, outcome)
 
 
-def _outcome(live: int, deletable: int, reached: bool, rules: Generation) -> StepOutcome:
+def _outcome(live: int, deletable: int, is_reached: bool, rules: Generation) -> StepOutcome:
     if not live:
         return StepOutcome.EMPTY
-    if not reached:
+    if not is_reached:
         return StepOutcome.NOT_REACHED
     if live == deletable:
         return StepOutcome.DELETED
     return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY_DELETED
 
 
-def _verdict(steps: Sequence[DeletionStep], begins: bool, namespace_goes: bool, rules: Generation) -> DeletionVerdict:
-    if not begins:
+def _verdict(steps: Sequence[DeletionStep], can_start: bool, namespace_goes: bool, rules: Generation) -> DeletionVerdict:
+    if not can_start:
         return DeletionVerdict.REFUSED
     if namespace_goes:
         return DeletionVerdict.COMPLETE
@@ -275,7 +278,7 @@ def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
 
 
 def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
-    """Return the first MAX_GHOST_GRANTS by address, then by principal. Two statements."""
+    """Return the first MAX_GHOST_GRANTS grants, by address and principal. Two statements."""
     items = []
     for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")

@@ -1,6 +1,7 @@
-"""Register, delete, recreate and describe entities, and apply the effect of each generation on their grants.
+"""Register, delete, recreate and describe entities, and change their grants as the generation requires.
 
-An address outlives its entity: deletion changes the state of the row, and removes its grants only in some generations.
+The row of an address remains when its entity is deleted: deletion changes its state, and removes its grants only in some
+generations.
 """
 
 from collections.abc import Iterator
@@ -31,24 +32,29 @@ __all__ = ["LifecycleForecast", "delete_entity", "describe_entity", "lifecycle_f
 
 def register_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
                     generation: Generation | str | None = None) -> Outcome:
-    """Make a new or planned entity live. Raises LifecycleError if its parent is not live or it was deleted.
+    """Make a new or planned entity live. Raise LifecycleError if its parent is not live or the entity was deleted.
 
-    creator: the user who receives the privileges that the generation grants to creators. generation: default the active one.
+    creator: the user who receives the privileges that the generation grants to creators. generation: the active generation by
+    default.
     """
     return _make_live("register", author, address, description, creator, generation)
 
 
 def recreate_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
                     generation: Generation | str | None = None) -> Outcome:
-    """Make a deleted entity live again; its remaining grants apply again. Raises LifecycleError like `register_entity`."""
+    """Make a deleted entity live again, so that its remaining grants apply again.
+
+    Raise LifecycleError if its parent is not live or the entity was never deleted. The parameters are those of `register_entity`.
+    """
     return _make_live("recreate", author, address, description, creator, generation)
 
 
 def delete_entity(*, author: Author, address: Address, generation: Generation | str | None = None) -> Outcome:
-    """Delete an entity and every live entity inside it; planned ones stay planned. Raises LifecycleError if it is not live.
+    """Delete an entity and every live entity inside it. Planned entities inside it stay planned.
 
-    The row of a planned entity without grants and without entities inside is removed.
-    Takes a fixed number of statements besides those of the journal, and streams all rows.
+    A planned entity without grants and without entities inside can also be deleted, which removes its row.
+    Raise LifecycleError for every other entity that is not live.
+    Takes a fixed number of statements, in addition to those of the journal, and streams all rows.
     """
     with administrator_transaction(author) as head:
         forecast = lifecycle_forecast(address, "delete", generation)
@@ -58,7 +64,7 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
             return _remove_planned_entity(head, author, entity)
         deleted_entities = live_subtree(entity)
         removed_grants = grants_on(deleted_entities) if forecast.generation.deleting_removes_grants else []
-        # Lazy: the lines are read before the rows change, because the query depends on the state of the entities.
+        # The lines are generated lazily. The journal reads them before the rows change, because the query depends on the states.
         lines = chain(_delete_lines(deleted_entities, address), *(_revoke_lines(grants, address) for grants in removed_grants))
         revision = append_to_journal(head, lines, author=author)
         for grants in removed_grants:
@@ -68,7 +74,7 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
 
 
 def describe_entity(*, author: Author, address: Address, description: str) -> Outcome:
-    """Change the description of an entity. Raises LifecycleError if the address is not registered."""
+    """Change the description of an entity. Raise LifecycleError if the address is not registered."""
     _check_description(description)
     with administrator_transaction(author) as head:
         entity = entity_at(address)
@@ -99,20 +105,22 @@ def _make_live(verb: str, author: Author, address: Address, description: str, cr
             raise LifecycleError(forecast.refusal)
         principal = _creator(creator)
         append_to_journal(head, _write_live_state(verb, address, description), author=author)
-        received = _grant_to_creator(head, author, principal, address, rules)
-        return Outcome(True, _live_sentence(forecast, principal, received), head.revision)
+        granted = _grant_to_creator(head, author, principal, address, rules)
+        return Outcome(True, _live_sentence(forecast, principal, granted), head.revision)
 
 
 def _write_live_state(verb: str, address: Address, description: str) -> list[Change]:
     """Make the address live, and the instance with it. Return the journal changes."""
-    before = {place: row.state for place in (instance_address(), address) if (row := entity_at(place)) is not None}
+    changed = tuple(dict.fromkeys((instance_address(), address)))
+    states_before = {entity_address: row.state for entity_address in changed if (row := entity_at(entity_address)) is not None}
     rows = ensure_entities(states={address: State.LIVE}).rows
     lines = []
-    for place in dict.fromkeys((instance_address(), address)):
-        if before.get(place) != State.LIVE:
-            set_entity_state(entity=rows[place], state=State.LIVE)
-            detail = f"it was {before[place]}" if place in before else ""
-            lines.append(Change(verb if place == address else "register", entity=str(place), detail=detail))
+    for entity_address in changed:
+        if states_before.get(entity_address) != State.LIVE:
+            set_entity_state(entity=rows[entity_address], state=State.LIVE)
+            detail = f"it was {states_before[entity_address]}" if entity_address in states_before else ""
+            action = verb if entity_address == address else "register"
+            lines.append(Change(action, entity=str(entity_address), detail=detail))
     if description and set_entity_description(entity=rows[address], description=description):
         lines.append(_description_line(address, description))
     return lines
@@ -132,6 +140,7 @@ def _creator(creator: str | User | None) -> str:
 
 def _grant_to_creator(head: JournalHead, author: Author, principal: str, address: Address,
                       rules: Generation) -> list[Privilege]:
+    """Grant the privileges of a creator to the principal, if there is one. Return the new privileges."""
     if not principal:
         return []
     items = [(principal, address, privilege) for privilege in rules.creator_receives]
@@ -149,28 +158,28 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
     kind = "user" if grants.model is UserGrant else "group"
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
     columns = (NAME_COLUMNS[kind], "permission_id", "content_object__kind", "content_object__key")
-    for holder, permission, *place in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
-        yield Change("revoke", f"{kind}:{holder}", ":".join(place), privilege_of(permission).value,
+    for holder, permission, *kind_and_key in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
+        yield Change("revoke", f"{kind}:{holder}", ":".join(kind_and_key), privilege_of(permission).value,
                      f"went with the deletion of {address}")
 
 
 def _deletion_sentence(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
-    what = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
+    deletion = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
     if forecast.grants_removed:
-        return f"{what}; revoked {quantity(forecast.grants_removed, 'grant', 'grants')} on it"
+        return f"{deletion}; revoked {quantity(forecast.grants_removed, 'grant', 'grants')} on it"
     if forecast.grants_kept:
         kept = quantity(forecast.grants_kept, "grant", "grants")
-        return f"{what}; kept {kept}, which will apply if the entity is recreated"
-    return what
+        return f"{deletion}; kept {kept}, which will apply if the entity is recreated"
+    return deletion
 
 
-def _live_sentence(forecast: LifecycleForecast, creator: str, received: list[Privilege]) -> str:
+def _live_sentence(forecast: LifecycleForecast, creator: str, granted: list[Privilege]) -> str:
     parts = [f"{forecast.address} is live now"]
     if forecast.applying:
         parts.append(f"{quantity(forecast.grants_applying, 'grant', 'grants')} on it will now apply")
-    if received:
-        parts.append(f"{creator} received {', '.join(received)} on it as its creator")
+    if granted:
+        parts.append(f"{creator} received {', '.join(granted)} on it as its creator")
     elif creator and not forecast.creator_receives:
         parts.append(f"in the `{forecast.generation.name}` generation a creator receives no privileges")
     return "; ".join(parts)

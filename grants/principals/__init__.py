@@ -1,4 +1,4 @@
-"""Create and change users, groups and memberships, and list and compare them.
+"""Create, change, list and compare users, groups and memberships.
 
-Signing in, passwords of a session and API tokens are not here; see `authzconsole.web.accounts`.
+Sign-in, password changes by users and API tokens are in `authzconsole.web.accounts`.
 """

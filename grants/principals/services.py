@@ -24,7 +24,7 @@ PASSWORD_BYTES = 12
 
 def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
              is_principal: bool = True) -> Outcome:
-    """Add a user, who cannot sign in until a password is set. An existing account that is no principal becomes one."""
+    """Add a user, who cannot sign in before a password is set. An existing account becomes a principal if it is not one yet."""
     _check_name("user", name)
     _check_email(email)
     role = _role(role)
@@ -41,7 +41,7 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
 def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
     """Activate or deactivate a user.
 
-    An inactive user cannot sign in and is denied everything. Its grants and memberships remain and apply again later.
+    An inactive user cannot sign in and is denied everything. The grants and memberships remain, and apply again after activation.
     """
     with _journal_recorder(author) as record:
         user = _user(name)
@@ -56,7 +56,7 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
-    """Change the email of a user; an empty text removes it."""
+    """Change the email of a user. An empty text removes it."""
     _check_email(email)
     with _journal_recorder(author) as record:
         user = _user(name)
@@ -86,7 +86,7 @@ def renew_user_password(*, author: Author, name: str) -> str:
     Two people know the password now, so the user must change it at the next sign-in.
     """
     password = secrets.token_urlsafe(PASSWORD_BYTES)
-    # Hashing takes a good part of a second, so do it before taking the lock of the journal.
+    # Hashing takes a large part of a second, so it is done before the journal is locked.
     hashed = make_password(password)
     with _journal_recorder(author) as record:
         user = _user(name)
@@ -106,7 +106,7 @@ def add_group(*, author: Author, name: str) -> Outcome:
 
 
 def add_member(*, author: Author, user: str, group: str) -> Outcome:
-    """Add a user to a group, both by name. An account that is no principal becomes one."""
+    """Add a user to a group, both by name. An account that is not a principal becomes a principal."""
     with _journal_recorder(author) as record:
         member, member_group = _user(user), _group(group)
         if member.groups.filter(pk=member_group.pk).exists():
@@ -130,7 +130,10 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 
 @contextmanager
 def _journal_recorder(author: Author):
-    """Yield `record(change or None, sentence) -> Outcome`, which writes the journal line."""
+    """Open an `administrator_transaction` and yield a function `record(change, sentence) -> Outcome`.
+
+    The function writes the change to the journal; None means that nothing changed.
+    """
     with administrator_transaction(author) as head:
         yield lambda change, sentence: _record(head, author, change, sentence)
 
