@@ -1,4 +1,4 @@
 """Import and export tenant documents.
 
-Each module handles one step or one line type of the document; other files are read in `grants.plans.sources`.
+Each module handles one step or one type of line. Files of changes are read in `grants.plans.sources`.
 """

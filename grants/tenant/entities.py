@@ -35,9 +35,9 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
     is_live = states[address] == State.LIVE
     container = parse_address(address).parent
     while container is not None:
-        known = states.get(name := str(container))
-        # The containers of a known address are handled with it; a live entity is followed up to the first live container.
-        if known == State.LIVE or (known is not None and not is_live):
+        container_state = states.get(name := str(container))
+        # Another call handles the containers of an address in `states`. A live entity continues up to the first live container.
+        if container_state == State.LIVE or (container_state is not None and not is_live):
             return
         if name not in listed:
             states[name] = State.LIVE if is_live else State.PLANNED
@@ -45,12 +45,12 @@ def _add_containers(address: str, states: dict[str, str], listed: dict) -> None:
 
 
 def write_entities(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Register and change entities as listed in the document. Return the primary key of each of its addresses."""
+    """Register and change the entities of the document. Return the primary key of each of its addresses."""
     states = new_states(document)
     by_kind: dict[str, list[str]] = {kind: [] for kind in sorted(KINDS, key=lambda kind: len(ancestor_kinds(kind)))}
     for address in states:
         by_kind[address.partition(":")[0]].append(address)
-    # Do all look-ups before the first insert, because PostgreSQL would reuse query plans made for the smaller table.
+    # All look-ups come before the first insert, because PostgreSQL would reuse query plans that it made for the smaller table.
     ids = _change_existing(by_kind, states, document, report, record)
     for addresses in by_kind.values():
         for new in chunks([address for address in addresses if address not in ids]):
@@ -61,12 +61,12 @@ def write_entities(document: Document, report: ImportReport, record: Callable) -
 
 
 def _change_existing(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
-                   record: Callable) -> dict[str, int]:
-    """Change registered entities and return their primary keys. Writes the states that they keep into `states`."""
+                     record: Callable) -> dict[str, int]:
+    """Change registered entities and return their primary keys. In `states`, replace the states of entities that keep theirs."""
     ids: dict[str, int] = {}
     for kind, addresses in by_kind.items():
         for chunk in chunks(addresses):
-            stored = _stored(kind, chunk)
+            stored = _stored_rows(kind, chunk)
             ids.update((address, pk) for address, (pk, *_) in stored.items())
             record([*_update(stored, document, report), *_make_containers_live(stored, states, document, report)])
             states.update((address, state) for address, (_, state, _) in stored.items()
@@ -74,7 +74,8 @@ def _change_existing(by_kind: dict[str, list[str]], states: dict[str, str], docu
     return ids
 
 
-def _stored(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
+def _stored_rows(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, str]]:
+    """Return (primary key, state, description) by address."""
     rows = Entity.objects.filter(kind=kind, key__in=[address.partition(":")[2] for address in addresses])
     return {f"{kind}:{key}": (pk, state, description)
             for pk, key, state, description in rows.values_list("pk", "key", "state", "description")}
@@ -91,8 +92,8 @@ def _insert(new: list[str], states: dict, document: Document, ids: dict[str, int
 
 def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> tuple:
     address, line = parse_address(text), document.entities.get(text)
-    contained_in = [ids.get(str(container)) for container in (address.parent, address.namespace, address.application)]
-    return (ids[text], address.kind, address.key, *contained_in, str(state), line and line.description or "", at, at)
+    container_ids = [ids.get(str(container)) for container in (address.parent, address.namespace, address.application)]
+    return (ids[text], address.kind, address.key, *container_ids, str(state), line and line.description or "", at, at)
 
 
 def _update(stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport) -> list[Change]:
@@ -113,14 +114,14 @@ def _update(stored: dict[str, tuple[int, str, str]], document: Document, report:
 
 
 def _becomes_live(state: str, new_state: str) -> bool:
-    """Return whether a container becomes live: a planned one does, a deleted one is not recreated implicitly."""
+    """Return whether an unlisted container becomes live. Only planned containers do; deleted containers stay deleted."""
     return state == State.PLANNED and new_state == State.LIVE
 
 
 def _make_containers_live(stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document,
-                  report: ImportReport) -> list[Change]:
+                          report: ImportReport) -> list[Change]:
     changed = {address: pk for address, (pk, state, _) in stored.items()
-              if address not in document.entities and _becomes_live(state, states[address])}
+               if address not in document.entities and _becomes_live(state, states[address])}
     update_rows(Entity, ("state", "changed_at"), [(str(State.LIVE), database_now(), pk) for pk in changed.values()])
     for address in changed:
         report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1

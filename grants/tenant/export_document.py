@@ -29,7 +29,7 @@ _SEPARATORS = {ord(separator): f"\\u{ord(separator):04x}" for separator in "\x85
 
 
 def export_tenant(stream) -> int:
-    """Write the document to a binary stream. Returns the number of its lines."""
+    """Write the document to a binary stream. Return the number of its lines."""
     count = 0
     for line in tenant_lines():
         stream.write(line.encode() + b"\n")
@@ -47,7 +47,7 @@ def tenant_lines() -> Iterator[str]:
 
 @contextmanager
 def _consistent_reads():
-    """Let every query see the same state, without blocking writers. Inside a transaction, keep that transaction."""
+    """Make all queries read the same state, without blocking writers. Inside a transaction, use that transaction."""
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "postgresql":
@@ -55,7 +55,7 @@ def _consistent_reads():
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
     else:
-        # atomic() would begin an immediate transaction, which takes the write lock.
+        # atomic() would start an immediate transaction, which takes the write lock.
         with connection.cursor() as cursor:
             cursor.execute("BEGIN DEFERRED")
             try:
@@ -66,27 +66,27 @@ def _consistent_reads():
 
 def _entities() -> Iterator[dict]:
     rows = Entity.objects.order_by(_in_byte_order(_address_of()))
-    for kind, key, state, description in _streamed(rows, "kind", "key", "state", "description"):
+    for kind, key, state, description in _stream(rows, "kind", "key", "state", "description"):
         line = {"type": "entity", "id": f"{kind}:{key}", "state": state}
         yield {**line, "description": description} if description else line
 
 
 def _users() -> Iterator[dict]:
     rows = User.objects.principals().order_by(_in_byte_order(F("username")))
-    for name, active, email in _streamed(rows, "username", "is_active", "email"):
+    for name, active, email in _stream(rows, "username", "is_active", "email"):
         line = {"type": "user", "name": name, "active": active}
         yield {**line, "email": email} if email else line
 
 
 def _groups() -> Iterator[dict]:
-    members = _streamed(
+    members = _stream(
         memberships_of_principals()
         .order_by(_in_byte_order(F("group__name")), _in_byte_order(F("user__username"))),
         "group__name", "user__username",
     )
     members_by_group = groupby(members, key=itemgetter(0))
     name, names = next(members_by_group, (None, ()))
-    for group in _streamed(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
+    for group in _stream(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
         if group[0] == name:
             yield {"type": "group", "name": name, "members": [member for _, member in names]}
             name, names = next(members_by_group, (None, ()))
@@ -107,10 +107,10 @@ def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
     rows = rows.annotate(address=_address_of("content_object__"))
     identity = (principal, "address", *GrantAttributes._fields)
     ordered = rows.order_by(*(_in_byte_order(F(column)) for column in identity))
-    for (name, address, *values), lines in groupby(
-        _streamed(ordered, *identity, "permission_id"), key=itemgetter(slice(len(identity)))
+    for (name, address, *values), grants in groupby(
+        _stream(ordered, *identity, "permission_id"), key=itemgetter(slice(len(identity)))
     ):
-        privileges = sorted((privilege_of(permission) for *_, permission in lines), key=_PRIVILEGE_ORDER.__getitem__)
+        privileges = sorted((privilege_of(permission) for *_, permission in grants), key=_PRIVILEGE_ORDER.__getitem__)
         attributes = {member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value}
         yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges, **attributes}
 
@@ -123,9 +123,9 @@ def _address_of(path: str = "") -> Concat:
 
 
 def _in_byte_order(expression) -> Collate:
-    """Order by the bytes of the UTF-8 text, whatever the collation of the database."""
+    """Return the expression with a collation that sorts by the bytes of the UTF-8 text, on every database."""
     return Collate(expression, "C" if connection.vendor == "postgresql" else "BINARY")
 
 
-def _streamed(rows: QuerySet, *fields: str) -> Iterator[tuple]:
+def _stream(rows: QuerySet, *fields: str) -> Iterator[tuple]:
     return rows.values_list(*fields).iterator(chunk_size=FETCH_SIZE)

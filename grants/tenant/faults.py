@@ -9,7 +9,7 @@ MAX_LINES_SHOWN = 100
 
 
 class Fault(NamedTuple):
-    """field: the invalid member; empty if the whole line is invalid."""
+    """What is wrong with a line. field: the invalid member; empty if the whole line is invalid."""
 
     line: int
     field: str
@@ -36,7 +36,7 @@ class BadTenantDocument(GrantError):
 
 
 class Faults:
-    """Collect faults in line order, in bounded memory."""
+    """Collect faults, which are added in the order of their lines, in bounded memory."""
 
     def __init__(self):
         self.kept: list[Fault] = []
@@ -63,5 +63,5 @@ class Faults:
         bad_lines = len(self._lines | other_faults._lines)
         if bad_lines:
             kept = sorted([*self.kept, *other_faults.kept])
-            shown = set(sorted({fault.line for fault in kept})[:MAX_LINES_SHOWN])
-            raise BadTenantDocument([fault for fault in kept if fault.line in shown], bad_lines)
+            first_lines = set(sorted({fault.line for fault in kept})[:MAX_LINES_SHOWN])
+            raise BadTenantDocument([fault for fault in kept if fault.line in first_lines], bad_lines)

@@ -26,9 +26,9 @@ MIN_CHANGES_TO_ANALYZE = 5_000
 
 
 def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportReport:
-    """Import the document in the binary `stream`; with `dry_run`, only report what the import would change.
+    """Import the document in a binary stream, completely or not at all. Return a report of the changes.
 
-    Raises BadTenantDocument if any line is bad, without writing anything, and NotAdministrator.
+    dry_run: only report what the import would change. Raise BadTenantDocument if a line is bad, NotAdministrator.
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:
@@ -80,7 +80,7 @@ def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: d
                  report: ImportReport) -> dict[tuple, tuple]:
     """Return (line, privilege) by row key (principal, entity, permission) for the lines of a chunk.
 
-    If two lines list the same row, the one with the lesser attributes wins, so the order of the lines does not matter.
+    If two lines list the same row, the line with the smaller attributes is used, so the order of the lines does not matter.
     """
     permissions, listed = permission_ids(), {}
     for address, lines in chunk:

@@ -1,7 +1,7 @@
 """Parse and validate one line of a tenant document.
 
-Each reader returns None for an invalid member and reports the fault. A line without `description`, `active`, `email` or
-`members` leaves the stored value unchanged.
+Each reader reports the fault of an invalid member and returns None. A line without `description`, `active`, `email` or `members`
+leaves the stored value unchanged.
 """
 
 from functools import cache, lru_cache
@@ -44,7 +44,7 @@ class GroupLine(NamedTuple):
 
 
 class GrantLine(NamedTuple):
-    """principal: ("user" or "group", name)."""
+    """A line of type `grant`. principal: ("user" or "group", name)."""
 
     line: int
     principal: tuple[str, str]
@@ -57,7 +57,7 @@ Line = EntityLine | UserLine | GroupLine | GrantLine
 
 
 class MemberReader:
-    """Read the members of the JSON object of one line; `report_fault(field, reason)` receives what is wrong."""
+    """Read the members of the JSON object of one line, and pass faults to `report_fault(field, reason)`."""
 
     def __init__(self, body: dict, report_fault):
         self.body = body
@@ -66,8 +66,8 @@ class MemberReader:
     def allow_only(self, *known: str) -> None:
         """Report a fault if the object has other members."""
         if unknown := [name for name in self.body if name not in known]:
-            named = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (", …" if len(unknown) > 3 else "")
-            self._report_fault(clip(unknown[0], 40), f"{named} is not a member of this line; its members are {', '.join(known)}")
+            names = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            self._report_fault(clip(unknown[0], 40), f"{names} is not a member of this line; its members are {', '.join(known)}")
 
     def text(self, field: str, *, default=_ABSENT) -> str | None:
         """Return text that a database can store."""
@@ -107,17 +107,17 @@ class MemberReader:
         return value if value.isprintable() else self._invalid(field, "it contains a character that cannot be printed")
 
     def names(self, field: str) -> tuple[str, ...] | None:
-        """Return a list of different names; also None if the line has no such member."""
+        """Return a list of names without repetitions; None if the line has no such member."""
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
             return None
         if not isinstance(value, list):
             return self._invalid(field, f"it must be a list of names, not {_json_type_of(value)}")
-        seen = set()
+        earlier_names: set[str] = set()
         for position, name in enumerate(value, start=1):
-            if reason := _member_name_fault(name, seen):
+            if reason := _member_name_fault(name, earlier_names):
                 return self._invalid(field, f"entry {position}: {reason}")
-            seen.add(name)
+            earlier_names.add(name)
         return tuple(map(intern, value))
 
     def address(self, field: str) -> str | None:
@@ -160,7 +160,7 @@ class MemberReader:
 
 
 def parse_line(number: int, body: object, report_fault) -> Line | None:
-    """Return the line of a parsed JSON object, or None if its type or its identity is invalid. Report every fault."""
+    """Return the line in a parsed JSON value; None if its type or its identity is invalid. Report every fault."""
     if not isinstance(body, dict):
         return report_fault("", f"it must be a JSON object, not {_json_type_of(body)}")
     members = MemberReader(body, report_fault)
@@ -198,7 +198,7 @@ def _grant(number: int, members: MemberReader) -> GrantLine | None:
     return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes))
 
 
-# By column of GrantAttributes. Each reader returns None for an invalid value, and a default where the line has no such member.
+# By column of GrantAttributes. Each reader returns None for an invalid value, and a default if the line has no such member.
 ATTRIBUTE_READERS = {"reason": lambda members, name: members.text(name, default="")}
 
 
@@ -207,7 +207,7 @@ _READERS = {"entity": _entity, "user": _user, "group": _group, "grant": _grant}
 
 @lru_cache(maxsize=1_000)
 def _shared_attributes(*values) -> GrantAttributes:
-    """Return one object for equal values, because most lines of a document have the same few."""
+    """Return the same object for equal values, because most lines of a document have the same few values."""
     return GrantAttributes(*values)
 
 
@@ -222,10 +222,10 @@ def _sorted_privileges(privileges: frozenset[Privilege]) -> tuple[Privilege, ...
     return tuple(privilege for privilege in Privilege if privilege in privileges)
 
 
-def _member_name_fault(name: object, seen: set) -> str:
+def _member_name_fault(name: object, earlier_names: set[str]) -> str:
     if not isinstance(name, str):
         return f"a name must be text, not {_json_type_of(name)}"
-    return f"`{clip(name)}` is listed twice" if name in seen else name_fault(name)
+    return f"`{clip(name)}` is listed twice" if name in earlier_names else name_fault(name)
 
 
 def _json_type_of(value: object) -> str:

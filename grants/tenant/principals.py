@@ -32,14 +32,14 @@ USER_COLUMNS = ("id", "username", "password", "first_name", "last_name", "email"
 
 
 def unknown_principals(document: Document) -> Iterable[Fault]:
-    """Yield a fault for each line that names a user or group which is neither in the document nor in the console."""
+    """Yield a fault for each line with a user or group that is neither in the document nor in the console."""
     unknown = {("user", name) for name in _unknown_names("user", _user_names(document) - document.users.keys())}
     unknown |= {("group", name) for name in _unknown_names("group", _grantee_names(document, "group") - document.groups.keys())}
     if not unknown:
         return
     for group in document.groups.values():
         if missing := [name for name in group.members or () if ("user", name) in unknown]:
-            yield Fault(group.line, "members", f"{_quoted(missing)} is neither in this document nor in the console")
+            yield Fault(group.line, "members", f"{_name_list(missing)} is neither in this document nor in the console")
     for grant in chain.from_iterable(document.grants.values()):
         if grant.principal in unknown:
             yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the "
@@ -47,7 +47,7 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
 
 
 def disabled_administrators(document: Document) -> Iterable[Fault]:
-    """Yield a fault for each line that would leave the console without an active administrator."""
+    """Yield a fault for each line that deactivates an administrator, if the document deactivates all active administrators."""
     administrators = set(User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).values_list("username", flat=True))
     lines = [document.users[name] for name in administrators if name in document.users]
     deactivated = [line for line in lines if line.active is False]
@@ -74,12 +74,13 @@ def _unknown_names(kind: str, names: set[str]) -> set[str]:
     return names
 
 
-def _quoted(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
+    """Return the first three names in backquotes, and the number of the others."""
     return ", ".join(f"`{clip(name)}`" for name in names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def write_users(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Add and change users as listed in the document. Return the primary key of each user that it names."""
+    """Add and change the users of the document. Return the primary key of each user in it, by name."""
     ids: dict[str, int] = {}
     for chunk in chunks(dict.fromkeys([*document.users, *sorted(_user_names(document))])):
         rows = User.objects.filter(username__in=chunk).values_list("username", "pk", "is_active", "email", "is_principal")
@@ -126,7 +127,7 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
 
 
 def write_groups(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
-    """Add the groups of the document. Return the primary key of each group that it names."""
+    """Add the groups of the document. Return the primary key of each group in it, by name."""
     ids: dict[str, int] = {}
     for chunk in chunks(dict.fromkeys([*document.groups, *sorted(_grantee_names(document, "group"))])):
         stored = dict(Group.objects.filter(name__in=chunk).values_list("name", "pk"))

@@ -1,7 +1,6 @@
 """Read a tenant document: JSON Lines in UTF-8, one object per line, in any order.
 
-Each line is read in bounded memory, whatever its length. Validated lines are kept until the import, because lines that
-belong together may appear in any order.
+A line of any length is read in bounded memory. Valid lines are kept until the import, because lines may refer to later lines.
 """
 
 from collections.abc import Iterator
@@ -20,9 +19,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class Document:
-    """The valid lines of a document, by type and identity, and the faults of the others.
+    """The valid lines of a document, by type and identity, and the faults of the other lines.
 
-    grants: by address, in the order of the document. lines: how many lines are not blank.
+    grants: by address, in the order of the document. lines: number of lines that are not blank.
     """
 
     entities: dict[str, EntityLine] = field(default_factory=dict)
@@ -51,7 +50,7 @@ def _add_once(lines_by_name: dict, name: str, line: Line, field_name: str, repor
 
 
 def read_document(stream) -> Document:
-    """Read and check every line of a binary stream. Collect what is wrong in the document's `faults`."""
+    """Read and check every line of a binary stream. Collect the faults of invalid lines in the document."""
     document = Document()
     for number, raw in _numbered_lines(stream):
         if raw is not None and not raw.strip():
@@ -66,7 +65,7 @@ def read_document(stream) -> Document:
 
 
 def _numbered_lines(stream) -> Iterator[tuple[int, bytes | None]]:
-    """Yield every line with its number; None stands for a line that is too long."""
+    """Yield (number, bytes) of every line. The bytes are None if the line is too long."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -84,7 +83,7 @@ def _skip_rest_of_line(stream) -> None:
 
 
 def parse_line_json(raw: bytes | None, report_fault) -> object:
-    """Return the parsed JSON of a line, or UNREADABLE after reporting why it is not acceptable JSON."""
+    """Return the parsed JSON of a line. If it is not acceptable JSON, report the fault and return UNREADABLE."""
     if raw is None:
         report_fault("", f"it is longer than {MAX_LINE_BYTES // 1024 // 1024} MB")
         return UNREADABLE

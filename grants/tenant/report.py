@@ -19,7 +19,7 @@ class ImportReport:
     """The result of an import.
 
     lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live dataset`).
-    unchanged: counts of the entities, users, groups, members and grants that existed already.
+    unchanged: counts of the entities, users, groups, members and grants that the import did not change.
     revision: the newest journal revision after the import.
     """
 
@@ -43,7 +43,7 @@ class ImportReport:
                           *rows, *self._unchanged_lines(), *self._warning_lines()])
 
     def _breakdown(self, change: str) -> str:
-        parts = [f"{count:,} {what}" for (name, what), count in sorted(self.changes.items()) if name == change and what]
+        parts = [f"{count:,} {detail}" for (name, detail), count in sorted(self.changes.items()) if name == change and detail]
         return f" ({', '.join(parts)})" if parts else ""
 
     def _unchanged_lines(self) -> list[str]:
