@@ -1,4 +1,4 @@
-"""How an entity is written: `<kind>:<key>`, the parts of the key, what each part may hold, and what contains what."""
+"""Test addresses: the form `<kind>:<key>`, the parts of the key, the characters of each part, and the containers."""
 
 import string
 
@@ -12,8 +12,8 @@ DASHED = WORD | {"-"}
 DOTTED = DASHED | {"."}
 DOLLARED = DOTTED | {"$"}
 
-# kind: an address of it, its name, then what contains it from the parent up
-PLACES = {
+# kind: (an address, its name, its containers from the parent up)
+EXAMPLES = {
     "instance": ("instance:cdap", "cdap", []),
     "namespace": ("namespace:sales", "sales", ["instance:cdap"]),
     "artifact": ("artifact:sales.etl-pipeline", "etl-pipeline", ["namespace:sales", "instance:cdap"]),
@@ -29,8 +29,8 @@ PLACES = {
     "kerberosprincipal": ("kerberosprincipal:etl/host.com@REALM", "etl/host.com@REALM", ["instance:cdap"]),
 }
 
-# what may stand in the last part of an address, which begins after the prefix
-LAST_PARTS = {
+# by the start of an address: the characters that are allowed in its last part
+LAST_PART_CHARACTERS = {
     "namespace:": WORD,
     "artifact:sales.": DOTTED,
     "application:sales.": DASHED,
@@ -44,7 +44,7 @@ LAST_PARTS = {
 
 
 def refusal(text):
-    """The message with which the address is refused."""
+    """Return the error message for an invalid address."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     return str(caught.value)
@@ -61,55 +61,55 @@ def texts(*addresses):
     return [None if address is None else str(address) for address in addresses]
 
 
-# What contains what ---------------------------------------------------------------------------------------------------
+# Containers -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_kind_has_an_example_here():
-    assert set(PLACES) == set(KINDS)
+def test_every_kind_has_an_example():
+    assert set(EXAMPLES) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_an_address_is_written_as_it_was_read(kind):
-    text = PLACES[kind][0]
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_parsing_and_writing_an_address_gives_the_same_text(kind):
+    text = EXAMPLES[kind][0]
     address = parse_address(text)
     assert (str(address), address.kind, address.key) == (text, kind, text.partition(":")[2])
     assert address_of(kind, address.key) == address
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_an_address_knows_its_name_and_its_parent(kind):
-    text, name, above = PLACES[kind]
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_an_address_has_a_name_and_a_parent(kind):
+    text, name, containers = EXAMPLES[kind]
     address = parse_address(text)
     assert address.name == name
-    assert texts(address.parent) == (above[:1] or [None])
+    assert texts(address.parent) == (containers[:1] or [None])
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_the_ancestors_run_from_the_instance_down_to_the_parent(kind):
-    text, _, above = PLACES[kind]
-    assert texts(*parse_address(text).ancestors) == above[::-1]
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_the_ancestors_are_ordered_from_the_instance_down_to_the_parent(kind):
+    text, _, containers = EXAMPLES[kind]
+    assert texts(*parse_address(text).ancestors) == containers[::-1]
 
 
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_the_ancestors_are_the_parent_and_the_ancestors_of_the_parent(kind):
-    address = parse_address(PLACES[kind][0])
+    address = parse_address(EXAMPLES[kind][0])
     assert address.ancestors == ([*address.parent.ancestors, address.parent] if address.parent else [])
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_the_namespace_is_the_one_that_contains_it_and_a_namespace_is_its_own(kind):
-    text, _, above = PLACES[kind]
-    assert texts(parse_address(text).namespace) == ["namespace:sales" if "namespace:sales" in (text, *above) else None]
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_the_namespace_contains_the_address_and_a_namespace_is_its_own_namespace(kind):
+    text, _, containers = EXAMPLES[kind]
+    assert texts(parse_address(text).namespace) == ["namespace:sales" if "namespace:sales" in (text, *containers) else None]
 
 
-@pytest.mark.parametrize("kind", PLACES)
-def test_only_a_program_and_an_application_lie_in_an_application(kind):
-    text, _, above = PLACES[kind]
-    inside = "application:sales.orders" in (text, *above)
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_only_addresses_in_an_application_and_applications_have_an_application(kind):
+    text, _, containers = EXAMPLES[kind]
+    inside = "application:sales.orders" in (text, *containers)
     assert texts(parse_address(text).application) == ["application:sales.orders" if inside else None]
 
 
-def test_a_container_is_an_address_like_any_other():
+def test_a_container_is_an_address_with_a_parent():
     program = parse_address("program:sales.orders.workflow.daily")
     assert program.parent == parse_address("application:sales.orders")
     assert program.parent.parent == program.namespace == parse_address("namespace:sales")
@@ -120,30 +120,30 @@ def test_a_container_is_an_address_like_any_other():
 # Case -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", PLACES)
-@pytest.mark.parametrize("spelled", [str.upper, str.title, str.swapcase])
-def test_the_kind_is_read_in_any_case_and_written_in_lower_case(kind, spelled):
-    text = PLACES[kind][0]
+@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("change_case", [str.upper, str.title, str.swapcase])
+def test_the_kind_is_accepted_in_any_case_and_written_in_lower_case(kind, change_case):
+    text = EXAMPLES[kind][0]
     key = text.partition(":")[2]
-    address = parse_address(f"{spelled(kind)}:{key}")
+    address = parse_address(f"{change_case(kind)}:{key}")
     assert str(address) == text
     assert address == parse_address(text) and hash(address) == hash(parse_address(text))
-    assert address_of(spelled(kind), key) == address
+    assert address_of(change_case(kind), key) == address
 
 
-@pytest.mark.parametrize(("one", "other"), [
+@pytest.mark.parametrize(("first", "second"), [
     ("namespace:sales", "namespace:Sales"),
     ("dataset:sales.orders", "dataset:sales.Orders"),
     ("dataset:sales.orders", "dataset:SALES.orders"),
     ("program:sales.orders.spark.daily", "program:sales.Orders.spark.daily"),
     ("kerberosprincipal:etl@REALM", "kerberosprincipal:etl@realm"),
 ])
-def test_names_that_differ_in_case_are_different_entities(one, other):
-    assert parse_address(one) != parse_address(other)
-    assert texts(parse_address(one), parse_address(other)) == [one, other]
+def test_names_that_differ_in_case_are_different_entities(first, second):
+    assert parse_address(first) != parse_address(second)
+    assert texts(parse_address(first), parse_address(second)) == [first, second]
 
 
-# Where the key is split -----------------------------------------------------------------------------------------------
+# Parts of the key ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("text", "namespace", "name"), [
@@ -160,7 +160,7 @@ def test_names_that_differ_in_case_are_different_entities(one, other):
     ("dataset:0.0", "namespace:0", "0"),
     ("dataset:sales.$", "namespace:sales", "$"),
 ])
-def test_only_the_first_dot_splits(text, namespace, name):
+def test_only_the_first_dot_separates_the_namespace_from_the_name(text, namespace, name):
     address = parse_address(text)
     assert texts(address, address.namespace, address.parent) == [text, namespace, namespace]
     assert address.name == name
@@ -185,18 +185,18 @@ def test_a_kerberos_principal_is_never_split(principal):
         f"kerberosprincipal:{principal}", "instance:cdap", None, None]
 
 
-# What a part may hold -------------------------------------------------------------------------------------------------
+# Allowed characters ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefix", LAST_PARTS)
-def test_the_last_part_holds_exactly_the_characters_of_its_kind(prefix):
+@pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
+def test_the_last_part_accepts_exactly_the_characters_of_its_kind(prefix):
     characters = map(chr, range(0x500))
-    assert {character for character in characters if is_address(f"{prefix}a{character}b")} == LAST_PARTS[prefix]
+    assert {character for character in characters if is_address(f"{prefix}a{character}b")} == LAST_PART_CHARACTERS[prefix]
 
 
-@pytest.mark.parametrize("prefix", LAST_PARTS)
-def test_each_of_those_characters_can_begin_and_end_and_be_the_last_part(prefix):
-    allowed = LAST_PARTS[prefix]
+@pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
+def test_each_of_these_characters_can_be_first_or_last_or_the_whole_last_part(prefix):
+    allowed = LAST_PART_CHARACTERS[prefix]
     assert all(is_address(f"{prefix}{text}") for c in allowed for text in (c, f"{c}a", f"a{c}"))
 
 
@@ -204,28 +204,28 @@ def test_each_of_those_characters_can_begin_and_end_and_be_the_last_part(prefix)
     "artifact:{}.x", "application:{}.x", "program:{}.x.flow.x", "stream:{}.x", "dataset:{}.x", "dataset_module:{}.x",
     "dataset_type:{}.x", "securekey:{}.x",
 ])
-def test_the_namespace_part_holds_what_a_namespace_holds(template):
+def test_the_namespace_part_accepts_the_characters_of_a_namespace(template):
     characters = set(map(chr, range(0x500))) - {"."}
     assert {character for character in characters if is_address(template.format(f"a{character}b"))} == WORD
 
 
-def test_the_application_part_of_a_program_holds_what_an_application_holds():
+def test_the_application_part_of_a_program_accepts_the_characters_of_an_application():
     characters = map(chr, range(0x500))
     assert {c for c in characters if is_address(f"program:sales.a{c}b.flow.x")} == DASHED
 
 
-def test_a_kerberos_principal_holds_every_ascii_character_that_is_seen():
+def test_a_kerberos_principal_accepts_every_visible_ascii_character():
     characters = map(chr, range(0x80))
-    seen = set(string.printable) - set(string.whitespace)
-    assert {character for character in characters if is_address(f"kerberosprincipal:a{character}b")} == seen
+    visible = set(string.printable) - set(string.whitespace)
+    assert {character for character in characters if is_address(f"kerberosprincipal:a{character}b")} == visible
 
 
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", EXAMPLES)
 @pytest.mark.parametrize("ending", [
     "\n", "\r\n", "\r", " ", "\t", "\0", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\u3000",
 ], ids=ascii)
-def test_white_space_and_control_characters_are_refused_at_either_end_of_every_address(kind, ending):
-    text = PLACES[kind][0]
+def test_white_space_and_control_characters_are_refused_at_both_ends_of_every_address(kind, ending):
+    text = EXAMPLES[kind][0]
     key = text.partition(":")[2]
     assert refusal(text + ending)
     assert refusal(f"{kind}:{ending}{key}")
@@ -236,19 +236,19 @@ def test_white_space_and_control_characters_are_refused_at_either_end_of_every_a
 @pytest.mark.parametrize("letter", [
     "é", "ß", "Ж", "٣", "字", "\uff41", "e\u0301", "\u200b", "\u202e", "😀", "\ud800",
 ], ids=ascii)
-@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind != "kerberosprincipal"])
-def test_letters_beyond_ascii_are_refused(kind, letter):
-    assert refusal(PLACES[kind][0] + letter)
+@pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind != "kerberosprincipal"])
+def test_letters_outside_ascii_are_refused(kind, letter):
+    assert refusal(EXAMPLES[kind][0] + letter)
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 REFUSED = [
-    # no address at all
+    # texts without a kind
     ("", "is not an address"),
     ("sales", "`sales` is not an address"),
     ("sales.orders", "`sales.orders` is not an address"),
-    # the kind
+    # unknown kinds
     (":", "`` is not a kind of entity"),
     (":sales", "`` is not a kind of entity"),
     ("schedule:sales.orders.daily", "`schedule` is not a kind of entity"),
@@ -256,7 +256,7 @@ REFUSED = [
     ("datasets:sales.x", "`datasets` is not a kind of entity"),
     (" dataset:sales.x", "` dataset` is not a kind of entity"),
     ("user:alice", "`user` is not a kind of entity"),
-    # the name of a thing that lies in nothing or in the instance
+    # names of entities outside of namespaces
     ("instance:", "the name is empty"),
     ("instance:a.b", "the name `a.b`"),
     ("namespace:", "the name is empty"),
@@ -265,7 +265,7 @@ REFUSED = [
     ("namespace:sales:orders", "the name `sales:orders`"),
     ("kerberosprincipal:", "the name is empty"),
     ("kerberosprincipal:etl @REALM", "the name `etl @REALM`"),
-    # parts that are missing or empty
+    # missing or empty parts
     ("dataset:", "lacks a part"),
     ("dataset:sales", "`dataset:sales` lacks a part"),
     ("securekey:sales", "`securekey:sales` lacks a part"),
@@ -278,7 +278,7 @@ REFUSED = [
     ("dataset_module:sales.", "the dataset module is empty"),
     ("dataset_type:sales.", "the dataset type is empty"),
     ("securekey:sales.", "the secure key is empty"),
-    # parts that hold what they cannot
+    # parts with invalid characters
     ("dataset:sales-eu.orders", "the namespace `sales-eu`"),
     ("dataset:sales.orders/day", "the dataset `orders/day`"),
     ("dataset:sales. orders", "the dataset ` orders`"),
@@ -307,21 +307,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "fault"), REFUSED, ids=[text or "nothing" for text, _ in REFUSED])
-def test_a_refusal_names_the_part_at_fault(text, fault):
+def test_the_error_names_the_invalid_part(text, fault):
     assert fault in refusal(text)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind not in ("instance", "program")])
-def test_the_refusal_of_an_empty_name_says_how_such_an_address_is_written(kind):
-    text, name, _ = PLACES[kind]
+@pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind not in ("instance", "program")])
+def test_the_error_for_an_empty_name_has_the_format_of_the_address(kind):
+    text, name, _ = EXAMPLES[kind]
     assert address_format(kind) in refusal(text.removesuffix(name))
 
 
-def test_the_refusal_of_a_kind_says_which_kinds_there_are():
-    assert all(kind in refusal("schedule:sales.x") for kind in PLACES)
+def test_the_error_for_an_unknown_kind_lists_the_kinds():
+    assert all(kind in refusal("schedule:sales.x") for kind in EXAMPLES)
 
 
-def test_the_refusal_of_a_program_type_says_which_types_there_are():
+def test_the_error_for_an_unknown_program_type_lists_the_types():
     message = refusal("program:sales.orders.job.daily")
     assert all(kind in message for kind in ("flow", "mapreduce", "workflow", "service", "spark", "worker"))
 
@@ -332,7 +332,7 @@ def test_the_refusal_of_a_program_type_says_which_types_there_are():
     ("dataset", "dataset:sales.orders", "the namespace `dataset:sales`"),
     ("program", "sales.orders.job.daily", "`job` is not a type of program"),
 ])
-def test_kind_and_key_given_apart_are_refused_alike(kind, key, fault):
+def test_an_invalid_pair_of_kind_and_key_is_refused_with_the_same_error(kind, key, fault):
     with pytest.raises(AddressError, match=fault):
         address_of(kind, key)
 
@@ -340,10 +340,9 @@ def test_kind_and_key_given_apart_are_refused_alike(kind, key, fault):
 # Length ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefix", [*LAST_PARTS, "kerberosprincipal:"])
-def test_a_key_may_be_as_long_as_the_column_that_stores_it_and_no_longer(prefix):
-    room = MAX_KEY_LENGTH - len(prefix.partition(":")[2])
-    longest = prefix + "x" * room
+@pytest.mark.parametrize("prefix", [*LAST_PART_CHARACTERS, "kerberosprincipal:"])
+def test_a_key_can_have_at_most_the_length_of_its_column(prefix):
+    longest = prefix + "x" * (MAX_KEY_LENGTH - len(prefix.partition(":")[2]))
     assert str(parse_address(longest)) == longest
     assert f"{MAX_KEY_LENGTH + 1} characters; {MAX_KEY_LENGTH} are allowed" in refusal(longest + "x")
 
@@ -353,7 +352,7 @@ def test_a_key_may_be_as_long_as_the_column_that_stores_it_and_no_longer(prefix)
     "dataset:sales." + "é" * 400, "program:" + "." * 500, "program:a.b." + "c" * 400 + ".d",
     "\x1b[31m" * 30 + ":a", "dataset:sales.\x1b[31m\n\u202e\0x", "dataset:\ud800.x", "\u2028:x",
 ], ids=lambda text: ascii(text[:24]))
-def test_a_refusal_is_one_short_line_that_can_be_printed_whatever_was_refused(text):
+def test_the_error_is_one_short_printable_line_for_any_text(text):
     message = refusal(text)
     assert message.isprintable()
     assert len(message) <= 300
@@ -362,6 +361,6 @@ def test_a_refusal_is_one_short_line_that_can_be_printed_whatever_was_refused(te
 
 @pytest.mark.parametrize("address", ["secure\u212aey:a.b", "kerberosprincipal:etl\u200b@R", "kerberosprincipal:etl\u202e@R",
                                      "kerberosprincipal:\ud800", "kerberosprincipal:a/../b", "kerberosprincipal:.."])
-def test_what_only_looks_like_an_address_is_refused(address):
+def test_texts_that_only_look_like_addresses_are_refused(address):
     with pytest.raises(AddressError):
         parse_address(address)

@@ -1,4 +1,4 @@
-"""The table of addresses: what a row points at, and what the lists over it hold."""
+"""Test the table of entities: the containers of a row, and the lists of entities."""
 
 from importlib import import_module
 
@@ -10,38 +10,40 @@ from entities.address import instance_address, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entities_at, entity_at, live_entities_inside, matching_entities, subtree_of
 from entities.services import EntityError, ensure_entities, set_entity_state
-from tests.entities.test_address import PLACES
+from tests.entities.test_address import EXAMPLES
 from tests.support.authors import entity_states
 
 pytestmark = pytest.mark.django_db
 
-PARTS = import_module("entities.migrations.0003_counting_and_parts")
-of_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite reads through the keys")
+INDEX_MIGRATION = import_module("entities.migrations.0003_counting_and_parts")
+on_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite reads through the keys")
 
 
-def pointing(address, above):
-    """Return (address, parent, namespace, application), as a row must point. above: the containers, nearest first."""
-    return address, next(iter(above), None), *(
-        next((text for text in (address, *above) if text.startswith(f"{kind}:")), None) for kind in ("namespace", "application"))
+def expected_row(address, containers):
+    """Return (address, parent, namespace, application) of a row. containers: nearest first."""
+    texts = (address, *containers)
+    namespace, application = (
+        next((text for text in texts if text.startswith(f"{kind}:")), None) for kind in ("namespace", "application"))
+    return address, next(iter(containers), None), namespace, application
 
 
-def written(row):
+def text_of(row):
     return None if row is None else str(row)
 
 
-def make(*addresses, state=State.LIVE):
+def create_entities(*addresses, state=State.LIVE):
     return ensure_entities(states=dict.fromkeys(map(parse_address, addresses), state)).rows
 
 
 @pytest.mark.parametrize("address, parent, namespace, application",
-                         [pointing(address, above) for address, _, above in PLACES.values()], ids=PLACES)
-def test_a_row_points_at_its_parent_and_its_containers(address, parent, namespace, application):
+                         [expected_row(address, containers) for address, _, containers in EXAMPLES.values()], ids=EXAMPLES)
+def test_a_row_refers_to_its_parent_and_its_containers(address, parent, namespace, application):
     ensured = ensure_entities(states={parse_address(address): State.LIVE})
     created = ensured.rows[parse_address(address)]
     assert ensured.created[-1] == parse_address(address)
     for row in (created, Entity.objects.get(pk=created.pk)):
         assert str(row) == address
-        assert (written(row.parent), written(row.namespace), written(row.application)) == (parent, namespace, application)
+        assert (text_of(row.parent), text_of(row.namespace), text_of(row.application)) == (parent, namespace, application)
 
 
 @pytest.mark.parametrize("state, containers", [("live", "live"), ("planned", "planned"), ("deleted", "planned")])
@@ -57,11 +59,11 @@ def test_a_container_of_a_live_and_a_planned_entity_is_live_in_either_order():
     assert entity_states()["namespace:a"] == entity_states()["namespace:b"] == "live"
 
 
-def test_what_exists_keeps_its_state():
-    make("dataset:sales.orders", state=State.PLANNED)
+def test_an_existing_row_keeps_its_state():
+    create_entities("dataset:sales.orders", state=State.PLANNED)
     ensured = ensure_entities(states={parse_address("dataset:sales.orders"): State.LIVE})
     assert (ensured.created, ensured.rows[parse_address("dataset:sales.orders")].state) == ((), "planned")
-    make("dataset:sales.clicks")
+    create_entities("dataset:sales.clicks")
     assert entity_states()["namespace:sales"] == "planned"
 
 
@@ -71,22 +73,22 @@ def test_another_instance_is_refused():
     assert not Entity.objects.exists()
 
 
-def test_as_many_statements_make_three_hundred_rows_as_one_of_each_depth():
+def test_the_number_of_statements_does_not_grow_with_the_number_of_rows():
     def statements(namespace, count):
-        places = [parse_address(f"program:{namespace}{n}.app.spark.p") for n in range(count)]
+        addresses = [parse_address(f"program:{namespace}{n}.app.spark.p") for n in range(count)]
         with CaptureQueriesContext(connection) as captured:
-            ensure_entities(states=dict.fromkeys(places, State.LIVE))
+            ensure_entities(states=dict.fromkeys(addresses, State.LIVE))
         return len([q for q in captured if not q["sql"].startswith(("INSERT", "SAVEPOINT", "RELEASE"))]), len(captured)
 
-    make("instance:cdap")
+    create_entities("instance:cdap")
     (few, _), (many, all_of_many) = statements("a", 1), statements("b", 100)
     assert few == many
-    # SQLite takes a thousand parameters in an INSERT at most
+    # SQLite accepts at most a thousand parameters in an INSERT
     assert all_of_many <= many + 30
 
 
-def test_moving_a_state_says_whether_it_moved_and_stamps_the_time():
-    row = make("dataset:sales.orders")[parse_address("dataset:sales.orders")]
+def test_setting_a_state_returns_whether_it_changed_and_updates_the_time():
+    row = create_entities("dataset:sales.orders")[parse_address("dataset:sales.orders")]
     before = row.changed_at
     assert set_entity_state(entity=row, state=State.LIVE) is False
     assert set_entity_state(entity=row, state=State.DELETED) is True
@@ -95,57 +97,57 @@ def test_moving_a_state_says_whether_it_moved_and_stamps_the_time():
 
 
 def test_an_address_is_found_by_kind_and_key_together():
-    rows = make("dataset:sales.orders", "stream:sales.orders")
+    rows = create_entities("dataset:sales.orders", "stream:sales.orders")
     assert entity_at(parse_address("dataset:sales.orders")) == rows[parse_address("dataset:sales.orders")]
     assert entity_at(parse_address("dataset:sales.Orders")) is None
-    found = entities_at([parse_address("dataset:sales.orders"), parse_address("namespace:sales"),
-                         parse_address("namespace:none")])
-    assert set(found) == {parse_address("dataset:sales.orders"), parse_address("namespace:sales")}
+    entities = entities_at([parse_address("dataset:sales.orders"), parse_address("namespace:sales"),
+                            parse_address("namespace:none")])
+    assert set(entities) == {parse_address("dataset:sales.orders"), parse_address("namespace:sales")}
 
 
 @pytest.fixture
 def two_namespaces():
-    return make("program:sales.orders.spark.daily", "dataset:sales.x", "program:sales.orders2.spark.daily", "dataset:sales2.x",
-                "kerberosprincipal:etl@REALM")
+    return create_entities("program:sales.orders.spark.daily", "dataset:sales.x", "program:sales.orders2.spark.daily",
+                           "dataset:sales2.x", "kerberosprincipal:etl@REALM")
 
 
-def keys(rows):
+def addresses_of(rows):
     return [str(row) for row in rows]
 
 
-def test_children_are_what_lies_directly_inside(two_namespaces):
-    assert keys(children_of(two_namespaces[parse_address("namespace:sales")])) == [
+def test_children_are_the_entities_directly_inside(two_namespaces):
+    assert addresses_of(children_of(two_namespaces[parse_address("namespace:sales")])) == [
         "application:sales.orders", "application:sales.orders2", "dataset:sales.x"]
-    assert keys(children_of(two_namespaces[instance_address()])) == [
+    assert addresses_of(children_of(two_namespaces[instance_address()])) == [
         "kerberosprincipal:etl@REALM", "namespace:sales", "namespace:sales2"]
 
 
-def test_a_subtree_holds_every_depth_and_no_neighbour_with_a_longer_name(two_namespaces):
-    assert keys(subtree_of(two_namespaces[parse_address("namespace:sales")])) == [
+def test_a_subtree_has_entities_of_every_depth_and_none_of_a_namespace_with_a_longer_name(two_namespaces):
+    assert addresses_of(subtree_of(two_namespaces[parse_address("namespace:sales")])) == [
         "application:sales.orders", "application:sales.orders2", "dataset:sales.x", "namespace:sales",
         "program:sales.orders.spark.daily", "program:sales.orders2.spark.daily"]
-    assert keys(subtree_of(two_namespaces[parse_address("application:sales.orders")])) == [
+    assert addresses_of(subtree_of(two_namespaces[parse_address("application:sales.orders")])) == [
         "application:sales.orders", "program:sales.orders.spark.daily"]
-    assert keys(subtree_of(two_namespaces[parse_address("dataset:sales.x")])) == ["dataset:sales.x"]
+    assert addresses_of(subtree_of(two_namespaces[parse_address("dataset:sales.x")])) == ["dataset:sales.x"]
     assert subtree_of(two_namespaces[instance_address()]).count() == Entity.objects.count()
 
 
-def test_live_below_leaves_out_itself_and_what_is_not_live(two_namespaces):
-    make("dataset:sales.planned", state=State.PLANNED)
-    make("dataset:sales.deleted", state=State.DELETED)
+def test_live_entities_inside_exclude_the_container_and_entities_that_are_not_live(two_namespaces):
+    create_entities("dataset:sales.planned", state=State.PLANNED)
+    create_entities("dataset:sales.deleted", state=State.DELETED)
     namespace = two_namespaces[parse_address("namespace:sales")]
-    assert keys(live_entities_inside(namespace, "dataset")) == ["dataset:sales.x"]
+    assert addresses_of(live_entities_inside(namespace, "dataset")) == ["dataset:sales.x"]
     assert live_entities_inside(namespace).count() == 5
     assert not live_entities_inside(two_namespaces[parse_address("dataset:sales.x")]).exists()
 
 
 def test_lists_sort_by_bytes_on_every_database():
-    make(*(f"dataset:sales.{name}" for name in ("b", "B", "a-b", "a_b", "a.b", "A", "$", "aB")))
+    create_entities(*(f"dataset:sales.{name}" for name in ("b", "B", "a-b", "a_b", "a.b", "A", "$", "aB")))
     rows = live_entities_inside(entity_at(parse_address("namespace:sales")))
     assert [row.name for row in rows] == ["$", "A", "B", "a-b", "a.b", "aB", "a_b", "b"]
 
 
-@pytest.mark.parametrize("text, found", [
+@pytest.mark.parametrize("text, matches", [
     ("dataset:sales.", ["dataset:sales.x"]),
     ("DATASET:sales", ["dataset:sales.x", "dataset:sales2.x"]),
     ("dataset:SALES", []),
@@ -159,35 +161,35 @@ def test_lists_sort_by_bytes_on_every_database():
     ("\0", []),
     ("\ud800", []),
 ])
-def test_a_search_finds_the_beginning_of_an_address_or_any_part_of_a_key(two_namespaces, text, found):
-    assert keys(matching_entities(text)) == found
+def test_a_search_matches_the_start_of_an_address_or_any_part_of_a_key(two_namespaces, text, matches):
+    assert addresses_of(matching_entities(text)) == matches
 
 
-def test_a_search_by_the_beginning_of_an_address_uses_the_index(two_namespaces):
+def test_a_search_for_the_start_of_an_address_uses_an_index(two_namespaces):
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            # the planner reads a small table whole
+            # otherwise the planner would read a small table completely
             cursor.execute("SET LOCAL enable_seqscan = off")
     plan = matching_entities("dataset:sales.").explain()
-    on_postgresql = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
-    assert (on_postgresql if connection.vendor == "postgresql" else "key>?") in plan, plan
+    index_condition = "Index Cond: (((kind)::text = 'dataset'::text) AND ((key)::text >="
+    assert (index_condition if connection.vendor == "postgresql" else "key>?") in plan, plan
 
 
-@of_postgresql
-def test_a_search_by_any_part_of_a_key_uses_an_index(two_namespaces):
+@on_postgresql
+def test_a_search_for_any_part_of_a_key_uses_an_index(two_namespaces):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
-    assert PARTS.BY_PARTS in matching_entities("rders2").order_by().explain()
+    assert INDEX_MIGRATION.BY_PARTS in matching_entities("rders2").order_by().explain()
 
 
-@of_postgresql
-def test_a_database_that_refuses_the_extension_is_migrated_without_that_index(two_namespaces):
+@on_postgresql
+def test_the_migration_skips_the_index_if_the_database_refuses_the_extension(two_namespaces):
     with connection.schema_editor() as editor:
-        PARTS.forget_parts(None, editor)
+        INDEX_MIGRATION.forget_parts(None, editor)
         editor.execute("DROP EXTENSION pg_trgm")
         editor.execute("CREATE ROLE tenant_of_many; GRANT ALL ON ALL TABLES IN SCHEMA public TO tenant_of_many")
         editor.execute("SET LOCAL ROLE tenant_of_many")
-        PARTS.index_parts(None, editor)
-    assert keys(matching_entities("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
+        INDEX_MIGRATION.index_parts(None, editor)
+    assert addresses_of(matching_entities("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
     with connection.cursor() as cursor:
-        assert PARTS.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")
+        assert INDEX_MIGRATION.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")

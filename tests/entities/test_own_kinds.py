@@ -1,4 +1,4 @@
-"""A deployment's own kinds of entity are decided by the general rules of each document."""
+"""Test a deployment's own kinds of entity, which the general rules of each document decide."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def ask(subject, operation, address, **context):
                                      "resource": {"type": kind, "id": key}, "context": context}, active_generation="final"))
 
 
-def test_an_address_of_an_own_kind_knows_its_place(own_kinds):
+def test_an_address_of_an_own_kind_has_a_parent_and_a_namespace(own_kinds):
     record, widget, probe = map(parse_address, ("record:record-1", "widget:sales.w.1", "probe:sales.orders.p1"))
     assert str(record.parent) == "instance:cdap" and record.namespace is None
     assert str(widget.parent) == "namespace:sales" and widget.name == "w.1"
@@ -28,15 +28,15 @@ def test_an_address_of_an_own_kind_knows_its_place(own_kinds):
 
 
 @pytest.mark.django_db
-def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
+def test_the_certification_fixture_gets_the_required_decisions(own_kinds):
     one, two = parse_address("record:record-1"), parse_address("record:record-2")
     store_tenant(Tenant(
         {parse_address("instance:cdap"): State.LIVE, one: State.LIVE, two: State.LIVE},
         {"alice": (True, True), "bob": (True, True)}, {},
         {("user:alice", one, Privilege.READ), ("user:alice", one, Privilege.WRITE), ("user:bob", one, Privilege.READ)},
     ))
-    asked = [("alice", "read"), ("alice", "write"), ("bob", "read"), ("bob", "write"), ("alice", "delete")]
-    answers = [ask(subject, operation, "record:record-1").is_permitted for subject, operation in asked]
+    requests = [("alice", "read"), ("alice", "write"), ("bob", "read"), ("bob", "write"), ("alice", "delete")]
+    answers = [ask(subject, operation, "record:record-1").is_permitted for subject, operation in requests]
     assert answers == [True, True, True, False, False]
     assert ask("alice", "list", "record:record-1").is_permitted and not ask("alice", "list", "record:record-2").is_permitted
     assert str(ask("bob", "write", "record:record-1").source) == "002, Summary, write operation"
@@ -44,7 +44,7 @@ def test_the_certification_fixture_is_decided_as_it_asks(own_kinds):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("generation", ["existing", "proposed"])
-def test_a_document_without_general_rules_has_no_rule(own_kinds, generation):
+def test_a_generation_without_general_rules_denies_the_operations_of_own_kinds(own_kinds, generation):
     store_tenant(Tenant({parse_address("record:record-1"): State.LIVE}, {"alice": (True, True)}, {},
                  {("user:alice", parse_address("record:record-1"), privilege) for privilege in Privilege}))
     answer = ask("alice", "read", "record:record-1", generation=generation)
@@ -52,7 +52,7 @@ def test_a_document_without_general_rules_has_no_rule(own_kinds, generation):
 
 
 @pytest.mark.django_db
-def test_core_decides_by_its_core_policies(own_kinds):
+def test_the_core_generation_applies_its_core_policies(own_kinds):
     widget, namespace = parse_address("widget:sales.w"), parse_address("namespace:sales")
     store_tenant(Tenant({parse_address("instance:cdap"): State.LIVE, namespace: State.LIVE, widget: State.LIVE},
                  {"ada": (True, True)}, {}, {("user:ada", namespace, Privilege.WRITE), ("user:ada", widget, Privilege.READ)}))
@@ -62,7 +62,7 @@ def test_core_decides_by_its_core_policies(own_kinds):
         "Denied: user:ada lacks READ on namespace:sales.")
 
 
-def test_every_class_of_operations_is_ruled_or_said_to_be_without_a_rule():
+def test_every_class_of_operations_has_a_general_rule_or_a_note_why_it_has_none():
     for generation in GENERATIONS.values():
         assert set(generation.general) == set(OperationClass)
         assert all(rule.requirement or rule.source.note for rule in generation.general.values())

@@ -1,4 +1,4 @@
-"""What was counted is told again only as long as nothing is changed."""
+"""Test that a cached count is used again only until the data changes."""
 
 import re
 from collections import Counter
@@ -22,10 +22,10 @@ from grants.policies.question import Question
 from grants.principals.services import add_member, remove_member, set_user_active
 from tests.support.cast import SETUP, create_sample_tenant
 
-# a transaction around the test would be one in which nothing is kept
+# inside a transaction nothing is cached, so no transaction may enclose the tests
 pytestmark = pytest.mark.django_db(transaction=True)
 SALES, ORDERS, MORE = parse_address("namespace:sales"), parse_address("dataset:sales.orders"), parse_address("dataset:sales.more")
-# each changes what somebody sees in `sales`, or what lives there
+# each changes the entities that a user sees in `sales`, or the live entities in it
 CHANGES = (
     lambda: register_entity(author=SETUP, address=MORE, creator="user:ned"),
     lambda: change_grants(author=SETUP, grant=[("user:out", MORE, "READ")]),
@@ -44,44 +44,44 @@ def cast():
     return create_sample_tenant()
 
 
-def numbers():
-    """A count that finds one more each time."""
-    found = Counter()
+def call_counter():
+    """Return a count function whose result is the number of its calls."""
+    calls = Counter()
 
     def count():
-        found["asked"] += 1
-        return Counter(found)
+        calls["calls"] += 1
+        return Counter(calls)
 
     return count
 
 
-def test_the_same_is_counted_once_until_something_is_changed(cast):
-    count = numbers()
-    assert [cached_count("a", count)["asked"] for _ in range(3)] == [1, 1, 1]
-    assert cached_count("b", count)["asked"] == 2
+def test_a_count_is_cached_until_the_data_changes(cast):
+    count = call_counter()
+    assert [cached_count("a", count)["calls"] for _ in range(3)] == [1, 1, 1]
+    assert cached_count("b", count)["calls"] == 2
     register_entity(author=SETUP, address=MORE)
-    assert [cached_count(name, count)["asked"] for name in "aab"] == [3, 3, 4]
+    assert [cached_count(name, count)["calls"] for name in "aab"] == [3, 3, 4]
 
 
-def test_in_a_transaction_nothing_is_kept_as_it_may_be_taken_back(cast):
-    count = numbers()
+def test_nothing_is_cached_in_a_transaction_because_it_may_be_rolled_back(cast):
+    count = call_counter()
     with transaction.atomic():
-        assert [cached_count("a", count)["asked"] for _ in range(2)] == [1, 2]
-    assert cached_count("a", count)["asked"] == 3
+        assert [cached_count("a", count)["calls"] for _ in range(2)] == [1, 2]
+    assert cached_count("a", count)["calls"] == 3
 
 
-def test_what_was_never_journalled_is_not_kept(db):
-    count = numbers()
-    assert [cached_count("a", count)["asked"] for _ in range(2)] == [1, 2]
+def test_nothing_is_cached_without_a_journal(db):
+    count = call_counter()
+    assert [cached_count("a", count)["calls"] for _ in range(2)] == [1, 2]
 
 
-def test_who_changes_what_was_told_changes_nothing_for_the_next(cast):
-    count = numbers()
+def test_changing_a_result_does_not_change_the_cached_count(cast):
+    count = call_counter()
     cached_count("a", count).clear()
-    assert cached_count("a", count)["asked"] == 1
+    assert cached_count("a", count)["calls"] == 1
 
 
-def test_after_each_change_everybody_sees_as_many_as_are_shown(cast, monkeypatch):
+def test_cached_visibility_counts_are_correct_after_each_change(cast, monkeypatch):
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", -1)
     inside = entity_at(SALES)
     rows = Entity.objects.filter(namespace=inside).exclude(pk=inside.pk)
@@ -91,12 +91,12 @@ def test_after_each_change_everybody_sees_as_many_as_are_shown(cast, monkeypatch
         for generation in GENERATIONS.values():
             for name, user in cast.items():
                 user.refresh_from_db()
-                shown = Counter(rows.filter(visibility_condition(user, generation)).values_list("kind", "state"))
-                told = [visibility_of(user, generation, inside=inside).counts for _ in range(2)]
-                assert told == [shown, shown], (name, generation.name)
+                expected = Counter(rows.filter(visibility_condition(user, generation)).values_list("kind", "state"))
+                counts = [visibility_of(user, generation, inside=inside).counts for _ in range(2)]
+                assert counts == [expected, expected], (name, generation.name)
 
 
-def test_after_each_change_a_deletion_asks_for_what_lives_there(cast):
+def test_a_deletion_checks_the_current_live_entities_after_each_change(cast):
     for change in (None, *CHANGES):
         if change:
             change()
@@ -105,26 +105,26 @@ def test_after_each_change_a_deletion_asks_for_what_lives_there(cast):
         assert live in [node.checked_count for node in _nodes(attempts)]
 
 
-def test_who_oversees_is_shown_what_there_is_now(cast, client):
+def test_the_page_of_a_namespace_counts_its_current_entities_for_an_administrator(cast, client):
     client.force_login(cast["ada"])
-    shown = [client.get(f"/entities/{SALES}").context["children"]["total"] for _ in range(2)]
+    totals = [client.get(f"/entities/{SALES}").context["children"]["total"] for _ in range(2)]
     register_entity(author=SETUP, address=MORE)
-    assert [*shown, client.get(f"/entities/{SALES}").context["children"]["total"]] == [6, 6, 7]
+    assert [*totals, client.get(f"/entities/{SALES}").context["children"]["total"]] == [6, 6, 7]
 
 
-def test_to_ask_whether_anything_changed_takes_two_queries_of_a_page(cast, client):
+def test_cached_counts_save_at_least_two_queries_of_a_page(cast, client):
     client.force_login(cast["ada"])
-    asked = []
+    query_counts = []
     for _ in range(2):
         with CaptureQueriesContext(connection) as captured:
             client.get(f"/entities/{SALES}?subject=user:dee&operation=delete&deleter=dee")
-        asked.append(len(captured))
-    first, second = asked
-    # one each for what lies in it and for what is asked for; what they found the first time is not counted again
+        query_counts.append(len(captured))
+    first, second = query_counts
+    # the children of the namespace and the live entities for the question are counted only for the first page
     assert first - second >= 2 and first <= 36
 
 
-# The columns of a grant that decide what is counted. The journal has a line for every change of one of them.
+# The columns of a grant on which counts depend. The journal has a line for every change of one of them.
 COUNTED_COLUMNS = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id"}
 
 

@@ -1,4 +1,4 @@
-"""One law, many evaluators: the plain reference, the verdict, the explanation and the list filter always agree."""
+"""Test that all evaluators of requirements agree: the reference, decisions, explanations and list filters."""
 
 import dataclasses
 import random
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(params=SEEDS)
 def tenant(request):
-    made = random_tenant(request.param)
-    store_tenant(made)
-    made.seed = request.param
-    return made
+    stored = random_tenant(request.param)
+    store_tenant(stored)
+    stored.seed = request.param
+    return stored
 
 
-def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
+def test_decisions_and_explanations_agree_with_the_reference(tenant):
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed)))
     expected = [reference_is_permitted(tenant, question) for question in questions]
     assert True in expected and False in expected
@@ -38,7 +38,7 @@ def test_verdict_and_explanation_agree_with_the_plain_reference(tenant):
     assert [answer["decision"] for answer in answer_questions(questions)] == expected
 
 
-def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_missing_set(tenant):
+def test_a_question_is_permitted_exactly_if_an_attempt_is_met_and_then_has_no_missing_grants(tenant):
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 1_000)))
     for decision in check_many(questions):
         assert decision.is_permitted == any(attempt.is_met for attempt in decision.attempts)
@@ -47,44 +47,45 @@ def test_a_decision_is_allowed_exactly_when_an_attempt_is_met_and_carries_no_mis
             assert decision.missing_grants is None
 
 
-def test_granting_the_missing_set_turns_the_denial_and_nothing_smaller_does(tenant):
+def test_the_missing_grants_turn_a_denial_into_a_permission_and_none_is_superfluous(tenant):
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed + 2_000)))
-    turned = 0
+    checked = 0
     for decision in check_many(questions):
         holders = tenant.holders(decision.question.subject_type, decision.question.subject)
         if decision.missing_grants is None:
             continue
-        gaps = [(holders[0], address, privilege) for address, privilege in decision.missing_grants]
-        assert gaps and not tenant.grants.intersection(gaps)
-        with_all = dataclasses.replace(tenant, grants=tenant.grants | set(gaps))
+        missing = [(holders[0], address, privilege) for address, privilege in decision.missing_grants]
+        assert missing and not tenant.grants.intersection(missing)
+        with_all = dataclasses.replace(tenant, grants=tenant.grants | set(missing))
         assert reference_is_permitted(with_all, decision.question), decision.sentence
-        for spared in gaps:
-            without_one = dataclasses.replace(tenant, grants=tenant.grants | set(gaps) - {spared})
+        for grant in missing:
+            without_one = dataclasses.replace(tenant, grants=tenant.grants | set(missing) - {grant})
             assert not reference_is_permitted(without_one, decision.question)
-        turned += 1
-    assert turned
+        checked += 1
+    assert checked
 
 
-def test_the_list_filter_shows_exactly_what_the_operation_permits(tenant):
+def test_the_list_filter_returns_exactly_the_entities_with_permission(tenant):
     entities = list(Entity.objects.all())
     principals = [("user", user.username, user) for user in User.objects.all()]
     principals += [("group", group.name, group) for group in Group.objects.all()]
     for type_, name, principal in principals:
         for generation in GENERATIONS.values():
             for operation in ("list", "get", "delete", "start", "create", "drop", "delete-all-streams"):
-                shown = set(Entity.objects.filter(visibility_condition(principal, generation, operations=[operation])))
-                asked = [e for e in entities if operation in KINDS[e.kind].operations]
-                questions = [Question(type_, name, operation, e.address, generation.name) for e in asked]
-                assert shown == {e for e, q in zip(asked, questions, strict=True) if reference_is_permitted(tenant, q)}
+                filtered = set(Entity.objects.filter(visibility_condition(principal, generation, operations=[operation])))
+                questions = {e: Question(type_, name, operation, e.address, generation.name)
+                             for e in entities if operation in KINDS[e.kind].operations}
+                assert filtered == {e for e, question in questions.items() if reference_is_permitted(tenant, question)}
 
 
-def test_an_entity_is_seen_exactly_where_list_or_get_permits(tenant):
+def test_an_entity_is_visible_exactly_if_list_or_get_is_permitted(tenant):
     user = User.objects.order_by("pk").first()
     for entity in Entity.objects.all():
         for generation in GENERATIONS.values():
-            seen = [reference_is_permitted(tenant, Question("user", user.username, operation, entity.address, generation.name))
-                    for operation in ("list", "get") if operation in KINDS[entity.kind].operations]
-            assert can_see(user, entity, generation) == any(seen)
+            questions = [Question("user", user.username, operation, entity.address, generation.name)
+                         for operation in ("list", "get") if operation in KINDS[entity.kind].operations]
+            expected = any(reference_is_permitted(tenant, question) for question in questions)
+            assert can_see(user, entity, generation) == expected
 
 
 def test_a_thousand_questions_take_one_query(django_assert_num_queries):

@@ -1,4 +1,4 @@
-"""A summary of a decision lists the first missing grants and counts the others."""
+"""Test that a summary of a decision lists the first missing grants and counts the others."""
 
 import itertools
 import random
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 
 @dataclass
 class StoredTenant:
-    """decisions: the complete decision of every question about all live entities in a namespace."""
+    """A stored tenant. decisions: the complete decision of every question with a rule over all live entities in a namespace."""
 
     seed: int
     decisions: list[Decision]
@@ -41,7 +41,7 @@ class StoredTenant:
 
 @pytest.fixture(scope="module", params=range(4))
 def tenant(request, django_db_setup, django_db_blocker):
-    """A tenant that no test changes, with the complete decisions: stored and computed once for all tests."""
+    """Store a tenant and compute the complete decisions, once for all tests. No test changes the tenant."""
     with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as random_data:
         with django_db_blocker.unblock():
             stored = StoredTenant(request.param, [check(question) for question in questions_about_all_live_entities(random_data)])
@@ -49,7 +49,7 @@ def tenant(request, django_db_setup, django_db_blocker):
 
 
 def questions_about_all_live_entities(tenant: Tenant) -> list[Question]:
-    """Ask every subject every question about a namespace that is decided by all live entities in it."""
+    """Return every question about a namespace with a rule over all live entities, for every subject."""
     subjects = [("user", name) for name in (*tenant.users, "nobody")] + [("group", name) for name in tenant.groups]
     namespaces = [address for address in tenant.entities if address.kind == "namespace"]
     operations = ("delete", "delete-all-streams", "delete-all-dataset-modules")
@@ -66,7 +66,7 @@ def nodes(attempts) -> list[Attempt]:
 
 
 def assert_is_summary(summary: Decision, full: Decision, max_listed: int) -> None:
-    """Assert that the summary lists the first missing grants of the complete decision, counts the others, and else equals it."""
+    """Assert that the summary equals the complete decision, except that it counts all missing grants but the first."""
     for name in ("is_permitted", "sentence", "reason", "source"):
         assert getattr(summary, name) == getattr(full, name)
     for node, full_node in zip(nodes(summary.attempts), nodes(full.attempts), strict=True):
@@ -92,8 +92,10 @@ def test_a_summary_agrees_with_the_complete_decision(tenant, max_listed):
 
 
 def expected_redaction(full: Decision, visible: set[Address]) -> tuple[str, list, list]:
-    """Return what a reader sees who sees only these entities: the sentence, the missing grants, and the missing grants and the
-    total of each attempt. Computed by loops over lists."""
+    """Return the expected redaction for a reader who sees only the entities `visible`, computed by loops over lists.
+
+    Return the sentence, the missing grants, and the missing grants and the number of checked entities of each attempt.
+    """
     on_all_live = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing_grants}
     if on_all_live <= visible:
         return full.sentence, full.missing_grants, [(node.missing_grants, node.checked_count) for node in nodes(full.attempts)]
@@ -118,7 +120,7 @@ def visible_addresses(reader: User, generation: Generation) -> set[Address]:
 
 
 @pytest.mark.parametrize("few_grants", [5_000, -1])
-def test_a_redacted_summary_shows_only_what_its_reader_sees(tenant, few_grants, monkeypatch):
+def test_a_redacted_summary_lists_only_entities_that_its_reader_sees(tenant, few_grants, monkeypatch):
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", few_grants)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few_grants)
     dice, max_listed, redacted = random.Random(tenant.seed), 2, 0
@@ -126,13 +128,14 @@ def test_a_redacted_summary_shows_only_what_its_reader_sees(tenant, few_grants, 
     visible = {(reader, name): visible_addresses(reader, GENERATIONS[name]) for reader in readers for name in GENERATIONS}
     for full in tenant.decisions:
         reader, generation = dice.choice(readers), GENERATIONS[dice.choice(list(GENERATIONS))]
-        missing_entities = partial(visible_summary, full.question, reader, generation, max_listed)
-        summary = redact(check_summary(full.question, max_listed), missing_entities)
+        visible_entities = partial(visible_summary, full.question, reader, generation, max_listed)
+        summary = redact(check_summary(full.question, max_listed), visible_entities)
         sentence, missing, attempts = expected_redaction(full, visible[reader, generation.name])
         assert summary.sentence == sentence and (summary.missing_grants is None) == (missing is None)
-        for node, (gaps, total) in zip(nodes(summary.attempts), attempts, strict=True):
-            expected = gaps[:max_listed] if node.requirement == ALL_LIVE else gaps
-            assert (node.missing_grants, node.unlisted_count, node.checked_count) == (expected, len(gaps) - len(expected), total)
+        for node, (grants, total) in zip(nodes(summary.attempts), attempts, strict=True):
+            expected = grants[:max_listed] if node.requirement == ALL_LIVE else grants
+            assert (node.missing_grants, node.checked_count) == (expected, total)
+            assert node.unlisted_count == len(grants) - len(expected)
         redacted += missing is None and not summary.is_permitted
     assert redacted
 

@@ -1,4 +1,4 @@
-"""A summary lists no entities of a namespace with a similar name, however the database sorts text."""
+"""Test that a summary lists no entities of a namespace with a similar name, on every database."""
 
 import pytest
 

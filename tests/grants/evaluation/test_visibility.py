@@ -1,4 +1,4 @@
-"""Every evaluation of visibility agrees: from the grants, along the entities, by kind, and in counts and searches."""
+"""Test that all ways to compute visibility agree: from the grants, along the entities, by kind, in counts and in searches."""
 
 import itertools
 from collections import Counter
@@ -19,14 +19,17 @@ from grants.policies.policy import Generation
 from tests.support.random_tenants import random_tenant, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
-# every principal holds few grants; no principal does
+# with the first limit every principal has few grants, with the second limit no principal has
 FEW_GRANTS_LIMITS = [5_000, -1]
 OPERATIONS = (("list",), VISIBILITY_OPERATIONS)
 
 
 @dataclass
 class StoredTenant:
-    """entities: by primary key. visible: primary keys by user, generation and operations, from the list filter."""
+    """A stored tenant.
+
+    entities: by primary key. visible: primary keys by user, generation and operations, from the list filter.
+    """
 
     entities: dict[int, Entity]
     users: list[User]
@@ -41,15 +44,15 @@ class StoredTenant:
 
 @pytest.fixture(scope="module", params=range(3))
 def tenant(request, django_db_setup, django_db_blocker):
-    """A tenant that no test changes, with the expected answers: stored and computed once for all tests."""
+    """Store a tenant and compute the expected results, once for all tests. No test changes the tenant."""
     with stored_for_several_tests(random_tenant(request.param), django_db_blocker):
         with django_db_blocker.unblock():
             stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
             for user, generation in itertools.product(stored.users, GENERATIONS.values()):
-                shown = {operation: matching_pks(visibility_condition(user, generation, operations=[operation]))
-                         for operation in VISIBILITY_OPERATIONS}
+                pks_by_operation = {operation: matching_pks(visibility_condition(user, generation, operations=[operation]))
+                                    for operation in VISIBILITY_OPERATIONS}
                 for operations in OPERATIONS:
-                    visible = set.union(*(shown[operation] for operation in operations))
+                    visible = set.union(*(pks_by_operation[operation] for operation in operations))
                     stored.visible[user.username, generation.name, operations] = visible
         yield stored
 
@@ -68,20 +71,20 @@ def users_and_generations(tenant: StoredTenant):
 
 @pytest.fixture(params=FEW_GRANTS_LIMITS)
 def few_grants(request, monkeypatch):
-    """Evaluate from the grants, or along the entities."""
+    """Compute visibility from the grants, or along the entities."""
     for name in ("visibility.FEW_GRANTS", "visibility.FEW_GRANTS_INSIDE", "effective_grants.MAX_LISTED_IDS"):
         monkeypatch.setattr(f"grants.evaluation.{name}", request.param)
 
 
 def entities_inside(container: Entity | None):
-    """The entities in the container at every depth, without the container; all entities if it is None."""
+    """Return the entities in the container at every depth, without the container; all entities if it is None."""
     if container is None:
         return Entity.objects.all()
     condition = {} if container.kind == "instance" else {container.kind: container}
     return Entity.objects.filter(**condition).exclude(pk=container.pk)
 
 
-def test_both_evaluations_show_what_the_list_filter_shows(tenant, few_grants):
+def test_both_ways_to_compute_visibility_agree_with_the_list_filter(tenant, few_grants):
     containers = [None, *tenant.containers("instance", "namespace", "application")]
     pks_inside = {container: pks(entities_inside(container)) for container in containers}
     for user, generation in users_and_generations(tenant):
@@ -103,12 +106,12 @@ def test_visible_entities_in_a_container_are_counted_by_kind_and_state(tenant, f
             assert counts == Counter((entity.kind, entity.state) for entity in visible)
 
 
-def test_visibility_of_chosen_kinds_and_of_one_entity_agree(tenant):
+def test_the_visibility_of_selected_kinds_and_of_one_entity_agree(tenant):
     for user, generation in users_and_generations(tenant):
         visible = tenant.visible_pks(user, generation)
         for kind in ("namespace", "program", "securekey"):
-            shown = matching_pks(visibility_condition(user, generation, kinds=[kind], row_by_row=True))
-            assert shown == {pk for pk in visible if tenant.entities[pk].kind == kind}
+            visible_of_kind = matching_pks(visibility_condition(user, generation, kinds=[kind], row_by_row=True))
+            assert visible_of_kind == {pk for pk in visible if tenant.entities[pk].kind == kind}
         assert {pk for pk, entity in tenant.entities.items() if can_see(user, entity, generation)} == visible
 
 
@@ -159,7 +162,7 @@ def has_name_that_starts_with(row: Entity, text: str) -> bool:
     return f".{text.lower()}" in f".{row.key.lower()}"
 
 
-def test_visibility_takes_two_queries_and_counts_one_more(tenant, django_assert_max_num_queries):
+def test_visibility_takes_two_queries_and_its_counts_one_more(tenant, django_assert_max_num_queries):
     namespace = tenant.containers("namespace")[0]
     with django_assert_max_num_queries(2):
         visibility = visibility_of(tenant.users[0], GENERATIONS["final"], inside=namespace)

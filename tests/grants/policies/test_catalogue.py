@@ -1,4 +1,4 @@
-"""The catalogue is complete: every operation of every kind is ruled, or said to have no rule, in every generation."""
+"""Test that the catalogue is complete: in every generation, every operation has a rule, or a note why it has none."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_the_expected_facts_cover_every_generation():
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=GENERATIONS)
-def test_every_operation_is_ruled_or_listed_as_having_no_rule(generation):
+def test_every_operation_has_a_policy(generation):
     assert set(generation.policies) == EVERY_OPERATION
 
 
@@ -28,13 +28,13 @@ def test_every_row_names_its_seed_table_and_row(generation):
         assert policy.source.table and policy.source.row, policy
 
 
-def test_every_row_without_a_rule_says_why():
+def test_every_policy_without_a_rule_has_a_note():
     for policy in ROWS:
         if not policy.has_rule:
             assert policy.source.note, policy
 
 
-def test_every_scope_exists_for_the_kind_that_it_is_asked_of():
+def test_every_kind_has_the_containers_that_its_policies_check():
     for policy in ROWS:
         scopes = {leaf.scope for leaf in leaves(policy.requirement) if isinstance(leaf, Has)} if policy.requirement else set()
         if Scope.APPLICATION in scopes:
@@ -43,37 +43,37 @@ def test_every_scope_exists_for_the_kind_that_it_is_asked_of():
             assert KINDS[policy.kind].parent in ("namespace", "application") or policy.kind == "namespace"
 
 
-def test_no_rule_looks_at_all_live_entities_twice():
-    """Two sets of what lacks a privilege could overlap, and where they are only counted nobody could tell."""
+def test_no_rule_checks_all_live_entities_twice():
+    """Two sets of entities without a privilege could overlap, and their counts could then not be added."""
     for policy in ROWS:
-        ranging = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)] if policy.requirement else []
-        assert len(ranging) <= 1, policy
+        all_live = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)] if policy.requirement else []
+        assert len(all_live) <= 1, policy
 
 
-def test_what_a_question_brings_along_is_looked_at_only_where_it_was_given():
-    brought = {Scope.ARTIFACT, Scope.DATASET_TYPE, Scope.OWNER}
+def test_parameters_are_checked_only_if_the_question_names_them():
+    parameter_scopes = {Scope.ARTIFACT, Scope.DATASET_TYPE, Scope.OWNER}
     for policy in ROWS:
         if policy.requirement is None:
             continue
-        unguarded = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, Has) and leaf.scope in brought]
-        assert len(unguarded) == len(list(parameters(policy.requirement))), policy
+        has_leaves = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, Has)]
+        assert sum(leaf.scope in parameter_scopes for leaf in has_leaves) == len(list(parameters(policy.requirement))), policy
 
 
-def test_owners_and_custom_types_count_only_where_the_documents_know_them():
-    looked_at = {name: {parameter for policy in generation.policies.values() if policy.requirement
+def test_owners_and_dataset_types_are_used_only_by_the_generations_that_document_them():
+    used_parameters = {name: {parameter for policy in generation.policies.values() if policy.requirement
                         for parameter in parameters(policy.requirement)} for name, generation in GENERATIONS.items()}
-    assert looked_at["core"] == looked_at["existing"] == {Parameter.EXISTING_ARTIFACT}
-    assert looked_at["proposed"] == {Parameter.EXISTING_ARTIFACT, Parameter.NEW_ARTIFACT, Parameter.OWNER}
-    assert looked_at["final"] == set(Parameter)
+    assert used_parameters["core"] == used_parameters["existing"] == {Parameter.EXISTING_ARTIFACT}
+    assert used_parameters["proposed"] == {Parameter.EXISTING_ARTIFACT, Parameter.NEW_ARTIFACT, Parameter.OWNER}
+    assert used_parameters["final"] == set(Parameter)
 
 
-def test_a_row_written_twice_is_refused():
+def test_two_policies_for_the_same_operation_are_refused():
     row = ROWS[0]
     with pytest.raises(ValueError, match="has two rules"):
         policies_by_operation([row, row])
 
 
-def test_a_bare_privilege_is_a_row_of_every_kind_in_every_generation():
+def test_a_bare_privilege_has_a_policy_for_every_kind_in_every_generation():
     for generation in GENERATIONS.values():
         for kind in KINDS:
             for privilege in Privilege:
@@ -81,6 +81,6 @@ def test_a_bare_privilege_is_a_row_of_every_kind_in_every_generation():
         assert generation.policy("spaceship", "READ") is None
 
 
-def test_an_unknown_generation_is_refused_with_the_known_ones():
+def test_the_error_for_an_unknown_generation_lists_the_known_generations():
     with pytest.raises(UnknownGeneration, match=", ".join(GENERATIONS)):
         generation_by_name("newest")

@@ -1,4 +1,4 @@
-"""`manage.py decide`: one request a line in, one answer a line out, in order, whatever a line holds."""
+"""Test `manage.py decide`: it writes one answer for each line of requests, in the same order, also for invalid lines."""
 
 import io
 import json
@@ -31,13 +31,13 @@ def decide(lines, tmp_path):
 
 @pytest.fixture
 def tenant():
-    made = random_tenant(2)
-    made.users["user 0"] = (True, True)
-    store_tenant(made)
-    return made
+    stored = random_tenant(2)
+    stored.users["user 0"] = (True, True)
+    store_tenant(stored)
+    return stored
 
 
-def test_answers_stand_in_the_order_of_the_requests(tenant, tmp_path):
+def test_answers_are_in_the_order_of_the_requests(tenant, tmp_path):
     answers = decide([request(generation="core"), request(subject="nobody"), request(generation="core")], tmp_path)
     assert [answer["decision"] for answer in answers] == [True, False, True]
     assert answers[0] == {"decision": True}
@@ -54,20 +54,20 @@ def test_answers_stand_in_the_order_of_the_requests(tenant, tmp_path):
     (b'{"subject":"' + b"x" * 1_000_001 + b'"}', "the line is longer than 1,000,000 bytes"),
     (json.dumps(request(kind="dataset", key="no-dot")).encode(), "`resource.id`: `dataset:no-dot` lacks a part"),
 ])
-def test_a_bad_line_gets_an_error_in_its_place(tenant, tmp_path, line, message):
+def test_the_answer_to_a_bad_line_is_an_error(tenant, tmp_path, line, message):
     before, bad, after = decide([request(generation="core"), line, request(generation="core")], tmp_path)
     assert before == after == {"decision": True}
     assert bad["error"].startswith(message)
     assert bad.get("decision", False) is False
 
 
-def test_something_unknown_is_denied_with_a_reason_and_is_no_error(tenant, tmp_path):
-    for asked in (request(kind="spaceship"), request(operation="fly"), request(subject="nobody")):
-        (answer,) = decide([asked], tmp_path)
+def test_unknown_names_are_denied_with_a_reason_and_without_an_error(tenant, tmp_path):
+    for unknown_request in (request(kind="spaceship"), request(operation="fly"), request(subject="nobody")):
+        (answer,) = decide([unknown_request], tmp_path)
         assert answer["decision"] is False and answer["context"]["reason"] and "error" not in answer
 
 
-def test_an_explanation_is_given_only_when_it_is_asked_for(tenant, tmp_path):
+def test_an_answer_has_an_explanation_only_on_request(tenant, tmp_path):
     plain, explained = decide([request(operation="delete"), request(operation="delete", explain=True)], tmp_path)
     assert plain == {"decision": explained["decision"]}
     assert explained["context"]["sentence"] and explained["context"]["source"]["seed"] == "002"
@@ -79,24 +79,24 @@ def test_a_batch_takes_a_constant_number_of_queries(tenant, tmp_path, django_ass
         assert len(decide([request()] * 2_500, tmp_path)) == 2_500
 
 
-def test_standard_input_is_read_as_a_file_is(tenant, monkeypatch, capsys):
+def test_requests_are_read_from_standard_input(tenant, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(request(generation="core")).encode())))
     call_command("decide", "-")
     assert json.loads(capsys.readouterr().out) == {"decision": True}
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_the_error_for_a_missing_file_has_its_path(tmp_path):
     with pytest.raises(CommandError, match="cannot read .*nothing.jsonl: No such file or directory"):
         call_command("decide", str(tmp_path / "nothing.jsonl"))
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whoever_reads_the_answers_may_stop_early_without_a_word_on_the_terminal(tmp_path):
+def test_the_command_ends_silently_when_its_reader_closes_the_pipe(tmp_path):
     questions = tmp_path / "questions.jsonl"
     questions.write_text((json.dumps(request()) + "\n") * 20_000)
     environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
     with subprocess.Popen([sys.executable, "manage.py", "decide", questions], cwd=ROOT, env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
-        assert "decision" in asked.stdout.readline()
-        asked.stdout.close()
-        assert (asked.stderr.read(), asked.wait(60)) == ("", 0)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert "decision" in process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == ("", 0)

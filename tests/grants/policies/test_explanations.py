@@ -1,4 +1,4 @@
-"""Every answer explains itself: the sentence word for word, the tree, the source and the smallest missing set."""
+"""Test explanations: the sentence, the attempts, the source and the missing grants of decisions."""
 
 import pytest
 
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def platform():
-    """ada owns everything in sales, bob is an analyst, ina has left."""
+    """Store a tenant in which ada has ADMIN on everything in sales, bob is in the group analysts, and ina is inactive."""
     live = ["instance:cdap", "namespace:sales", "application:sales.orders", "program:sales.orders.workflow.daily",
             "dataset:sales.orders", "stream:sales.clicks", "artifact:sales.etl", "namespace:empty",
             "namespace:events", "stream:events.clicks", "stream:events.views", "dataset:events.log"]
     tenant = Tenant({parse_address(text): State.LIVE for text in live})
-    tenant.entities[parse_address("dataset:sales.gone")] = State.DELETED
+    tenant.entities[parse_address("dataset:sales.deleted")] = State.DELETED
     tenant.users = {"ada": (True, True), "bob": (True, True), "ina": (False, True), "root": (True, False)}
     tenant.groups = {"analysts": ["bob", "ina"]}
     tenant.grants = {("user:ada", parse_address(text), ADMIN) for text in live[1:7]}
@@ -80,54 +80,54 @@ def ask(subject, operation, address, **context):
     ("user:ada", "ADMIN", "dataset:sales.orders", {}, "Allowed: user:ada holds ADMIN on dataset:sales.orders."),
     ("user:ada", "READ", "dataset:sales.orders", {}, "Denied: user:ada lacks READ on dataset:sales.orders."),
 ])
-def test_the_sentence_says_what_decided(subject, operation, address, context, sentence):
+def test_the_sentence_gives_the_decision_and_its_reason(subject, operation, address, context, sentence):
     assert ask(subject, operation, address, **context).sentence == sentence
 
 
-def test_the_source_names_the_seed_the_table_and_the_row():
-    shown = decision_as_json(ask("user:bob", "get-runtime-args", "program:sales.orders.workflow.daily"))
-    assert shown["context"]["source"] == {
+def test_the_source_has_the_seed_the_table_and_the_row():
+    answer = decision_as_json(ask("user:bob", "get-runtime-args", "program:sales.orders.workflow.daily"))
+    assert answer["context"]["source"] == {
         "seed": "002", "table": "Programs", "row": "Retrieve runtime arguments", "note": "WRITE does not count",
     }
 
 
-def test_each_attempt_carries_what_it_wanted_where_and_what_met_it_or_is_missing():
-    shown = decision_as_json(ask("group:analysts", "start", "program:sales.orders.workflow.daily", generation="core"))
-    (tree,) = shown["context"]["attempts"]
+def test_each_attempt_has_its_privileges_its_address_and_the_grants_or_missing_grants():
+    answer = decision_as_json(ask("group:analysts", "start", "program:sales.orders.workflow.daily", generation="core"))
+    (tree,) = answer["context"]["attempts"]
     met, unmet = tree["parts"]
     assert (met["wanted"], met["where"], met["met"]) == (["EXECUTE"], "program:sales.orders.workflow.daily", True)
     assert met["grants"] == [{"principal": "group:analysts", "entity": "program:sales.orders.workflow.daily",
                               "privilege": "EXECUTE"}]
     assert unmet["missing"] == [{"entity": "namespace:sales", "privilege": "READ"}]
-    assert shown["context"]["missing"] == unmet["missing"]
+    assert answer["context"]["missing"] == unmet["missing"]
 
 
 def test_alternatives_are_separate_attempts():
-    shown = decision_as_json(ask("user:bob", "write", "dataset:sales.orders", generation="existing"))
-    assert [attempt["where"] for attempt in shown["context"]["attempts"]] == ["dataset:sales.orders", "namespace:sales"]
+    answer = decision_as_json(ask("user:bob", "write", "dataset:sales.orders", generation="existing"))
+    assert [attempt["where"] for attempt in answer["context"]["attempts"]] == ["dataset:sales.orders", "namespace:sales"]
 
 
-def test_a_permit_and_a_missing_rule_carry_no_missing_set():
+def test_no_grants_are_missing_if_the_question_is_permitted_or_no_grants_would_permit_it():
     for answer in (ask("user:ada", "drop", "dataset:sales.orders"),
                    ask("user:ada", "get", "dataset:sales.orders", generation="existing"),
                    ask("user:zed", "drop", "dataset:sales.orders")):
         assert "missing" not in decision_as_json(answer)["context"]
 
 
-def test_nothing_is_missing_where_nothing_can_be_granted():
+def test_no_grants_are_missing_on_another_instance():
     answer = ask("user:bob", "ADMIN", "instance:other")
     assert not answer.is_permitted and answer.missing_grants is None
-    assert [gap[0].kind for gap in ask("user:bob", "ADMIN", "instance:cdap").missing_grants] == ["instance"]
+    assert [address.kind for address, _ in ask("user:bob", "ADMIN", "instance:cdap").missing_grants] == ["instance"]
 
 
-def test_the_missing_set_of_a_deletion_names_each_live_entity_once():
+def test_the_missing_grants_of_a_deletion_have_each_live_entity_once():
     missing = decision_as_json(ask("user:bob", "delete", "namespace:sales"))["context"]["missing"]
-    assert [gap["entity"] for gap in missing] == [
+    assert [grant["entity"] for grant in missing] == [
         "artifact:sales.etl", "application:sales.orders", "program:sales.orders.workflow.daily", "stream:sales.clicks",
         "dataset:sales.orders"]
-    assert {gap["privilege"] for gap in missing} == {"ADMIN"}
+    assert {grant["privilege"] for grant in missing} == {"ADMIN"}
 
 
-def test_one_missing_grant_is_enough_where_any_privilege_is():
+def test_one_grant_is_missing_where_any_privilege_is_enough():
     answer = ask("user:bob", "create", "dataset:sales.new", dataset_type="dataset_type:sales.custom")
     assert [str(address) for address, _ in answer.missing_grants] == ["dataset:sales.new", "dataset_type:sales.custom"]

@@ -95,8 +95,8 @@ AFTER_A_WALKER = {
     "analytics.spark.engine.rules.is_met_without_grants": "analytics.spark.engine.rules._requirement",
 }
 
-# These return before they look at the parts of some composed nodes.
-LOOK_AT_NO_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._has_one_smallest_set",
+# These walkers return without visiting the parts of some nodes.
+IGNORE_SOME_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._has_one_smallest_set",
                     "analytics.spark.engine.rules._compiled_fact"}
 
 
@@ -106,7 +106,7 @@ def has_node_class(tree: ast.AST) -> bool:
 
 
 def is_walker(function: ast.FunctionDef) -> bool:
-    """Whether the function matches on node types, or tests for one with `isinstance` or a comparison of classes."""
+    """Return whether the function matches on node types, or tests for one with `isinstance` or a comparison of classes."""
     for node in ast.walk(function):
         if isinstance(node, ast.MatchClass) and has_node_class(node.cls):
             return True
@@ -130,7 +130,7 @@ def walkers_in_source() -> Iterator[str]:
                         yield f"{module}.{node.name}"
 
 
-def test_every_function_that_looks_at_grammar_nodes_is_listed():
+def test_every_walker_is_listed():
     assert set(walkers_in_source()) == set(WALKERS) | set(AFTER_A_WALKER)
     assert set(AFTER_A_WALKER.values()) <= set(WALKERS)
 
@@ -142,7 +142,7 @@ def test_a_walker_raises_for_an_unknown_node(name):
 
 
 @pytest.mark.parametrize("composed", [AllOf, AnyOf])
-@pytest.mark.parametrize("name", sorted(set(WALKERS) - LOOK_AT_NO_PARTS))
+@pytest.mark.parametrize("name", sorted(set(WALKERS) - IGNORE_SOME_PARTS))
 def test_a_walker_raises_for_an_unknown_node_inside_another(name, composed):
     with pytest.raises(UnknownExpression):
         WALKERS[name](composed((HasEverywhere(),)))
@@ -153,7 +153,7 @@ def test_facts_of_a_question_with_an_unknown_node_are_not_gathered():
         facts.gather_facts([UnknownQuestion("user", "alice", "read", TARGET, "final")])
 
 
-# One node of each type. A composed node has a part that every walker handles.
+# one node of each type; if a node has parts, every walker handles them
 SAMPLES = {
     grammar.Has: grammar.has(Privilege.READ), grammar.HasAtOrBelow: grammar.HasAtOrBelow(),
     grammar.HasOnAllLive: grammar.HasOnAllLive(Privilege.ADMIN), grammar.Always: grammar.Always(),
@@ -162,7 +162,7 @@ SAMPLES = {
 }
 
 
-# These handle some node types on purpose and raise for the others.
+# These walkers handle only some node types on purpose, and raise for the others.
 HANDLE_SOME_NODES = {"grants.evaluation.entity_filters.combined_condition",
                      "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_requirement",
                      "analytics.spark.engine.rules._compiled_fact"}
@@ -180,5 +180,5 @@ def test_a_walker_handles_every_node_type(name, node):
     except UnknownExpression as error:
         pytest.fail(f"{name}: {error}")
     except Exception:
-        # The walker handles the node: it needs more than this test gives it, such as a database.
+        # The walker handles the node, but needs something that this test does not provide, such as a database.
         pass

@@ -1,4 +1,4 @@
-"""Reading a question from its wire form: strict in shape, lenient in what it does not know."""
+"""Test the parsing of questions: malformed requests are refused, and unknown names give a question with a reason."""
 
 import pytest
 
@@ -7,27 +7,27 @@ from grants.policies.question import QuestionError, question_from_json
 
 
 def body(**changes):
-    asked = {
+    members = {
         "subject": {"type": "user", "id": "alice"},
         "action": {"name": "read"},
         "resource": {"type": "dataset", "id": "sales.orders"},
     } | changes
-    return {member: value for member, value in asked.items() if value is not ...}
+    return {member: value for member, value in members.items() if value is not ...}
 
 
-def read(**changes):
+def parse(**changes):
     return question_from_json(body(**changes), active_generation="final")
 
 
-def test_a_question_is_read_with_the_active_generation_and_without_explanation():
-    question = read()
+def test_a_question_has_the_active_generation_and_no_explanation_by_default():
+    question = parse()
     assert question.target == parse_address("dataset:sales.orders")
     assert (question.principal, question.operation, question.generation) == ("user:alice", "read", "final")
     assert not question.explain
 
 
 def test_unknown_members_are_ignored():
-    assert read(foo={"nested": [1]}, context={"time": "now"}) == read()
+    assert parse(foo={"nested": [1]}, context={"time": "now"}) == parse()
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -46,14 +46,14 @@ def test_unknown_members_are_ignored():
     ({"context": {"generation": "newest"}}, "`context.generation`: `newest` is not a generation of rules"),
     ({"context": {"generation": 4}}, "`context.generation`: `4` is not a generation of rules"),
 ])
-def test_a_malformed_question_is_refused_with_the_member_at_fault(changes, message):
+def test_a_malformed_question_is_refused_with_the_invalid_member(changes, message):
     with pytest.raises(QuestionError) as refused:
-        read(**changes)
+        parse(**changes)
     assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize("not_an_object", [None, [], "text", 1])
-def test_a_question_that_is_no_object_is_refused(not_an_object):
+def test_a_question_that_is_not_an_object_is_refused(not_an_object):
     with pytest.raises(QuestionError, match="must be a JSON object"):
         question_from_json(not_an_object, active_generation="final")
 
@@ -67,21 +67,21 @@ def test_a_question_that_is_no_object_is_refused(not_an_object):
     ({"action": {"name": "READ "}}, "`READ ` is not an operation of a dataset"),
     ({"resource": {"type": "dataset", "id": "sales"}}, "`resource.id`: `dataset:sales` lacks a part"),
 ])
-def test_something_unknown_is_a_question_that_carries_the_reason_of_its_denial(changes, reason):
-    question = read(**changes)
+def test_a_question_with_an_unknown_name_has_a_reason_for_its_denial(changes, reason):
+    question = parse(**changes)
     assert question.target is None and reason in question.unknown_reason
 
 
-def test_only_an_ill_formed_address_is_broken():
-    assert read(resource={"type": "dataset", "id": "no dot"}).is_malformed
-    assert not read(resource={"type": "spaceship", "id": "x"}).is_malformed
+def test_only_a_question_with_an_invalid_address_is_malformed():
+    assert parse(resource={"type": "dataset", "id": "no dot"}).is_malformed
+    assert not parse(resource={"type": "spaceship", "id": "x"}).is_malformed
 
 
 DEPLOY = {"action": {"name": "deploy"}, "resource": {"type": "application", "id": "sales.app"}}
 
 
-def test_members_that_the_operation_reads_become_addresses():
-    question = read(**DEPLOY, context={"artifact": "Artifact:sales.etl-1.0", "artifact_is_new": True,
+def test_context_members_that_the_operation_uses_are_parsed():
+    question = parse(**DEPLOY, context={"artifact": "Artifact:sales.etl-1.0", "artifact_is_new": True,
                                        "owner": "kerberosprincipal:etl/h@R"})
     assert question.artifact == parse_address("artifact:sales.etl-1.0")
     assert question.artifact_is_new and question.owner == parse_address("kerberosprincipal:etl/h@R")
@@ -93,16 +93,16 @@ def test_members_that_the_operation_reads_become_addresses():
     ({"artifact": 7}, "`context.artifact` must be a string"),
     ({"artifact": "artifact:sales.a", "artifact_is_new": 1}, "`context.artifact_is_new` must be true or false"),
 ])
-def test_a_member_that_the_operation_reads_must_be_well_formed(context, message):
+def test_a_context_member_that_the_operation_uses_must_be_well_formed(context, message):
     with pytest.raises(QuestionError) as refused:
-        read(**DEPLOY, context=context)
+        parse(**DEPLOY, context=context)
     assert str(refused.value).startswith(message.replace("a artifact", "an artifact"))
 
 
 @pytest.mark.parametrize("context", [{"artifact": "nonsense"}, {"dataset_type": 5}, {"owner": []}])
-def test_a_member_that_the_operation_does_not_read_changes_nothing(context):
-    assert read(context=context) == read()
+def test_a_context_member_that_the_operation_does_not_use_is_ignored(context):
+    assert parse(context=context) == parse()
 
 
-def test_a_generation_without_owner_principals_does_not_read_the_owner():
-    assert read(**DEPLOY, context={"generation": "core", "owner": "nonsense"}).owner is None
+def test_a_generation_without_rules_about_owners_ignores_the_owner():
+    assert parse(**DEPLOY, context={"generation": "core", "owner": "nonsense"}).owner is None

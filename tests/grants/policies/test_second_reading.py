@@ -1,7 +1,7 @@
-"""The catalogue against a second, independent transcription of the same seed documents.
+"""Compare the catalogue with a second, independent transcription of the same seed documents.
 
-cases/second_reading.toml says what each operation requires in a small notation. Each row is proved logically equivalent
-to the catalogue's expression by a truth table over the facts that either of the two looks at.
+cases/second_reading.toml lists the requirement of each operation in a small notation. For each row, a truth table over all facts
+proves that it is logically equivalent to the expression in the catalogue.
 """
 
 import re
@@ -17,15 +17,16 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
 from tests.support.expected_generations import EXPECTED
 
-READINGS = tomllib.loads((Path(__file__).parents[2] / "cases" / "second_reading.toml").read_text(encoding="utf-8"))
+TRANSCRIPTION = tomllib.loads((Path(__file__).parents[2] / "cases" / "second_reading.toml").read_text(encoding="utf-8"))
 
 PRIVILEGES = tuple(map(str, Privilege))
 SCOPES = ("self", "parent", "application", "namespace", "instance", "artifact", "dataset_type", "owner")
 PARAMETERS = ("new artifact", "existing artifact", "dataset type", "owner")
 
-# The published list of operations, word for word. Each reading lists all of them, in this order.
-PLACES = [tuple(row.split(".")) for row in next(iter(READINGS.values()))]
-OPERATIONS = {kind: [operation for kind_of_operation, operation in PLACES if kind_of_operation == kind] for kind, _ in PLACES}
+# The published list of operations, word for word. Each generation of the transcription lists all of them, in this order.
+KINDS_AND_OPERATIONS = [tuple(row.split(".")) for row in next(iter(TRANSCRIPTION.values()))]
+OPERATIONS = {kind: [operation for operation_kind, operation in KINDS_AND_OPERATIONS if operation_kind == kind]
+              for kind, _ in KINDS_AND_OPERATIONS}
 
 PARENTS = {"namespace": "instance", "kerberosprincipal": "instance", "program": "application"}
 LEAVES = set(OPERATIONS) - {"namespace", "application"}
@@ -34,8 +35,11 @@ LEAVES = set(OPERATIONS) - {"namespace", "application"}
 TRUE, FALSE = ("and", ()), ("or", ())
 
 
-def held(kind, privileges, scope):
-    """Any of the privileges at that scope, with the scope under the one name that it has for a target of that kind."""
+def any_of_privileges(kind, privileges, scope):
+    """Return the formula that one of the privileges is held at the scope.
+
+    Scopes that mean the same entity for this kind get the same name.
+    """
     if scope == "parent":
         scope = PARENTS.get(kind, "namespace")
     if scope == kind and kind in ("namespace", "application"):
@@ -43,18 +47,18 @@ def held(kind, privileges, scope):
     return ("or", tuple(("atom", f"{privilege}@{scope}") for privilege in privileges))
 
 
-def held_at_or_below(kind):
-    """Any privilege on the target, or anything at all beneath it, which a leaf has not."""
-    here = held(kind, PRIVILEGES, "self")
-    return here if kind in LEAVES else ("or", (here, ("atom", "any privilege beneath")))
+def any_privilege_at_or_below(kind):
+    """Return the formula that any privilege is held on the target or inside it. A leaf kind contains nothing."""
+    on_target = any_of_privileges(kind, PRIVILEGES, "self")
+    return on_target if kind in LEAVES else ("or", (on_target, ("atom", "any privilege inside")))
 
 
-def held_on_all_live(privilege, kind=None):
+def privilege_on_all_live(privilege, kind=None):
     return ("atom", f"{privilege} on all live {kind or 'descendants'}")
 
 
-def when(parameter, then):
-    return ("or", (("not", ("atom", f"question brings {parameter}")), then))
+def if_given(parameter, then):
+    return ("or", (("not", ("atom", f"question names {parameter}")), then))
 
 
 # The notation ---------------------------------------------------------------------------------------------------------
@@ -67,18 +71,18 @@ class NotationError(ValueError):
 
 
 def tokens(text):
-    found, position, text = [], 0, text.strip()
+    result, position, text = [], 0, text.strip()
     while position < len(text):
         match = TOKEN.match(text, position)
         if not match:
             raise NotationError(f"cannot read {text[position:]!r}")
-        found.append((match.lastgroup, match[match.lastgroup]))
+        result.append((match.lastgroup, match[match.lastgroup]))
         position = match.end()
-    return found
+    return result
 
 
-def notated(kind, text):
-    """The formula that `text` stands for on a target of that kind; None for no rule."""
+def formula_of_text(kind, text):
+    """Return the formula for a text in the notation, for a target of that kind; None for no rule."""
     if text == "none":
         return None
     rest = tokens(text)
@@ -102,8 +106,8 @@ def notated(kind, text):
         group, value = rest.pop(0)
         if group == "given":
             if value not in PARAMETERS:
-                raise NotationError(f"{value!r} is nothing that a question brings")
-            return when(value, term())
+                raise NotationError(f"{value!r} is not a parameter of a question")
+            return if_given(value, term())
         if (group, value) == ("mark", "("):
             inner = alternatives()
             if not rest or rest.pop(0) != ("mark", ")"):
@@ -119,13 +123,13 @@ def notated(kind, text):
         if not at or not set(privileges) <= set(PRIVILEGES):
             raise NotationError(f"{value!r} is no requirement")
         if scope == "self-or-below" and names == "ANY":
-            return held_at_or_below(kind)
-        where, _, of_kind = scope.partition(":")
-        if where == "all-live" and len(privileges) == 1 and of_kind in ("", *OPERATIONS):
-            return held_on_all_live(privileges[0], of_kind)
+            return any_privilege_at_or_below(kind)
+        where, _, entity_kind = scope.partition(":")
+        if where == "all-live" and len(privileges) == 1 and entity_kind in ("", *OPERATIONS):
+            return privilege_on_all_live(privileges[0], entity_kind)
         if scope not in SCOPES:
             raise NotationError(f"{scope!r} is no scope")
-        return held(kind, privileges, scope)
+        return any_of_privileges(kind, privileges, scope)
 
     formula = alternatives()
     if rest:
@@ -136,26 +140,26 @@ def notated(kind, text):
 # The catalogue's expressions ------------------------------------------------------------------------------------------
 
 
-def catalogued(kind, expression):
-    """The formula that an expression of the catalogue stands for on a target of that kind; None for no rule."""
+def formula_of_expression(kind, expression):
+    """Return the formula for an expression of the catalogue, for a target of that kind; None for no rule."""
     match expression:
         case None:
             return None
         case Always():
             return TRUE
         case Has(privileges, scope):
-            return held(kind, [str(privilege) for privilege in privileges], str(scope))
+            return any_of_privileges(kind, [str(privilege) for privilege in privileges], str(scope))
         case HasAtOrBelow():
-            return held_at_or_below(kind)
-        case HasOnAllLive(privilege, of_kind):
-            return held_on_all_live(str(privilege), of_kind)
+            return any_privilege_at_or_below(kind)
+        case HasOnAllLive(privilege, entity_kind):
+            return privilege_on_all_live(str(privilege), entity_kind)
         case AllOf(parts):
-            return ("and", tuple(catalogued(kind, part) for part in parts))
+            return ("and", tuple(formula_of_expression(kind, part) for part in parts))
         case AnyOf(parts):
-            return ("or", tuple(catalogued(kind, part) for part in parts))
+            return ("or", tuple(formula_of_expression(kind, part) for part in parts))
         case Given(parameter, then):
-            return when(str(parameter), catalogued(kind, then))
-    raise AssertionError(f"the test does not know {expression!r}")
+            return if_given(str(parameter), formula_of_expression(kind, then))
+    raise AssertionError(f"this test does not handle {expression!r}")
 
 
 # The proof ------------------------------------------------------------------------------------------------------------
@@ -168,88 +172,88 @@ def atoms(formula):
     return set().union(*map(atoms, (content,) if operator == "not" else content))
 
 
-def holds(formula, world):
+def holds(formula, facts):
     operator, content = formula
     match operator:
         case "atom":
-            return world[content]
+            return facts[content]
         case "not":
-            return not holds(content, world)
+            return not holds(content, facts)
         case "and":
-            return all(holds(part, world) for part in content)
+            return all(holds(part, facts) for part in content)
         case "or":
-            return any(holds(part, world) for part in content)
+            return any(holds(part, facts) for part in content)
 
 
-def disagreement(one, other):
-    """The facts that are true in a world where exactly one of the two holds; None where there is no such world."""
-    names = sorted(atoms(one) | atoms(other))
+def differing_facts(first, second):
+    """Return the true facts of a case in which only one of the formulas holds; None if there is no such case."""
+    names = sorted(atoms(first) | atoms(second))
     for values in product((False, True), repeat=len(names)):
-        world = dict(zip(names, values, strict=True))
-        if holds(one, world) != holds(other, world):
-            return [name for name in names if world[name]]
+        facts = dict(zip(names, values, strict=True))
+        if holds(first, facts) != holds(second, facts):
+            return [name for name in names if facts[name]]
     return None
 
 
-@pytest.mark.parametrize(("kind", "operation"), PLACES, ids=lambda value: value)
-@pytest.mark.parametrize("generation", READINGS)
-def test_the_catalogue_requires_what_the_second_reading_requires(generation, kind, operation):
-    text = READINGS[generation][f"{kind}.{operation}"]
-    second = notated(kind, text)
+@pytest.mark.parametrize(("kind", "operation"), KINDS_AND_OPERATIONS, ids=lambda value: value)
+@pytest.mark.parametrize("generation", TRANSCRIPTION)
+def test_the_catalogue_and_the_second_transcription_require_the_same(generation, kind, operation):
+    text = TRANSCRIPTION[generation][f"{kind}.{operation}"]
+    second = formula_of_text(kind, text)
     policy = GENERATIONS[generation].policies[kind, operation]
-    first = catalogued(kind, policy.requirement)
+    first = formula_of_expression(kind, policy.requirement)
 
     assert (policy.kind, policy.operation) == (kind, operation)
-    assert (first is None) == (second is None), f"one has a rule, one has none: {text!r}, {policy.requirement}"
+    assert (first is None) == (second is None), f"only one of them has a rule: {text!r}, {policy.requirement}"
     if first is not None:
-        differing = disagreement(first, second)
-        assert differing is None, f"with only {differing} true they differ: {text!r}, {policy.requirement}"
+        facts = differing_facts(first, second)
+        assert facts is None, f"they differ if only {facts} are true: {text!r}, {policy.requirement}"
 
 
 # Coverage -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_vocabulary_holds_exactly_the_published_operations_in_their_order():
+def test_the_vocabulary_has_exactly_the_published_operations_in_the_same_order():
     assert {kind.name: list(kind.operations) for kind in KINDS.values()} == {"instance": [], **OPERATIONS}
 
 
-def test_the_vocabulary_places_each_kind_where_this_test_places_it():
+def test_the_vocabulary_and_this_test_have_the_same_parents_of_kinds():
     expected = {kind: PARENTS.get(kind, "namespace") for kind in OPERATIONS}
     assert {kind.name: kind.parent for kind in KINDS.values()} == {"instance": None, **expected}
     assert LEAVES.isdisjoint(kind.parent for kind in KINDS.values())
 
 
-def test_both_readings_hold_the_same_generations():
-    assert list(GENERATIONS) == list(READINGS)
-    assert all(GENERATIONS[name].name == name for name in READINGS)
+def test_both_transcriptions_have_the_same_generations():
+    assert list(GENERATIONS) == list(TRANSCRIPTION)
+    assert all(GENERATIONS[name].name == name for name in TRANSCRIPTION)
 
 
-@pytest.mark.parametrize("generation", READINGS)
-def test_the_second_reading_lists_exactly_the_published_operations_in_their_order(generation):
-    assert list(READINGS[generation]) == [f"{kind}.{operation}" for kind, operation in PLACES]
+@pytest.mark.parametrize("generation", TRANSCRIPTION)
+def test_every_generation_of_the_second_transcription_lists_the_same_operations_in_the_same_order(generation):
+    assert list(TRANSCRIPTION[generation]) == [f"{kind}.{operation}" for kind, operation in KINDS_AND_OPERATIONS]
 
 
-@pytest.mark.parametrize("generation", READINGS)
+@pytest.mark.parametrize("generation", TRANSCRIPTION)
 def test_the_catalogue_covers_exactly_the_published_operations(generation):
-    assert set(GENERATIONS[generation].policies) == set(PLACES)
+    assert set(GENERATIONS[generation].policies) == set(KINDS_AND_OPERATIONS)
 
 
-# What creating and deleting does to grants ----------------------------------------------------------------------------
+# The effects of creating and deleting on grants -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generation", READINGS)
-def test_what_the_creator_receives_and_what_a_deletion_removes(generation):
+@pytest.mark.parametrize("generation", TRANSCRIPTION)
+def test_creating_and_deleting_have_the_expected_effects_on_grants(generation):
     expected = EXPECTED[generation]
     assert GENERATIONS[generation].creator_receives == expected.creator_receives
     assert GENERATIONS[generation].deleting_removes_grants is expected.deleting_removes_grants
 
 
-# Is the proof itself any good -----------------------------------------------------------------------------------------
+# The proof itself is tested --------------------------------------------------------------------------------------
 
 
 @cache
 def example(text, kind="dataset"):
-    return notated(kind, text)
+    return formula_of_text(kind, text)
 
 
 @pytest.mark.parametrize("text", [
@@ -257,12 +261,12 @@ def example(text, kind="dataset"):
     "READ@self WRITE@self", "[stranger] READ@self", "[owner]", "and", "READ@self-or-below", "READ@all-live:schedule",
     "READ|ADMIN@all-live", "READ @self", "READ@self & READ@namespace", "READ@self or none",
 ])
-def test_what_the_notation_does_not_know_is_refused_instead_of_read_somehow(text):
+def test_an_invalid_text_in_the_notation_is_refused(text):
     with pytest.raises(NotationError):
-        notated("dataset", text)
+        formula_of_text("dataset", text)
 
 
-@pytest.mark.parametrize(("one", "other"), [
+@pytest.mark.parametrize(("first", "second"), [
     ("READ@self", "WRITE@self"),
     ("READ@self", "READ@namespace"),
     ("READ@self", "always"),
@@ -272,21 +276,21 @@ def test_what_the_notation_does_not_know_is_refused_instead_of_read_somehow(text
     ("[new artifact] ADMIN@artifact", "[existing artifact] ADMIN@artifact"),
     ("READ@self or READ@namespace and WRITE@namespace", "(READ@self or READ@namespace) and WRITE@namespace"),
 ])
-def test_two_requirements_that_differ_are_told_apart(one, other):
-    assert disagreement(example(one), example(other)) is not None
+def test_different_requirements_are_not_equivalent(first, second):
+    assert differing_facts(example(first), example(second)) is not None
 
 
-@pytest.mark.parametrize(("one", "other"), [
+@pytest.mark.parametrize(("first", "second"), [
     ("ADMIN@all-live", "ADMIN@all-live:stream"),
     ("ADMIN@all-live:stream", "ADMIN@all-live:dataset_module"),
     ("ANY@self-or-below", "ANY@self"),
     ("ADMIN@instance", "ADMIN@self"),
 ])
-def test_two_requirements_on_a_namespace_that_differ_are_told_apart(one, other):
-    assert disagreement(example(one, "namespace"), example(other, "namespace")) is not None
+def test_different_requirements_on_a_namespace_are_not_equivalent(first, second):
+    assert differing_facts(example(first, "namespace"), example(second, "namespace")) is not None
 
 
-@pytest.mark.parametrize(("kind", "one", "other"), [
+@pytest.mark.parametrize(("kind", "first", "second"), [
     ("dataset", "(READ@self and READ@namespace) or READ@namespace", "READ@namespace"),
     ("dataset", "READ@parent", "READ@namespace"),
     ("dataset", "ANY@self-or-below", f"{'|'.join(reversed(PRIVILEGES))}@self"),
@@ -296,11 +300,11 @@ def test_two_requirements_on_a_namespace_that_differ_are_told_apart(one, other):
     ("application", "ANY@self-or-below", "ANY@self or ANY@self-or-below"),
     ("kerberosprincipal", "READ@parent", "READ@instance"),
 ])
-def test_two_wordings_of_one_requirement_are_equivalent(kind, one, other):
-    assert disagreement(example(one, kind), example(other, kind)) is None
+def test_two_texts_for_the_same_requirement_are_equivalent(kind, first, second):
+    assert differing_facts(example(first, kind), example(second, kind)) is None
 
 
-def test_an_expression_that_the_catalogue_writes_wrongly_is_found():
+def test_a_wrong_expression_is_detected():
     wrong = AllOf((Has((Privilege.READ,)), HasOnAllLive(Privilege.ADMIN, "stream")))
     right = example("READ@self and ADMIN@all-live", "namespace")
-    assert disagreement(catalogued("namespace", wrong), right) == ["ADMIN on all live stream", "READ@self"]
+    assert differing_facts(formula_of_expression("namespace", wrong), right) == ["ADMIN on all live stream", "READ@self"]

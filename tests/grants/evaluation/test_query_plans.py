@@ -1,4 +1,4 @@
-"""At two million grants, PostgreSQL answers every shape of question by looking into indexes."""
+"""Test that PostgreSQL uses indexes for every form of question, with two million grants."""
 
 import json
 import re
@@ -18,14 +18,14 @@ from grants.policies.question import Question, question_from_json
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 NAMESPACES, USERS, GROUPS = 200, 10_000, 500
-TWO_MILLION = {"datasets": 200_000, "of_users": 1_200_000, "of_groups": 800_000}
+SIZES = {"datasets": 200_000, "of_users": 1_200_000, "of_groups": 800_000}
 PERMISSION = "(SELECT min(id) FROM auth_permission WHERE content_type_id = (SELECT id FROM django_content_type " \
              "WHERE app_label = 'entities' AND model = 'entity') AND codename = 'read')"
 KEYS = {"instance": "cdap", "namespace": "ns7", "application": "ns7.a", "program": "ns7.a.workflow.w",
         "kerberosprincipal": "etl@HOST"}
 
 
-def filling(*, datasets: int, of_users: int, of_groups: int) -> tuple[str, ...]:
+def insert_statements(*, datasets: int, of_users: int, of_groups: int) -> tuple[str, ...]:
     return (
         "SET LOCAL session_replication_role = replica",
         f"""INSERT INTO entities_entity (id, kind, key, state, description, created_at, changed_at, parent_id, namespace_id)
@@ -54,17 +54,17 @@ def filling(*, datasets: int, of_users: int, of_groups: int) -> tuple[str, ...]:
     )
 
 
-def filled(**sizes: int):
+def insert_tenant(**sizes: int):
     if connection.vendor != "postgresql":
         pytest.skip("PostgreSQL plans by statistics, SQLite in the order as written")
     with connection.cursor() as cursor:
-        for statement in filling(**sizes):
+        for statement in insert_statements(**sizes):
             cursor.execute(statement)
 
 
 @pytest.fixture
 def two_million_grants():
-    filled(**TWO_MILLION)
+    insert_tenant(**SIZES)
     with connection.cursor() as cursor:
         cursor.execute("SELECT (SELECT count(*) FROM grants_usergrant) + (SELECT count(*) FROM grants_groupgrant)")
         assert cursor.fetchone()[0] > 1_900_000
@@ -80,62 +80,61 @@ def questions(subject_type: str, subject: str):
                 }, active_generation="final")
 
 
-def plan_of(asked: list[Question], explained: bool) -> str:
-    """As it is planned once for all parameters, which is how it is kept."""
-    ask = facts._Lookups()
-    for question in asked:
-        facts._collect_lookups(ask, question, explained, with_live=True)
-    text, parameters = facts._statement(ask, explained)
-    places = iter(range(1, len(parameters) + 1))
-    given = ", ".join(str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'" for value in parameters)
+def query_plan(questions: list[Question], explained: bool) -> str:
+    """Return the generic query plan for the facts of these questions, which PostgreSQL uses for all parameters."""
+    lookups = facts._Lookups()
+    for question in questions:
+        facts._collect_lookups(lookups, question, explained, with_live=True)
+    text, parameters = facts._statement(lookups, explained)
+    numbers = iter(range(1, len(parameters) + 1))
+    values = ", ".join(str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'" for value in parameters)
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        cursor.execute("PREPARE asked AS " + re.sub("%s", lambda _: f"${next(places)}", text))
-        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE asked({given})")
+        cursor.execute("PREPARE statement AS " + re.sub("%s", lambda _: f"${next(numbers)}", text))
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE statement({values})")
         plan = cursor.fetchone()[0]
-        cursor.execute("DEALLOCATE asked")
+        cursor.execute("DEALLOCATE statement")
     return plan if isinstance(plan, str) else json.dumps(plan)
 
 
-def whole_reads(plan: str) -> set[str]:
-    """The tables of which all rows are read."""
-    found = set()
+def scanned_tables(plan: str) -> set[str]:
+    """Return the tables that the query plan reads completely, except for the small table of groups."""
+    tables = set()
 
-    def look(node):
+    def visit(node):
         if isinstance(node, list):
             for part in node:
-                look(part)
+                visit(part)
         elif isinstance(node, dict):
             if node.get("Node Type") == "Seq Scan":
-                found.add(node["Relation Name"])
+                tables.add(node["Relation Name"])
             for part in node.values():
-                look(part)
+                visit(part)
 
-    look(json.loads(plan))
-    # of groups there are few
-    return found - {"auth_group"}
+    visit(json.loads(plan))
+    return tables - {"auth_group"}
 
 
-def test_no_statement_reads_a_whole_table_at_two_million_grants(two_million_grants):
-    shapes = {}
+def test_no_statement_reads_a_whole_table_of_two_million_grants(two_million_grants):
+    distinct_questions = {}
     for subject in (("user", "u7"), ("group", "g7")):
-        asked = list(questions(*subject))
-        for question in asked:
+        subject_questions = list(questions(*subject))
+        for question in subject_questions:
             policy = question.policy
             if policy is not None and policy.requirement is not None:
-                shapes.setdefault((subject[0], question.target.kind, repr(policy.requirement)), question)
+                distinct_questions.setdefault((subject[0], question.target.kind, repr(policy.requirement)), question)
         for explained in (False, True):
-            assert whole_reads(plan_of(asked, explained)) == set()
-    assert len(shapes) > 50
-    for question in shapes.values():
+            assert scanned_tables(query_plan(subject_questions, explained)) == set()
+    assert len(distinct_questions) > 50
+    for question in distinct_questions.values():
         for explained in (False, True):
-            assert whole_reads(plan_of([question], explained)) == set(), question
+            assert scanned_tables(query_plan([question], explained)) == set(), question
 
 
-def test_who_holds_much_in_a_namespace_is_not_looked_for_through_all_grants():
-    """Those of whom PostgreSQL expects many may all stand at the end of the table."""
+def test_the_grants_of_a_principal_with_many_grants_are_found_without_a_table_scan():
+    """PostgreSQL would scan the table if it expected many rows, although all of them may be at its end."""
     datasets = 50_000
-    filled(datasets=datasets, of_users=1_000, of_groups=200_000)
+    insert_tenant(datasets=datasets, of_users=1_000, of_groups=200_000)
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(f"""
@@ -144,16 +143,16 @@ def test_who_holds_much_in_a_namespace_is_not_looked_for_through_all_grants():
             FROM generate_series(1, {datasets}) n, generate_series(0, 2) k ON CONFLICT DO NOTHING""")
         cursor.execute("SET LOCAL session_replication_role = origin")
         cursor.execute("ANALYZE grants_groupgrant")
-        # as after a VACUUM, which no transaction can run
+        # the effect of VACUUM, which cannot run in a transaction
         cursor.execute("UPDATE pg_class SET relallvisible = relpages WHERE relname LIKE 'grants_%grant'")
     inside = Entity.objects.get(kind="namespace", key="ns7")
     with CaptureQueriesContext(connection) as captured:
-        seen = visibility_of(Group.objects.get(name="g7"), GENERATIONS["final"], inside=inside)
-    assert not seen.has_few_grants
-    asked = [query["sql"] for query in captured if "grant" in query["sql"]]
-    assert len(asked) >= 2
+        visibility = visibility_of(Group.objects.get(name="g7"), GENERATIONS["final"], inside=inside)
+    assert not visibility.has_few_grants
+    statements = [query["sql"] for query in captured if "grant" in query["sql"]]
+    assert len(statements) >= 2
     with connection.cursor() as cursor:
-        for statement in asked:
+        for statement in statements:
             cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}")
             plan = cursor.fetchone()[0]
-            assert whole_reads(plan if isinstance(plan, str) else json.dumps(plan)) == set(), statement
+            assert scanned_tables(plan if isinstance(plan, str) else json.dumps(plan)) == set(), statement

@@ -1,4 +1,4 @@
-"""The holders of an entity: their order, their filter, and the queries for a page."""
+"""Test the list of holders of an entity: its order, its grants, and the number of queries for a page."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -31,24 +31,24 @@ def author():
     return author
 
 
-def test_holders_stand_by_name_users_first_with_their_privileges(author):
+def test_holders_are_sorted_by_type_and_name_and_have_their_privileges(author):
     rows = [(str(holder), list(holder.grants), holder.is_active, holder.members) for holder in holders_of(entity_at(ORDERS))]
     assert rows == [("user:B", [WRITE], True, None), ("user:a", [ADMIN], True, None), ("user:b", [READ, ADMIN], False, None),
                     ("group:analysts", [EXECUTE], True, 2)]
 
 
-def test_each_grant_says_who_when_and_why(author):
+def test_each_grant_has_its_author_reason_and_time(author):
     grant = holders_of(entity_at(ORDERS))[0].grants["WRITE"]
     assert (grant.granted_by.username, grant.reason, grant.granted_at is not None) == (author.name, "quarterly close", True)
 
 
-def test_only_grants_on_exactly_this_entity_count(author):
+def test_only_grants_on_exactly_this_entity_are_listed(author):
     assert len(holders_of(entity_at(parse_address("namespace:sales")))) == 0
     assert holders_of(entity_at(parse_address("namespace:sales")))[:] == []
     assert [str(holder) for holder in holders_of(entity_at(parse_address("stream:sales.clicks")))] == ["user:a"]
 
 
-def test_a_page_costs_the_same_however_many_hold(author):
+def test_a_page_takes_the_same_number_of_queries_for_any_number_of_holders(author):
     def statements(size):
         page = Paginator(holders_of(entity_at(ORDERS)), size).page(1)
         with CaptureQueriesContext(connection) as captured:

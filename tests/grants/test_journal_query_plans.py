@@ -1,4 +1,4 @@
-"""At a million lines, PostgreSQL finds a page of the journal by looking into indexes, whatever it is filtered by."""
+"""Test that PostgreSQL uses indexes for a page of a journal with a million lines, with every filter."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from grants.models import JournalLine, Role, User
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 LINES, BEGIN, PAGE = 1_000_000, datetime(2025, 1, 1, tzinfo=UTC), 51
-# `plan` stands on the oldest lines only, `delete` on the newest only; an import of long ago wrote much about one user
-FILLING = (
+# Only the oldest lines have the action `plan`, and only the newest `delete`. Old lines of one import are about the user `early`.
+INSERT_STATEMENTS = (
     f"""INSERT INTO grants_journalline (revision, at, actor, action, principal, entity, privilege, detail, reason, request_id,
           hash)
         SELECT n, timestamptz '{BEGIN:%Y-%m-%d} UTC' + n * interval '1 second',
@@ -46,29 +46,30 @@ def a_million_lines(django_db_setup, django_db_blocker):
         pytest.skip("PostgreSQL plans by statistics, SQLite in the order as written")
     with django_db_blocker.unblock():
         with connection.cursor() as cursor:
-            for statement in FILLING:
+            for statement in INSERT_STATEMENTS:
                 cursor.execute(statement)
         yield
         with connection.cursor() as cursor:
             cursor.execute("TRUNCATE grants_journalline")
 
 
-def looked_at(rows) -> tuple[set[str], int]:
-    """The tables that are read whole, and how many lines any step read."""
+def read_tables_and_rows(rows) -> tuple[set[str], int]:
+    """Execute the query. Return the tables that it reads completely, and the largest number of rows that one step reads."""
     if rows.query.is_empty():
         return set(), 0
     text, parameters = rows.query.sql_with_params()
-    places = iter(range(1, len(parameters) + 1))
-    given = ", ".join(f"'{value}'" for value in parameters)
+    numbers = iter(range(1, len(parameters) + 1))
+    values = ", ".join(f"'{value}'" for value in parameters)
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL plan_cache_mode = force_custom_plan")
-        cursor.execute("PREPARE asked AS " + re.sub("%s", lambda _: f"${next(places)}", text))
-        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked" + (f"({given})" if given else ""))
+        cursor.execute("PREPARE statement AS " + re.sub("%s", lambda _: f"${next(numbers)}", text))
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE statement" + (f"({values})" if values else ""))
         plan = cursor.fetchone()[0]
-        cursor.execute("DEALLOCATE asked")
+        cursor.execute("DEALLOCATE statement")
     steps = list(nodes(json.loads(plan) if isinstance(plan, str) else plan))
-    whole = {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"}
-    return whole, max(step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) for step in steps)
+    scanned_tables = {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"}
+    rows = [step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) for step in steps]
+    return scanned_tables, max(rows)
 
 
 def nodes(plan):
@@ -81,17 +82,17 @@ def nodes(plan):
 
 @pytest.mark.usefixtures("a_million_lines")
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_a_page_reads_no_more_lines_than_it_shows_and_few_beside(filters):
+def test_a_page_reads_only_few_more_lines_than_it_shows(filters):
     rows, middle = journal_lines(**filters), LINES // 2
     for page in (rows, rows.filter(place__lt=middle), rows.filter(place__gt=middle).order_by("place")):
-        whole, most = looked_at(page[:PAGE])
-        assert not whole and most <= 1_100, (str(page.query), most)
+        scanned_tables, max_rows = read_tables_and_rows(page[:PAGE])
+        assert not scanned_tables and max_rows <= 1_100, (str(page.query), max_rows)
 
 
 @pytest.mark.usefixtures("a_million_lines")
 @pytest.mark.parametrize(("url", "is_prepared"), [("/journal/", False), ("/api/v1/journal", True)])
-def test_no_plan_is_kept_for_all_values(url, is_prepared, client):
-    """A plan for `grant`, of which there are many, would look for `recreate` through all lines."""
+def test_no_query_plan_is_reused_for_other_values(url, is_prepared, client):
+    """A query plan for the frequent action `grant` would read all lines to find the rare action `recreate`."""
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR))
     for _ in range(12):
         assert client.get(url, {"action": "grant", "actor": "admin1"}).status_code == 200
@@ -107,7 +108,7 @@ def test_no_plan_is_kept_for_all_values(url, is_prepared, client):
     ({"since": EARLY, "until": EARLY + timedelta(seconds=3)}, 1_002, 1_000), ({"until": BEGIN + timedelta(seconds=3)}, 2, 1),
     ({"since": BEGIN + timedelta(seconds=LINES)}, LINES, LINES),
 ])
-def test_times_find_what_they_found_before(filters, first, last):
-    found = list(journal_lines(**filters).values_list("revision", flat=True))
-    assert found == list(range(first, last - 1, -1))
+def test_a_range_of_times_returns_its_lines_and_changes_nothing(filters, first, last):
+    revisions = list(journal_lines(**filters).values_list("revision", flat=True))
+    assert revisions == list(range(first, last - 1, -1))
     assert JournalLine.objects.count() == LINES
