@@ -8,7 +8,7 @@ from authzconsole.ops.address import free_port
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
-from tests.support.workers import celery_worker, redis_at
+from tests.support.workers import run_celery_worker, run_redis
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def nothing_counted():
 def redis_server(tmp_path_factory):
     """The URL of a real Redis that lives as long as the tests."""
     port = free_port()
-    with redis_at(port, tmp_path_factory.mktemp("redis")):
+    with run_redis(port, tmp_path_factory.mktemp("redis")):
         yield f"redis://127.0.0.1:{port}/0"
 
 
@@ -43,7 +43,7 @@ def worker_place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def worker(redis_server, django_db_setup, worker_place):
     """The process of a Celery worker on the test database."""
-    with celery_worker(worker_place, redis_server) as process:
+    with run_celery_worker(worker_place, redis_server) as process:
         yield process
 
 

@@ -22,7 +22,7 @@ from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, author_with
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
 
@@ -47,8 +47,10 @@ def differences(tenant, before, after):
 
 def impact(place, tenant, before, after):
     rows = list(differences(tenant, before, after))
-    return done_run(place, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact", revision=current_revision(),
-                    options={"generation": before, "to_generation": after}, summary={"detail_is_written": True}), rows
+    run = create_report(place, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact",
+                        options={"generation": before, "to_generation": after}, revision=current_revision(),
+                        summary={"detail_is_written": True})
+    return run, rows
 
 
 @pytest.mark.parametrize("seed", [1, 4])
@@ -82,9 +84,10 @@ def report(place):
     rows = [(user, entity, operation, True, False) for user in ("dee", "grp")
             for entity, operation in (("dataset:hr.salaries", "drop"), ("dataset:hr.salaries", "truncate"),
                                       ("namespace:hr", "delete"))]
-    return done_run(place, {"rows": [], "operations": [], "detail": [*rows, ("ned", "dataset:sales.orders", "get", False, True)]},
-                    analysis="policy-impact", revision=current_revision(), summary={"detail_is_written": True},
-                    options={"generation": "existing", "to_generation": "final"})
+    rows.append(("ned", "dataset:sales.orders", "get", False, True))
+    return create_report(place, {"rows": [], "operations": [], "detail": rows},
+                         analysis="policy-impact", revision=current_revision(), summary={"detail_is_written": True},
+                         options={"generation": "existing", "to_generation": "final"})
 
 
 def items(plan):
@@ -141,7 +144,7 @@ def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, place):
     with pytest.raises(AnalysisError, match="is running: it has no report"):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(AnalysisError, match="only a report of policy-impact"):
-        create_regrant_plan(author=COMMAND, run=done_run(place, {"rows": []}))
+        create_regrant_plan(author=COMMAND, run=create_report(place, {"rows": []}))
 
 
 def test_a_plan_over_the_item_limit_is_refused(report, monkeypatch):

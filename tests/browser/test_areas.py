@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from grants.models import Role, User
 from tests.support.cast import PASSWORD
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -34,7 +34,7 @@ def test_the_main_task_of_every_area_works(scripts, page_of, settings, tmp_path)
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
-    done_run(tmp_path, REPORT, revision=1, finished_at=timezone.now())
+    create_report(tmp_path, REPORT, revision=1, finished_at=timezone.now())
     page = page_of("ada", scripts=scripts)
     page.set_default_timeout(10_000)
     nav_items = page.get_by_role("navigation", name="Main").get_by_role("link")

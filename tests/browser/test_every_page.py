@@ -13,7 +13,7 @@ from authzconsole.demo.pages import PAGES, SIGNED_OUT, page_urls
 from authzconsole.demo.staging import create_demo_examples
 from authzconsole.management.commands.bootstrap import DEMO_TENANT, create_first_administrator
 from grants.models import User
-from tests.support.reports import report_of_samples
+from tests.support.reports import write_sample_report
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 GRAVE = ("serious", "critical")
@@ -30,7 +30,7 @@ def console(live_server, tmp_path, settings):
     name, _ = create_first_administrator()
     administrator, client = User.objects.get(username=name), Client()
     client.force_login(administrator)
-    return create_demo_examples(administrator, lambda run: report_of_samples(tmp_path, run)), client
+    return create_demo_examples(administrator, lambda run: write_sample_report(tmp_path, run)), client
 
 
 @pytest.mark.browser

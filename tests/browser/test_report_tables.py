@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.cast import create_sample_tenant
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -21,7 +21,7 @@ SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nob
 def test_a_download_contains_the_filtered_rows(page_of, settings, tmp_path):
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
-    run = done_run(tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7)
+    run = create_report(tmp_path, {"rows": ROWS, "namespaces": [], "changes": CHANGES}, summary=SUMMARY, revision=7)
     page = page_of("aud")
     page.goto(f"/analyses/{run.pk}/")
     page.get_by_role("link", name="Show changes").click()
@@ -60,7 +60,7 @@ def test_a_pager_shows_the_position_next_to_its_buttons_on_a_phone(page_of, sett
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [(f"user{number:05}", "dataset", "sales", 1) for number in range(20_000)]
-    run = done_run(tmp_path, {"rows": rows, "namespaces": []}, analysis="visibility", options={"generation": "final"})
+    run = create_report(tmp_path, {"rows": rows, "namespaces": []}, analysis="visibility", options={"generation": "final"})
     page = page_of("aud", width=390)
     page.goto(f"/analyses/{run.pk}/?page=399")
     words, button = (page.locator(f"#rows .table-foot {part}").first.bounding_box() for part in ("span", "a"))
@@ -72,7 +72,7 @@ def test_a_stranded_entity_gets_an_administrator_from_its_row(page_of, settings,
     create_sample_tenant()
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [("dataset:sales.orders", 1, "ned"), ("namespace:hr", 0, "")]
-    run = done_run(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})
+    run = create_report(tmp_path, {"rows": rows}, analysis="stranded", options={"generation": "final"})
     page = page_of("ada")
     page.goto(f"/analyses/{run.pk}/")
     expect(page.locator("#rows tbody tr").first).to_contain_text("none")

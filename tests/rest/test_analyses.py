@@ -13,7 +13,7 @@ from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from tests.rest.conftest import problem
-from tests.support.reports import report_write
+from tests.support.reports import write_report
 
 pytestmark = pytest.mark.django_db
 
@@ -171,7 +171,7 @@ def test_a_removed_report_is_gone_and_an_omitted_table_is_a_conflict(ada, report
 
 
 def test_the_changes_since_the_previous_run_are_paged_and_filtered(ada, report, tmp_path):
-    report_write(tmp_path, report, {"changes": [("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
+    write_report(tmp_path, report, {"changes": [("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
                                                 ("sales", "dee", "changed", 6, 6, 1, 6, 5, 0, False, True)]})
     AnalysisRun.objects.update(summary={"changes": {"run": 1, "revision": 3, "added": 0, "removed": 1, "changed": 1}})
     path = f"/runs/{report.pk}/tables/changes"

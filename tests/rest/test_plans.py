@@ -13,7 +13,7 @@ from grants.policies.question import Question
 from tests.rest.conftest import problem
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SETUP
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
 
@@ -144,8 +144,8 @@ def test_the_forecast_pages_through_the_entities_that_block_a_deletion(by_sessio
 def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
-    run = done_run(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
-                   revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
+    run = create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
+                        revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
     created = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr"})
     assert created.status_code == 201 and created.json()["effect"]["grants"] == 1
     assert created.json()["recipe"]["note"].startswith("It keeps 1 permission that would be lost.")
@@ -154,7 +154,7 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
     for sent, status in (({"run": run.pk + 1}, 404), ({"run": run.pk, "namespace": "namespace:sales"}, 409),
                          ({"run": run.pk, "namespace": ORDERS}, 400), ({}, 400), ({"run": run.pk, "group": "x"}, 409)):
         problem(ada.post("/plans/policy-impact", sent), status)
-    other = done_run(tmp_path, {"rows": []}, revision=current_revision())
+    other = create_report(tmp_path, {"rows": []}, revision=current_revision())
     problem(ada.post("/plans/policy-impact", {"run": other.pk}), 409)
     settings.SNAPSHOT_URI = str(tmp_path / "elsewhere")
     problem(ada.post("/plans/policy-impact", {"run": run.pk}), 410)

@@ -1,4 +1,4 @@
-"""Authors of changes, and snapshots of the database to compare."""
+"""Create authors of changes, and read the state of the database to compare it."""
 
 from analytics.models import AnalysisRun
 from authzconsole.models import ApiToken

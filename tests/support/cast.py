@@ -1,4 +1,4 @@
-"""The fixed users of the tests and a small tenant.
+"""Create the fixed users of the tests and a small tenant.
 
 ada is an administrator and aud an auditor of the console; ned has ADMIN on the namespace `sales` and everything in it, dee has
 a grant on one dataset, grp has grants only through a group, ina is inactive, out has no grants.
@@ -39,9 +39,9 @@ def create_sample_tenant() -> dict[str, User]:
     cast = create_sample_users()
     for address in (*SALES, *HR):
         register_entity(author=SETUP, address=parse_address(address))
-    own = [("user:ned", parse_address(address), Privilege.ADMIN) for address in SALES]
+    ned_grants = [("user:ned", parse_address(address), Privilege.ADMIN) for address in SALES]
     change_grants(author=SETUP, grant=[
-        *own,
+        *ned_grants,
         ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
         ("group:operators", parse_address("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
         ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),

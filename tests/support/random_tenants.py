@@ -1,4 +1,7 @@
-"""Random small tenants, and a reference evaluator of requirements: loops over lists, against which all evaluators are tested."""
+"""Create small random tenants, and evaluate requirements with a reference: loops over lists.
+
+All evaluators of the product are tested against the reference.
+"""
 
 import contextlib
 import itertools
@@ -24,8 +27,11 @@ KINDS_OF_LEAVES = [kind.name for kind in child_kinds("namespace") if not child_k
 
 @dataclass
 class Tenant:
-    """entities: state by address. users: (active, principal) by name. groups: members by name. grants: (principal, address,
-    privilege)."""
+    """A tenant in memory.
+
+    entities: state by address. users: (is active, is a principal) by name. groups: members by name.
+    grants: (principal, address, privilege).
+    """
 
     entities: dict[Address, str] = field(default_factory=dict)
     users: dict[str, tuple[bool, bool]] = field(default_factory=dict)
@@ -42,7 +48,7 @@ class Tenant:
 
 
 def random_tenant(seed: int) -> Tenant:
-    """Return a tenant with every kind and state, and enough grants that each answer has both outcomes."""
+    """Return a tenant with every kind and state, and so many grants that questions are permitted and denied."""
     dice = random.Random(seed)
     tenant = Tenant({instance_address(): State.LIVE})
     for number in range(dice.randint(2, 4)):
@@ -56,19 +62,19 @@ def random_tenant(seed: int) -> Tenant:
     for address in tenant.entities:
         for principal in principals:
             # more ADMIN than other privileges, so that some namespaces can be deleted
-            held = [p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)]
-            tenant.grants.update((principal, address, privilege) for privilege in held)
+            privileges = [p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)]
+            tenant.grants.update((principal, address, privilege) for privilege in privileges)
     for address in [a for a in tenant.entities if a.kind == "namespace"]:
         _make_administrator(dice, tenant, address, principals)
     return tenant
 
 
 def _make_administrator(dice: random.Random, tenant: Tenant, namespace: Address, principals: list[str]) -> None:
-    """Let somebody hold ADMIN on nearly everything in the namespace."""
-    someone = dice.choice(principals)
-    inside = [a for a in tenant.entities if a.namespace == namespace]
-    spared = dice.sample(inside, k=min(len(inside), dice.choice([0, 0, 1, 2])))
-    tenant.grants.update((someone, address, Privilege.ADMIN) for address in inside if address not in spared)
+    """Grant a random principal ADMIN on the namespace and the entities inside it, except for at most two of them."""
+    administrator = dice.choice(principals)
+    addresses = [a for a in tenant.entities if a.namespace == namespace]
+    exceptions = dice.sample(addresses, k=min(len(addresses), dice.choice([0, 0, 1, 2])))
+    tenant.grants.update((administrator, address, Privilege.ADMIN) for address in addresses if address not in exceptions)
 
 
 def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
@@ -148,7 +154,7 @@ def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tena
 
 
 def reference_is_permitted(tenant: Tenant, question: Question) -> bool:
-    """Return the decision by the most literal reading of the expression."""
+    """Return the decision, computed by the literal meaning of each expression."""
     holders = tenant.holders(question.subject_type, question.subject)
     policy = GENERATIONS[question.generation].policy(question.target.kind, question.operation)
     if holders is None or policy is None or policy.requirement is None:

@@ -1,4 +1,4 @@
-"""Write reports as a worker would."""
+"""Create finished runs with reports, as a worker would."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,34 +23,34 @@ SAMPLES = {
 FINAL = {"generation": "final", "namespace": ""}
 
 
-def report_write(place: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tuple]]) -> None:
-    """Write the tables of a report. place: the folder of SNAPSHOT_URI."""
+def write_report(storage: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tuple]]) -> None:
+    """Write the tables of a report. storage: the folder of SNAPSHOT_URI."""
     for name, rows in tables.items():
         table = analysis_by_name(run.analysis).table(name)
-        schema, folder = arrow_schema(table), place / run.result_folder / name
+        schema, folder = arrow_schema(table), storage / run.result_folder / name
         folder.mkdir(parents=True)
         rows = [dict(zip(table.column_names, row, strict=True)) for row in rows]
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
 
 
-def done_run(place: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",
-             options: dict | None = None, **facts) -> AnalysisRun:
+def create_report(storage: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",
+                  options: dict | None = None, **fields) -> AnalysisRun:
     """Create a finished run with a report in a separate folder."""
     if options is None:
         # A real run has only the options of its analysis.
         options = {name: FINAL[name] for name in analysis_by_name(analysis).options if name in FINAL}
-    run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **facts)
+    run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **fields)
     run.result_folder = f"results/by-hand-{run.pk}"
     run.save(update_fields=["result_folder"])
-    report_write(place, run, tables)
+    write_report(storage, run, tables)
     return run
 
 
-def report_of_samples(place: Path, run: AnalysisRun) -> None:
+def write_sample_report(storage: Path, run: AnalysisRun) -> None:
     """Finish the run with one row in each of its tables."""
     analysis, folder = analysis_by_name(run.analysis), f"results/samples-{run.pk}"
     run.state, run.result_folder, run.revision, run.finished_at = RunState.DONE, folder, current_revision(), timezone.now()
-    report_write(place, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables})
+    write_report(storage, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables})
     run.summary = figures(analysis, folder) | {"detail_rows": 1, "detail_is_written": True}
     run.save()
 

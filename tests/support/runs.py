@@ -1,19 +1,19 @@
-"""Create runs in various states, directly in the database."""
+"""Create runs in different states, directly in the database."""
 
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
 
 
-def waiting_run(**fields):
+def create_waiting_run(**fields):
     return AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, **fields)
 
 
-def running_run(**fields):
+def create_running_run(**fields):
     now = timezone.now()
     defaults = {"state": RunState.RUNNING, "claim": "c1", "attempt": 1, "started_at": now, "heartbeat_at": now}
-    return waiting_run(**defaults | fields)
+    return create_waiting_run(**defaults | fields)
 
 
-def reloaded(run):
+def reload_run(run):
     return AnalysisRun.objects.get(pk=run.pk)

@@ -26,7 +26,7 @@ def document(*lines: dict | str) -> bytes:
 
 
 def import_lines(*lines, **options):
-    """Import lines, or one document of bytes."""
+    """Import these lines. A single argument of type bytes is imported as the whole document."""
     content = lines[0] if lines and isinstance(lines[0], bytes) else document(*lines)
     return import_tenant(stream=io.BytesIO(content), author=AUTHOR, **options)
 
@@ -105,15 +105,15 @@ def random_lines(seed: int) -> list[dict]:
 
 
 def _random_addresses(dice: random.Random) -> list[str]:
-    places = []
+    addresses = []
     for namespace in dice.sample(["a", "B", "_", "ns_1", "Z9"], dice.randint(1, 3)):
         application = f"{namespace}.{dice.choice(['app', 'App-1', '_'])}"
-        places += [f"namespace:{namespace}", f"application:{application}", f"program:{application}.spark.p-1",
+        addresses += [f"namespace:{namespace}", f"application:{application}", f"program:{application}.spark.p-1",
                    f"program:{application}.worker.p-1", f"dataset:{namespace}.x.y$z", f"dataset_module:{namespace}.x.y$z",
                    f"dataset_type:{namespace}.T", f"stream:{namespace}.S", f"securekey:{namespace}.k",
                    f"artifact:{namespace}.a-1.0"]
-    places += ["instance:cdap", "kerberosprincipal:etl/host.example.com@REALM", "kerberosprincipal:Ω@REALM"]
-    return dice.sample(places, dice.randint(1, len(places)))
+    addresses += ["instance:cdap", "kerberosprincipal:etl/host.example.com@REALM", "kerberosprincipal:Ω@REALM"]
+    return dice.sample(addresses, dice.randint(1, len(addresses)))
 
 
 def _some_text(dice: random.Random, member: str, texts: list[str] = ODD_TEXTS) -> dict:

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def redis_at(port: int, folder: Path) -> Iterator[subprocess.Popen]:
-    """Run a Redis server without persistence; its log is in `folder`."""
+def run_redis(port: int, folder: Path) -> Iterator[subprocess.Popen]:
+    """Run a Redis server without persistence. Its log is in `folder`."""
     program = machine.redis_server()
     if program is None:
         pytest.fail("redis-server is missing; `make test` installs it")
@@ -49,24 +49,24 @@ def _wait_until_ready(port, server):
 
 
 @contextmanager
-def celery_worker(place: Path, redis_url: str) -> Iterator[subprocess.Popen]:
-    """Run `celery worker` with the periodic sweep; its log and its snapshots are in `place`."""
+def run_celery_worker(folder: Path, redis_url: str) -> Iterator[subprocess.Popen]:
+    """Run `celery worker` with the periodic sweep. Its log and its snapshots are in `folder`."""
     environment = os.environ | {
-        "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(place / "snapshots"),
+        "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(folder / "snapshots"),
         "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
         "DJANGO_SETTINGS_MODULE": "tests.settings",
     }
     command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--beat", "--concurrency", "1",
                "--loglevel", "INFO"]
-    with (place / "worker.log").open("w") as log:
+    with (folder / "worker.log").open("w") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         yield process
     finally:
-        _end(process)
+        _stop(process)
 
 
-def _end(process: subprocess.Popen) -> None:
+def _stop(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGQUIT)
     try:
         process.wait(20)

@@ -8,7 +8,7 @@ from analytics.results.compare import SortedRows, compare_with_previous, previou
 from analytics.results.query import ResultFilter
 from analytics.results.read import TableLeftOut, result_page
 from analytics.runs.watch import RunCancelled
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
 
@@ -32,8 +32,8 @@ def compare(run):
 
 
 def test_rows_are_added_removed_and_changed_by_key_and_counted(place):
-    earlier = done_run(place, {"rows": BEFORE}, revision=5)
-    run = done_run(place, {"rows": AFTER}, revision=8)
+    earlier = create_report(place, {"rows": BEFORE}, revision=5)
+    run = create_report(place, {"rows": AFTER}, revision=8)
     assert compare(run) == {"run": earlier.pk, "revision": 5, "added": 2, "removed": 1, "changed": 1}
     page = result_page(run, "changes")
     assert [(row["namespace"], row["user"], row["change"]) for row in page.rows] == [
@@ -46,8 +46,8 @@ def test_rows_are_added_removed_and_changed_by_key_and_counted(place):
 
 
 def test_changes_are_paged_and_filtered_like_any_table(place):
-    done_run(place, {"rows": BEFORE})
-    run = done_run(place, {"rows": AFTER})
+    create_report(place, {"rows": BEFORE})
+    run = create_report(place, {"rows": AFTER})
     compare(run)
     assert result_page(run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})).total_rows == 1
     page = result_page(run, "changes", first_row=1, max_rows=2)
@@ -55,32 +55,32 @@ def test_changes_are_paged_and_filtered_like_any_table(place):
 
 
 def test_the_same_report_twice_has_no_changes(place):
-    done_run(place, {"rows": AFTER})
-    run = done_run(place, {"rows": AFTER})
+    create_report(place, {"rows": AFTER})
+    run = create_report(place, {"rows": AFTER})
     assert {name: count for name, count in compare(run).items() if name in ("added", "removed", "changed")} == {
         "added": 0, "removed": 0, "changed": 0}
     assert result_page(run, "changes").total_rows == 0
 
 
 def test_a_report_without_rows_is_compared(place):
-    done_run(place, {"rows": BEFORE})
-    assert compare(done_run(place, {"rows": []}))["removed"] == 4
-    assert compare(done_run(place, {"rows": BEFORE}))["added"] == 4
+    create_report(place, {"rows": BEFORE})
+    assert compare(create_report(place, {"rows": []}))["removed"] == 4
+    assert compare(create_report(place, {"rows": BEFORE}))["added"] == 4
 
 
 def test_only_the_newest_kept_report_of_the_same_question_counts(place):
-    expected = done_run(place, {"rows": BEFORE})
-    done_run(place, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
-    done_run(place, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
-    removed = done_run(place, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
+    expected = create_report(place, {"rows": BEFORE})
+    create_report(place, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
+    create_report(place, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
+    removed = create_report(place, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
     AnalysisRun.objects.create(analysis="delete-readiness", options=expected.options, state=RunState.FAILED)
-    run = done_run(place, {"rows": AFTER})
-    done_run(place, {"rows": BEFORE})
+    run = create_report(place, {"rows": AFTER})
+    create_report(place, {"rows": BEFORE})
     assert previous_report(run) == expected and previous_report(expected) is None and previous_report(removed) == expected
 
 
 def test_the_first_report_has_no_comparison(place):
-    run = done_run(place, {"rows": BEFORE})
+    run = create_report(place, {"rows": BEFORE})
     assert compare(run) is None
     with pytest.raises(TableLeftOut, match=f"run {run.pk} was compared with nothing"):
         result_page(run, "changes")
@@ -88,14 +88,14 @@ def test_the_first_report_has_no_comparison(place):
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
 def test_an_unreadable_previous_report_does_not_affect_the_new_report(place, damage):
-    earlier = done_run(place, {"rows": BEFORE})
+    earlier = create_report(place, {"rows": BEFORE})
     damage(place / earlier.result_folder / "rows" / "part-0.parquet")
-    assert compare(done_run(place, {"rows": AFTER})) is None
+    assert compare(create_report(place, {"rows": AFTER})) is None
 
 
 def test_ending_the_run_ends_the_comparison(place):
-    done_run(place, {"rows": BEFORE})
-    run = done_run(place, {"rows": AFTER})
+    create_report(place, {"rows": BEFORE})
+    run = create_report(place, {"rows": AFTER})
 
     def end():
         raise RunCancelled("cancelled")
@@ -131,8 +131,8 @@ def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(place, monkeypatch
 
     monkeypatch.setattr(SortedRows, "fill", counted_fill)
     monkeypatch.setattr(SortedRows, "take_until", counted_take)
-    done_run(place, {"rows": numbered(before)})
-    run = done_run(place, {"rows": numbered(after)})
+    create_report(place, {"rows": numbered(before)})
+    run = create_report(place, {"rows": numbered(after)})
     assert {name: count for name, count in compare(run).items() if name in counts} == counts
     users = [row["user"] for row in result_page(run, "changes", max_rows=10_000).rows]
     assert users == sorted(f"user {number:05}" for number in set(before) ^ set(after))
@@ -143,16 +143,16 @@ def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(place, monkeypatch
 def test_every_row_is_compared_with_the_row_of_its_key_across_steps(place, monkeypatch):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 7)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 5)
-    done_run(place, {"rows": numbered(range(500))})
-    run = done_run(place, {"rows": numbered(range(500), missing=1)})
+    create_report(place, {"rows": numbered(range(500))})
+    run = create_report(place, {"rows": numbered(range(500), missing=1)})
     assert compare(run)["changed"] == 500
 
 
 def test_a_report_that_is_not_sorted_is_not_compared(place, monkeypatch, caplog):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 2)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 2)
-    done_run(place, {"rows": numbered([3, 4, 1, 2])})
-    assert compare(done_run(place, {"rows": numbered(range(9))})) is None
+    create_report(place, {"rows": numbered([3, 4, 1, 2])})
+    assert compare(create_report(place, {"rows": numbered(range(9))})) is None
     assert "its rows are not sorted by namespace, user" in caplog.text
 
 
@@ -163,7 +163,7 @@ def test_the_changes_of_every_analysis_can_be_computed(place, name):
     other = tuple(f"{value}y" if column.name == analysis.rows.key[0] else value
                   for value, column in zip(row, analysis.rows.columns, strict=True))
     options = dict.fromkeys(analysis.options, "final")
-    done_run(place, {"rows": [row]}, analysis=name, options=options)
-    run = done_run(place, {"rows": [other]}, analysis=name, options=options)
+    create_report(place, {"rows": [row]}, analysis=name, options=options)
+    run = create_report(place, {"rows": [other]}, analysis=name, options=options)
     assert [compare(run)[what] for what in ("added", "removed", "changed")] == [1, 1, 0]
     assert tuple(result_page(run, "changes").rows[0]) == analysis.changes.column_names

@@ -12,7 +12,7 @@ from analytics.results.files import ResultsGone
 from analytics.results.read import result_page, result_stream
 from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, clean_results
 from analytics.storage import database_identity
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
 
@@ -34,8 +34,8 @@ def long_ago(days):
 
 
 def test_the_latest_reports_of_each_question_are_kept_and_others_marked_removed(place):
-    done = [done_run(place, ROWS) for _ in range(4)]
-    other = [done_run(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
+    done = [create_report(place, ROWS) for _ in range(4)]
+    other = [create_report(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
     failed = AnalysisRun.objects.create(analysis="delete-readiness", options=done[0].options, state=RunState.FAILED)
     clean_results()
     assert kept() == [*done[2:], *other, failed]
@@ -44,9 +44,9 @@ def test_the_latest_reports_of_each_question_are_kept_and_others_marked_removed(
 
 
 def test_old_reports_are_removed_except_the_latest(place, settings):
-    old = [done_run(place, ROWS, finished_at=long_ago(40)) for _ in range(2)]
-    alone = done_run(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
-                     finished_at=long_ago(400))
+    old = [create_report(place, ROWS, finished_at=long_ago(40)) for _ in range(2)]
+    alone = create_report(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
+                          finished_at=long_ago(400))
     settings.RESULTS_KEPT_DAYS = 0
     clean_results()
     assert kept() == [*old, alone]
@@ -58,13 +58,13 @@ def test_old_reports_are_removed_except_the_latest(place, settings):
 @pytest.mark.parametrize("number", [0, -3])
 def test_no_setting_removes_the_latest_report(place, settings, number):
     settings.RESULTS_KEPT = number
-    newest = [done_run(place, ROWS) for _ in range(3)][-1]
+    newest = [create_report(place, ROWS) for _ in range(3)][-1]
     clean_results()
     assert kept() == [newest]
 
 
 def test_files_are_deleted_after_their_readers_had_time_to_finish(place):
-    runs = [done_run(place, ROWS) for _ in range(3)]
+    runs = [create_report(place, ROWS) for _ in range(3)]
     batches = result_stream(runs[0], "rows")
     clean_results()
     clean_results()
@@ -103,7 +103,7 @@ def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(
 
 def test_an_unreachable_storage_is_logged_and_does_not_raise(place, settings, caplog):
     for _ in range(3):
-        done_run(place, ROWS)
+        create_report(place, ROWS)
     settings.SNAPSHOT_URI = "nothing://there"
     clean_results()
     assert "Old results could not be removed" in caplog.text and len(kept()) == 2
@@ -111,6 +111,6 @@ def test_an_unreachable_storage_is_logged_and_does_not_raise(place, settings, ca
 
 def test_cleaning_takes_a_fixed_number_of_queries(place, django_assert_max_num_queries):
     for _ in range(30):
-        done_run(place, ROWS)
+        create_report(place, ROWS)
     with django_assert_max_num_queries(5):
         clean_results()

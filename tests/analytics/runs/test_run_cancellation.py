@@ -10,17 +10,17 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import execution, recovery, services
 from analytics.runs.watch import RunCancelled, RunLost, RunWatch
-from tests.support.runs import reloaded, running_run, waiting_run
+from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
 
 def test_a_waiting_run_is_cancelled_at_once(replace_computation):
     computed_folders = replace_computation()
-    run = waiting_run()
+    run = create_waiting_run()
     assert services.cancel_run(run=run)
     execution.execute_run(run_id=run.pk)
-    assert reloaded(run).state == RunState.CANCELLED and computed_folders == []
+    assert reload_run(run).state == RunState.CANCELLED and computed_folders == []
 
 
 def test_a_running_run_is_cancelled_at_its_next_step(replace_computation):
@@ -30,9 +30,9 @@ def test_a_running_run_is_cancelled_at_its_next_step(replace_computation):
         progress.check()
 
     replace_computation(cancel_during_computation)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    assert reloaded(run).state == RunState.CANCELLED and reloaded(run).error == ""
+    assert reload_run(run).state == RunState.CANCELLED and reload_run(run).error == ""
 
 
 def test_a_cancelled_run_ends_cancelled_whatever_error_spark_raises(replace_computation):
@@ -42,16 +42,16 @@ def test_a_cancelled_run_ends_cancelled_whatever_error_spark_raises(replace_comp
         raise RuntimeError("Job 3 cancelled part of cancelled job group")
 
     replace_computation(cancel_and_fail)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    assert reloaded(run).state == RunState.CANCELLED
+    assert reload_run(run).state == RunState.CANCELLED
 
 
 @pytest.mark.slow
 def test_a_run_that_is_cancelled_while_it_is_requeued_ends_cancelled(sent_tasks):
     """Try 25 interleavings. A run that is claimed at the same time ends at its first step."""
     for _ in range(25):
-        run, ready = running_run(), threading.Barrier(2)
+        run, ready = create_running_run(), threading.Barrier(2)
 
         def requeue(run=run, ready=ready):
             ready.wait()
@@ -64,17 +64,17 @@ def test_a_run_that_is_cancelled_while_it_is_requeued_ends_cancelled(sent_tasks)
         assert services.cancel_run(run=run)
         thread.join()
         execution.execute_run(run_id=run.pk)
-        assert reloaded(run).state == RunState.CANCELLED
+        assert reload_run(run).state == RunState.CANCELLED
 
 
 def test_cancelling_takes_one_statement(django_assert_num_queries):
-    for run in (waiting_run(), running_run()):
+    for run in (create_waiting_run(), create_running_run()):
         with django_assert_num_queries(1):
             assert services.cancel_run(run=run)
 
 
 def test_a_run_that_is_over_cannot_be_cancelled():
-    assert not services.cancel_run(run=waiting_run(state=RunState.DONE))
+    assert not services.cancel_run(run=create_waiting_run(state=RunState.DONE))
 
 
 def test_a_run_that_exceeds_its_time_is_stopped_and_fails_with_a_message(replace_computation, settings):
@@ -85,9 +85,9 @@ def test_a_run_that_exceeds_its_time_is_stopped_and_fails_with_a_message(replace
         progress.check()
 
     replace_computation(exceed_the_timeout)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    assert (reloaded(run).state, reloaded(run).error) == (
+    assert (reload_run(run).state, reload_run(run).error) == (
         RunState.FAILED, "The run took longer than 0 s and was stopped. Set RUN_TIMEOUT_SECONDS to allow more time.")
 
 
@@ -97,10 +97,10 @@ def test_on_a_cluster_the_timeout_message_names_the_master(settings):
 
 
 def test_the_watch_updates_the_heartbeat_and_knows_why_the_run_ends():
-    run = running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
+    run = create_running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
     watch = RunWatch(run)
     watch._poll()
-    assert timezone.now() - reloaded(run).heartbeat_at < timedelta(minutes=1) and watch.ending is None
+    assert timezone.now() - reload_run(run).heartbeat_at < timedelta(minutes=1) and watch.ending is None
     services.cancel_run(run=run)
     watch._poll()
     assert isinstance(watch.ending, RunCancelled)
@@ -111,11 +111,11 @@ def test_the_watch_updates_the_heartbeat_and_knows_why_the_run_ends():
 
 def test_the_watch_thread_updates_the_heartbeat_and_ends_with_the_run(monkeypatch):
     monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
-    run = running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
+    run = create_running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
     with RunWatch(run) as watch:
         for _ in range(100):
             watch._stop.wait(0.05)
-            if timezone.now() - reloaded(run).heartbeat_at < timedelta(minutes=1):
+            if timezone.now() - reload_run(run).heartbeat_at < timedelta(minutes=1):
                 break
-    assert timezone.now() - reloaded(run).heartbeat_at < timedelta(minutes=1)
+    assert timezone.now() - reload_run(run).heartbeat_at < timedelta(minutes=1)
     assert not watch._thread.is_alive()

@@ -5,23 +5,23 @@ import pytest
 from analytics.models import RunState
 from analytics.runs import execution, services
 from analytics.runs.processes import this_process
-from tests.support.runs import reloaded, waiting_run
+from tests.support.runs import create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
 
 def test_a_done_run_has_its_figures_and_its_result_folder(replace_computation):
     replace_computation()
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    run = reloaded(run)
+    run = reload_run(run)
     assert (run.state, run.revision, run.summary, run.attempt) == (RunState.DONE, 7, {"pairs": 1}, 1)
     assert run.result_folder.endswith(f"/run-{run.pk}-1") and run.finished_at is not None
 
 
 def test_a_message_that_arrives_twice_executes_the_run_once(replace_computation):
     computed_folders = replace_computation()
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
     execution.execute_run(run_id=run.pk)
     assert len(computed_folders) == 1
@@ -30,19 +30,19 @@ def test_a_message_that_arrives_twice_executes_the_run_once(replace_computation)
 @pytest.mark.parametrize("state", set(RunState) - {RunState.WAITING})
 def test_only_a_waiting_run_is_executed(replace_computation, state):
     computed_folders = replace_computation()
-    execution.execute_run(run_id=waiting_run(state=state).pk)
+    execution.execute_run(run_id=create_waiting_run(state=state).pk)
     execution.execute_run(run_id=12_345)
     assert computed_folders == []
 
 
 def test_only_the_first_of_two_claims_succeeds():
-    run = waiting_run()
+    run = create_waiting_run()
     claims = [services.claim_run(run.pk), services.claim_run(run.pk)]
     assert [claim is not None for claim in claims] == [True, False]
 
 
 def test_a_claimed_run_names_its_process():
-    assert services.claim_run(waiting_run().pk).process == this_process() != ""
+    assert services.claim_run(create_waiting_run().pk).process == this_process() != ""
 
 
 def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_computation):
@@ -50,9 +50,9 @@ def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_c
         raise ValueError("the thing broke\n\tat Some.java:12\n\tat Other.java:13")
 
     replace_computation(fail)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    run = reloaded(run)
+    run = reload_run(run)
     assert run.state == RunState.FAILED
     assert run.error == "ValueError: the thing broke (see the worker's log for details)"
 
@@ -68,18 +68,18 @@ def test_the_message_of_a_common_failure_says_what_to_do(replace_computation, er
         raise error
 
     replace_computation(fail)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    assert message in reloaded(run).error
+    assert message in reload_run(run).error
 
 
 def test_without_java_the_run_fails_and_the_message_names_the_package(monkeypatch, storage_folder):
     monkeypatch.setenv("PATH", str(storage_folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    assert reloaded(run).state == RunState.FAILED
-    assert "Java is missing" in reloaded(run).error and "openjdk-17-jre-headless" in reloaded(run).error
+    assert reload_run(run).state == RunState.FAILED
+    assert "Java is missing" in reload_run(run).error and "openjdk-17-jre-headless" in reload_run(run).error
 
 
 def test_files_of_a_run_that_did_not_finish_are_deleted(replace_computation, storage_folder):
@@ -89,5 +89,5 @@ def test_files_of_a_run_that_did_not_finish_are_deleted(replace_computation, sto
         raise ValueError
 
     computed_folders = replace_computation(write_and_fail)
-    execution.execute_run(run_id=waiting_run().pk)
+    execution.execute_run(run_id=create_waiting_run().pk)
     assert computed_folders and not (storage_folder / computed_folders[-1]).exists()

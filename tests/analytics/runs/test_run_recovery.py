@@ -10,7 +10,7 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import execution, recovery
 from analytics.runs.processes import has_process_ended, this_process
-from tests.support.runs import reloaded, running_run, waiting_run
+from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def silent_run(settings):
     """Create a running run whose heartbeat is too old."""
     def create(**fields):
-        return running_run(heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **fields)
+        return create_running_run(heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **fields)
 
     return create
 
@@ -31,11 +31,11 @@ def ended_process():
 
 
 def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_tasks):
-    runs = {"ended": running_run(process=ended_process()), "alive": running_run(process=this_process()),
-            "unknown": running_run(), "other machine": running_run(process="another-boot/4026531836/1/1"),
-            "unreadable": running_run(process="x")}
+    runs = {"ended": create_running_run(process=ended_process()), "alive": create_running_run(process=this_process()),
+            "unknown": create_running_run(), "other machine": create_running_run(process="another-boot/4026531836/1/1"),
+            "unreadable": create_running_run(process="x")}
     recovery.sweep_runs()
-    assert {name: str(reloaded(run).state) for name, run in runs.items()} == {
+    assert {name: str(reload_run(run).state) for name, run in runs.items()} == {
         "ended": "waiting", "alive": "running", "unknown": "running", "other machine": "running", "unreadable": "running"}
     assert sent_tasks == [("analytics.run_execute", runs["ended"].pk)]
 
@@ -48,44 +48,44 @@ def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
 def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
     run = silent_run()
     recovery.sweep_runs()
-    assert (reloaded(run).state, reloaded(run).claim) == (RunState.WAITING, "")
+    assert (reload_run(run).state, reload_run(run).claim) == (RunState.WAITING, "")
     assert sent_tasks == [("analytics.run_execute", run.pk)]
 
 
 def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
-    run = running_run()
+    run = create_running_run()
     recovery.sweep_runs()
-    assert reloaded(run).state == RunState.RUNNING and sent_tasks == []
+    assert reload_run(run).state == RunState.RUNNING and sent_tasks == []
 
 
 def test_a_run_fails_with_the_reason_after_three_silent_attempts(silent_run, sent_tasks):
     run = silent_run(attempt=3)
     recovery.sweep_runs()
-    assert reloaded(run).state == RunState.FAILED and "ended during the run, 3 times" in reloaded(run).error
+    assert reload_run(run).state == RunState.FAILED and "ended during the run, 3 times" in reload_run(run).error
 
 
 def test_a_silent_run_with_a_requested_cancellation_is_cancelled(silent_run, sent_tasks):
     run = silent_run(cancel_requested_at=timezone.now())
     recovery.sweep_runs()
-    assert reloaded(run).state == RunState.CANCELLED
+    assert reload_run(run).state == RunState.CANCELLED
 
 
 def test_a_run_killed_for_exceeding_its_time_is_not_tried_again(settings, silent_run, sent_tasks):
     run = silent_run(started_at=timezone.now() - timedelta(seconds=settings.RUN_TIMEOUT_SECONDS + 130))
     recovery.sweep_runs()
-    assert reloaded(run).state == RunState.FAILED and "The run took longer than" in reloaded(run).error
+    assert reload_run(run).state == RunState.FAILED and "The run took longer than" in reload_run(run).error
 
 
 def test_a_heartbeat_after_the_run_was_read_keeps_the_run_running(silent_run):
     run = silent_run()
     AnalysisRun.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
     recovery.requeue_run(run, silent_since=run.heartbeat_at)
-    assert reloaded(run).state == RunState.RUNNING
+    assert reload_run(run).state == RunState.RUNNING
 
 
 def test_a_recently_sent_run_is_not_sent_again(sent_tasks):
-    waiting_run(sent_at=timezone.now())
-    waiting_run(sent_at=timezone.now() - 2 * recovery.RESEND_AFTER)
+    create_waiting_run(sent_at=timezone.now())
+    create_waiting_run(sent_at=timezone.now() - 2 * recovery.RESEND_AFTER)
     recovery.sweep_runs()
     assert len(sent_tasks) == 1
 
@@ -96,13 +96,13 @@ def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_com
 
     replace_computation(fail)
     monkeypatch.setattr("analytics.runs.execution.has_session_died", lambda: True)
-    run = waiting_run()
+    run = create_waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reloaded(run).state == RunState.WAITING
+        assert reload_run(run).state == RunState.WAITING
         execution.execute_run(run_id=run.pk)
-        assert reloaded(run).attempt == attempt
-    assert reloaded(run).state == RunState.FAILED
-    assert "Java process ended during the run, 3 times" in reloaded(run).error
+        assert reload_run(run).attempt == attempt
+    assert reload_run(run).state == RunState.FAILED
+    assert "Java process ended during the run, 3 times" in reload_run(run).error
 
 
 def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation):
@@ -112,7 +112,7 @@ def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation)
         progress.check()
 
     replace_computation(lose_the_claim)
-    run = waiting_run()
+    run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
-    run = reloaded(run)
+    run = reload_run(run)
     assert (run.state, run.claim, run.summary) == (RunState.RUNNING, "another", {})

@@ -14,8 +14,8 @@ from authzconsole.celery import app
 from authzconsole.ops.address import free_port
 from entities.models import Entity, State
 from grants.models import User
-from tests.support.runs import reloaded, waiting_run
-from tests.support.workers import redis_at
+from tests.support.runs import create_waiting_run, reload_run
+from tests.support.workers import run_redis
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
@@ -25,7 +25,7 @@ def test_a_request_is_sent_when_its_transaction_commits(sent_tasks):
         run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
         assert sent_tasks == []
     assert sent_tasks == [("analytics.run_execute", run.pk)]
-    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is not None
+    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is not None
 
 
 def test_a_request_stores_every_option_with_its_default(sent_tasks):
@@ -59,7 +59,7 @@ def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypa
     with monkeypatch.context() as broken:
         broken.setattr(celery.current_app, "send_task", fail)
         run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
-    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is None
+    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is None
     recovery.sweep_runs()
     assert sent_tasks == [("analytics.run_execute", run.pk)]
 
@@ -70,9 +70,9 @@ def test_a_request_reaches_a_redis_that_replaced_the_previous_one(settings, monk
         settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
         monkeypatch.setattr(app.conf, "broker_url", settings.REDIS_URL)
         (tmp_path / folder).mkdir()
-        with redis_at(port, tmp_path / folder), redis_client() as client:
+        with run_redis(port, tmp_path / folder), redis_client() as client:
             run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
-            assert reloaded(run).sent_at is not None and client.llen(app.conf.task_default_queue) == 1
+            assert reload_run(run).sent_at is not None and client.llen(app.conf.task_default_queue) == 1
 
 
 def test_a_request_without_redis_is_stored_within_two_seconds(settings):
@@ -80,15 +80,15 @@ def test_a_request_without_redis_is_stored_within_two_seconds(settings):
     started = timezone.now()
     run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
     assert (timezone.now() - started).total_seconds() < 2
-    assert reloaded(run).state == RunState.WAITING and reloaded(run).sent_at is None
+    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is None
 
 
 def test_the_latest_run_of_a_namespace_may_be_a_run_over_all_namespaces():
-    def done_run(namespace):
+    def create_report(namespace):
         return AnalysisRun.objects.create(analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE)
 
-    all_namespaces, sales, eng = done_run(""), done_run("sales"), done_run("eng")
-    waiting_run()
+    all_namespaces, sales, eng = create_report(""), create_report("sales"), create_report("eng")
+    create_waiting_run()
     assert selectors.latest_run("delete-readiness") == eng
     assert selectors.latest_run("delete-readiness", "sales") == sales
     assert selectors.latest_run("delete-readiness", "hr") == all_namespaces

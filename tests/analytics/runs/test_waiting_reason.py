@@ -7,8 +7,8 @@ from analytics.models import AnalysisRun, RunState
 from analytics.runs.presence import KEY, redis_client
 from analytics.runs.selectors import run_waiting_reason
 from authzconsole.ops.address import free_port
-from tests.support.runs import running_run, waiting_run
-from tests.support.workers import redis_at
+from tests.support.runs import create_running_run, create_waiting_run
+from tests.support.workers import run_redis
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_the_reason_names_the_address_of_a_missing_redis_without_the_password(settings):
     port = free_port()
     settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
-    reason = run_waiting_reason(waiting_run())
+    reason = run_waiting_reason(create_waiting_run())
     assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "geheim" not in reason
 
 
@@ -27,27 +27,27 @@ def test_the_reason_names_the_address_of_a_missing_redis_without_the_password(se
 ])
 def test_the_reason_does_not_contain_the_password_of_any_form_of_redis_url(settings, url):
     settings.REDIS_URL = url
-    reason = run_waiting_reason(waiting_run())
+    reason = run_waiting_reason(create_waiting_run())
     assert reason.startswith("Redis does not answer at ") and "geheim" not in reason
 
 
 def test_the_reason_does_not_contain_a_wrong_redis_password(settings, tmp_path):
     port = free_port()
-    with redis_at(port, tmp_path), redis.Redis(port=port) as client:
+    with run_redis(port, tmp_path), redis.Redis(port=port) as client:
         client.config_set("requirepass", "richtig")
         settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
-        reason = run_waiting_reason(waiting_run())
+        reason = run_waiting_reason(create_waiting_run())
     assert "does not answer" in reason and "geheim" not in reason and "richtig" not in reason
 
 
 def test_the_reason_is_a_missing_worker_then_the_run_before_it_then_none(settings, redis_server):
     settings.REDIS_URL = redis_server
-    run = waiting_run()
+    run = create_waiting_run()
     with redis_client() as client:
         client.delete(KEY)
         assert "No worker is running" in run_waiting_reason(run)
         client.set(KEY, "1", ex=10)
-        earlier = running_run()
+        earlier = create_running_run()
         assert f"busy with run {earlier.pk}" in run_waiting_reason(run)
         AnalysisRun.objects.filter(pk=earlier.pk).update(state=RunState.DONE)
         assert run_waiting_reason(run) == "It starts within seconds."

@@ -10,7 +10,7 @@ from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import GroupGrant, User
 from tests.support.pages import page_html
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 NAMESPACES = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]
 
@@ -48,7 +48,7 @@ def test_the_figures_count_addresses_users_groups_and_grants(browse):
 def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, folder):
     client = browse("aud")
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
-    done_run(folder, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
+    create_report(folder, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
              finished_at=timezone.now())
     assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
     text = page_html(client.get("/"))
@@ -62,7 +62,7 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
     text = page_html(client.get(url))
     assert "How many users see which namespace?" in text and "Not analysed yet" in text
     visible_counts = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
-    done_run(folder, {"namespaces": visible_counts}, analysis="visibility", revision=3,
+    create_report(folder, {"namespaces": visible_counts}, analysis="visibility", revision=3,
              finished_at=timezone.now())
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
@@ -72,7 +72,7 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
 
 
 def test_a_namespace_without_viewers_has_a_known_colour(browse, folder):
-    done_run(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    create_report(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
     page = browse("aud").get("/?colour=exposure")
     assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
     assert not page.context["chart"]["has_unknown_tiles"]
@@ -87,7 +87,8 @@ def test_the_colour_is_kept_when_the_table_is_filtered(browse):
 
 
 def test_a_damaged_visibility_report_leaves_the_areas(browse, folder):
-    run = done_run(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    run = create_report(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3,
+                        finished_at=timezone.now())
     next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
     assert [tile.item.name for tile in page.context["chart"]["tiles"]] == ["sales", "hr"]
@@ -105,12 +106,12 @@ def test_the_chart_of_a_large_tenant_uses_the_newest_report(browse, folder, monk
     page = browse("aud").get("/")
     assert page.context["chart"]["is_unknown"] and not page.context["chart"]["tiles"]
     assert "No report yet" in page_html(page) and "Holders inside" not in page_html(page)
-    done_run(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     assert tiles(browse("aud")) == [("sales", 6, "good"), ("hr", 2, "bad")]
 
 
 def test_a_damaged_report_breaks_only_its_section(browse, folder):
-    run = done_run(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    run = create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/")
     assert page.status_code == 200 and "cannot be read" in page_html(page)
@@ -120,12 +121,12 @@ def test_attention_lists_problems_of_the_newest_reports(browse, folder):
     client = browse("ada")
     assert overview(client)["attention"].missing_reports == ["Delete readiness", "Stranded entities", "Ghost grants"]
     facts = {"revision": 3, "finished_at": timezone.now()}
-    done_run(folder, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
-    done_run(folder, {}, analysis="stranded", options={"generation": "core"},
+    create_report(folder, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
+    create_report(folder, {}, analysis="stranded", options={"generation": "core"},
              summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1}, **facts)
-    done_run(folder, {}, analysis="ghost-grants", options={"generation": "core"},
+    create_report(folder, {}, analysis="ghost-grants", options={"generation": "core"},
              summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1}, **facts)
-    done_run(folder, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
+    create_report(folder, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
              summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
     assert attention_texts(client) == [
         "1 namespace that no user can delete", "4 live entities without an administrator",

@@ -17,7 +17,7 @@ from grants.models import Plan
 from grants.plans.sources.change_file import SAMPLES
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES, SETUP
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 BULK, GHOSTS, IMPORT = "/plans/many", "/plans/ghosts", "/plans/import"
@@ -143,8 +143,8 @@ def test_the_entities_of_a_large_tenant_are_not_counted(browse, monkeypatch):
 
 def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="ghost-grants", options={"generation": "final"}, revision=1,
-                   finished_at=timezone.now(), summary={"grants_on_deleted_addresses": 1})
+    run = create_report(tmp_path, {"rows": [], "kinds": []}, analysis="ghost-grants", options={"generation": "final"}, revision=1,
+                        finished_at=timezone.now(), summary={"grants_on_deleted_addresses": 1})
     for url in ("/", "/plans/", f"/analyses/{run.pk}/"):
         assert f'<form action="{GHOSTS}" method="post">' in browse("ada").get(url).content.decode().replace(
             '<form class="block-body form" action', "<form action"), url
@@ -157,7 +157,7 @@ def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, s
 
 def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    run = done_run(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
+    run = create_report(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
     assert GHOSTS not in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
 
 

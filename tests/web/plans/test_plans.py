@@ -20,7 +20,7 @@ from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 ORDERS = "dataset:sales.orders"
 FORECAST = "/forecast/namespace:sales?deleter=dee&generation=final"
@@ -216,8 +216,8 @@ def test_the_number_of_queries_does_not_grow_with_the_data(browse):
 def impact(cast, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
-    return done_run(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact", summary={},
-                    revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
+    return create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact", summary={},
+                         revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
 
 
 def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, browse):

@@ -9,7 +9,7 @@ from grants.models import ActiveGeneration, JournalLine
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import database_state
 from tests.support.pages import page_html
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 
 def rows_of(response) -> dict[tuple[str, str], dict]:
@@ -80,11 +80,11 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
     settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
     assert "Impact not analysed yet" in page_html(client.get("/policies/core/activate"))
     options = {"generation": "final", "to_generation": "core"}
-    done_run(tmp_path, {}, analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, revision=1,
-             summary={"answers_lost": 77}, finished_at=timezone.now())
+    create_report(tmp_path, {}, analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, revision=1,
+                  summary={"answers_lost": 77}, finished_at=timezone.now())
     assert client.get("/policies/core/activate").context["run"] is None
-    run = done_run(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
-                   summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    run = create_report(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
+                        summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
     page = client.get("/policies/core/activate")
     assert page.context["run"] == run and "5,000" in page_html(page) and "changes since" in page_html(page)
 

@@ -10,7 +10,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
 from tests.support.readiness_report import ANALYSIS, CHANGES, ROWS, SUMMARY
-from tests.support.reports import report_write
+from tests.support.reports import write_report
 
 
 @pytest.fixture
@@ -44,5 +44,5 @@ def compared(report, tmp_path):
     """The report with its changes since an earlier one."""
     report.summary = SUMMARY | {"changes": {"run": 77, "revision": 0, "added": 1, "removed": 1, "changed": 1}}
     report.save()
-    report_write(tmp_path, report, {"changes": CHANGES})
+    write_report(tmp_path, report, {"changes": CHANGES})
     return report

@@ -9,7 +9,7 @@ from authzconsole.web.reports.charts import report_charts
 from authzconsole.web.reports.charts.namespace_treemap import largest_namespaces
 from authzconsole.web.reports.charts.report_charts import MAX_NAMESPACES, MAX_USERS
 from authzconsole.web.reports.charts.treemap_layout import LANDSCAPE, PORTRAIT, TreemapItem, treemap
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 IMPACT = {"generation": "final", "to_generation": "core"}
 
@@ -47,7 +47,7 @@ def chart(client, run) -> dict | None:
 
 
 def test_readiness_tiles_link_to_their_rows(browse, folder):
-    run = done_run(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
+    run = create_report(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
         ("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
     client = browse("aud")
     tiles = chart(client, run)["tiles"]
@@ -59,7 +59,7 @@ def test_readiness_tiles_link_to_their_rows(browse, folder):
 def test_the_heat_map_groups_users_by_namespace(browse, folder):
     cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
     rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
-    run = done_run(folder, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    run = create_report(folder, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     client = browse("aud")
     heat = chart(client, run)
     assert [column["name"] for column in heat["columns"]] == ["sales", "hr"]
@@ -72,7 +72,7 @@ def test_the_heat_map_groups_users_by_namespace(browse, folder):
 
 def test_the_heat_map_is_bounded(browse, folder):
     cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
-    run = done_run(folder, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    run = create_report(folder, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
     heat = chart(browse("aud"), run)
     assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_USERS, MAX_NAMESPACES, True)
 
@@ -82,7 +82,7 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     # the links must not match rows whose operation contains the same text
     impact_rows = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
             ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
-    run = done_run(folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT)
+    run = create_report(folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT)
     client = browse("aud")
     bars = chart(client, run)["bars"]
     assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
@@ -98,11 +98,11 @@ def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     ("visibility", {}, {"generation": "final"}),
 ])
 def test_empty_and_unreadable_reports_have_no_chart(analysis, tables, options, browse, folder):
-    assert chart(browse("aud"), done_run(folder, tables, analysis=analysis, options=options)) is None
+    assert chart(browse("aud"), create_report(folder, tables, analysis=analysis, options=options)) is None
 
 
 def test_a_chart_is_cached_until_its_report_is_removed(browse, folder, monkeypatch):
-    run = done_run(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
+    run = create_report(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
     client, reads = browse("aud"), []
     monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: reads.append(run) or largest_namespaces(run))
     assert chart(client, run) == chart(client, run) and len(reads) == 1

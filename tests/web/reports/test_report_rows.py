@@ -8,7 +8,7 @@ from analytics.analyses import ANALYSES, analysis_by_name
 from grants.journal import current_revision
 from tests.support.pages import page_html
 from tests.support.readiness_report import table_texts
-from tests.support.reports import done_run
+from tests.support.reports import create_report
 
 READY = {"rows": [("hr", "dee", 2, 0, 2, False), ("sales", "ned", 6, 6, 0, True)],
          "namespaces": [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 2, 1, 0, "ned", False)]}
@@ -34,7 +34,7 @@ def report_of(cast, tmp_path):
     """Return a function that stores a report with these tables. facts: further values of its summary."""
     def create_run(analysis: str, tables: dict, *, options=None, **facts):
         summary = {"detail_is_written": True, "detail_rows": len(tables.get("detail", ())), **FIGURES, **facts}
-        return done_run(tmp_path, tables, analysis=analysis, options=options or {"generation": "final"}, summary=summary,
+        return create_report(tmp_path, tables, analysis=analysis, options=options or {"generation": "final"}, summary=summary,
                         revision=current_revision())
 
     return create_run
