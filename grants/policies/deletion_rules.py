@@ -1,4 +1,4 @@
-"""Describe, as data, how a generation deletes a namespace and its content."""
+"""Define the rules by which a generation deletes a namespace and its content."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from entities.vocabulary import KINDS
 from grants.policies.grammar import Expression
 from grants.policies.source import Source
 
-# the order in which the platform deletes the kinds; kinds that are not named here come last
+# The platform deletes the kinds in this order. Other kinds come last.
 NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("stream",), ("artifact",))
 
 
 class OnUndeletable(StrEnum):
-    """What happens to the rest of a namespace when one of its entities may not be deleted."""
+    """What happens to the other entities of a namespace when one of its entities may not be deleted."""
 
     STOP = "stops"
     SKIP = "passed over"
@@ -26,8 +26,9 @@ class NamespaceDeletion:
     """The rules for deleting a namespace.
 
     namespace_requirement: must be met on the namespace before anything is deleted.
-    entity_requirement: must be met on each live entity inside; requirement_by_kind overrides it for some kinds.
-    on_undeletable: whether the deletion stops at the step of an entity that may not be deleted, or skips that entity.
+    entity_requirement: must be met on each live entity inside the namespace. requirement_by_kind: other requirements for some
+    kinds.
+    on_undeletable: whether the deletion stops at the step of an entity that may not be deleted, or skips the entity.
     """
 
     namespace_requirement: Expression
@@ -42,7 +43,7 @@ class NamespaceDeletion:
 
 
 def deletion_steps() -> tuple[tuple[str, ...], ...]:
-    """Return the kinds inside a namespace in the order of their deletion; the kinds of one step are deleted together."""
+    """Return the kinds inside a namespace in the order of their deletion. The kinds of one step are deleted together."""
     named = {kind for step in NAMED_STEPS for kind in step}
     unnamed = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
     return (*NAMED_STEPS, unnamed)

@@ -1,9 +1,9 @@
 """The closed grammar of requirements.
 
-The requirement of a policy is a small tree of seven node types. Every node is data. Walkers turn the tree into a decision,
-an explanation, SQL conditions, Spark rules or words. A walker handles every node type or raises `UnknownExpression`.
-`tests/grants/policies/test_grammar_walkers.py` lists every walker, by module and function, and fails for a module that uses
-grammar nodes and has no walker listed there. To add a node type, add it here, run that test, and extend each walker.
+The requirement of a policy is a small tree of seven node types. The nodes contain only data. Walkers turn the tree into a
+decision, an explanation, SQL conditions, Spark rules or words. A walker raises `UnknownExpression` for node types that it does
+not handle. `tests/grants/policies/test_grammar_walkers.py` lists every walker, and fails for a function that matches on nodes
+and is not listed. To add a node type, add it here, run that test, and extend each walker.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Scope(StrEnum):
 
 
 class Parameter(StrEnum):
-    """What a question may name in addition to its target."""
+    """An object that a question can name in addition to its target."""
 
     NEW_ARTIFACT = "new artifact"
     EXISTING_ARTIFACT = "existing artifact"
@@ -37,7 +37,7 @@ class Parameter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """Met if any one of `privileges` is held on exactly the entity at `scope`."""
+    """Met if at least one of `privileges` is held on exactly the entity at `scope`."""
 
     privileges: tuple[Privilege, ...]
     scope: Scope = Scope.SELF
@@ -50,7 +50,10 @@ class HasAtOrBelow:
 
 @dataclass(frozen=True, slots=True)
 class HasOnAllLive:
-    """Met if `privilege` is held on every live entity inside the target, of one kind or of all. Met if there is none."""
+    """Met if `privilege` is held on every live entity inside the target. Also met if there is no such entity.
+
+    kind: only entities of this kind count; None for every kind.
+    """
 
     privilege: Privilege
     kind: str | None = None
@@ -77,7 +80,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Requires `then` if the question has `parameter`; met otherwise."""
+    """Met if `then` is met, or if the question does not have `parameter`."""
 
     parameter: Parameter
     then: "Expression"
@@ -87,19 +90,19 @@ Expression = Has | HasAtOrBelow | HasOnAllLive | Always | AllOf | AnyOf | Given
 
 
 class UnknownExpression(TypeError):
-    """A walker found a node that it does not handle."""
+    """A walker reached a node that it does not handle."""
 
     def __init__(self, node: object):
         super().__init__(f"{type(node).__name__} is not a node of the requirement grammar")
 
 
 def on(scope: Scope, *privileges: Privilege) -> Has:
-    """Require any one of the privileges on the entity at `scope`."""
+    """Require at least one of the privileges on the entity at `scope`."""
     return Has(privileges, scope)
 
 
 def has(*privileges: Privilege) -> Has:
-    """Require any one of the privileges on the target itself."""
+    """Require at least one of the privileges on the target itself."""
     return Has(privileges)
 
 

@@ -1,4 +1,4 @@
-"""Define the parts of a generation: policies with their sources, and what creating and deleting does to grants."""
+"""Define the parts of a generation: its policies with their sources, and the effects of creating and deleting on grants."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Policy:
     """A row of the catalogue: what one operation on one kind requires in a generation.
 
     requirement: None if the generation has no rule; the operation is then denied.
-    advice: which question to ask instead, if there is no rule.
+    advice: the question to ask instead, if there is no rule.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralRule:
-    """What a document requires for a class of operations on any kind; None if it says nothing."""
+    """What a document requires for a class of operations on any kind. requirement: None if it has no such rule."""
 
     requirement: Expression | None
     source: Source
@@ -45,10 +45,10 @@ class GeneralRule:
 class Generation:
     """One complete set of rules.
 
-    general: the rule for each class of operations on kinds that the documents do not name.
+    policies: by kind and operation. general: the rules for kinds that the documents do not name, by class of operations.
     creator_receives: the privileges that the creator of an entity receives when it is registered.
-    deleting_removes_grants: whether the grants on an entity are deleted with it. `lifecycle_source` is the source of both.
-    deletion: how the deletion of a namespace treats its content.
+    deleting_removes_grants: whether the grants on an entity are deleted with it.
+    lifecycle_source: the source of the previous two. deletion: the rules for deleting a namespace and its content.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Generation:
         return self.policies.get((kind, operation)) or self._general_policy(kind, operation)
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
-        """Return the policy of an operation on a deployment's own kind, by the class of the operation."""
+        """Return the policy of an operation on a deployment's own kind; None if the kind has no such operation."""
         operation_class = KINDS[kind].operation_class(operation) if kind in KINDS else None
         if operation_class is None:
             return None
@@ -105,19 +105,19 @@ def table_policies(kind: str, seed: str, name: str, *rows: tuple[Any, ...]) -> l
 
 
 def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str = "") -> list[Policy]:
-    """Return policies without a rule for operations of `kind`; `note` is their common reason."""
+    """Return policies without a rule for operations of `kind`. note: why there is no rule."""
     source = Source(seed, KINDS[kind].plural.capitalize(), "not named", note)
     return [Policy(kind, operation, None, source, advice) for operation in operations]
 
 
-def general_rules(seed: str, place: str, silence: str,
+def general_rules(seed: str, table: str, no_rule_note: str,
                   **rules: tuple[Any, ...]) -> MappingProxyType[OperationClass, GeneralRule]:
     """Return the general rules of a document.
 
-    rules: (requirement, row) by class of operations. Classes that are left out have no rule; `silence` says why.
+    rules: (requirement, row) by class of operations. no_rule_note: why the other classes have no rule.
     """
     rules_by_class = {}
     for operation_class in OperationClass:
         requirement, row = rules.get(operation_class.value, (None, "not named"))
-        rules_by_class[operation_class] = GeneralRule(requirement, Source(seed, place, row, "" if requirement else silence))
+        rules_by_class[operation_class] = GeneralRule(requirement, Source(seed, table, row, "" if requirement else no_rule_note))
     return MappingProxyType(rules_by_class)

@@ -1,4 +1,4 @@
-"""Identify the document row from which a rule was read."""
+"""Define the source of a rule: the row of a document."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 class Source:
     """A row of a table in a seed document.
 
-    note: how its cell was interpreted, if the document leaves a choice.
+    seed: the number of the document. note: how the row was interpreted, if the document is not clear.
     """
 
     seed: str

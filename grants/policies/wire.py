@@ -7,14 +7,14 @@ from grants.policies.decide import Facts, HeldGrant, is_permitted
 from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, explain, with_state
 from grants.policies.question import Question, QuestionError
 
-# removes from an explanation what its reader may not see
+# removes the parts of an explanation that its reader may not see
 Redaction = Callable[[Decision], Decision]
 
 
 def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
-    """Return `decision`, and `context` if an explanation is requested or if no requirement was evaluated.
+    """Return the answer: `decision`, and `context` if an explanation is requested or if no requirement was evaluated.
 
-    state: of the target, to be named in an explanation; empty if the target is live.
+    state: the state of the target, which an explanation names; empty if the target is live.
     """
     if question.explain:
         decision = explain(question, facts)

@@ -1,4 +1,4 @@
-"""Write a requirement in plain English for pages and REST."""
+"""Describe a requirement in plain English for pages and REST."""
 
 from entities.vocabulary import KINDS, with_article
 from grants.policies.explain import join_words, privileges_in_words
@@ -32,15 +32,15 @@ def requirement_in_words(expression: Expression) -> str:
         case Always():
             return "only an active principal"
         case AllOf(parts):
-            return join_words([_parenthesized(part) for part in parts], "and")
+            return join_words([_with_parentheses(part) for part in parts], "and")
         case AnyOf(parts):
-            return join_words([_parenthesized(part) for part in parts], "or")
+            return join_words([_with_parentheses(part) for part in parts], "or")
         case Given(parameter, then):
             return f"if the question names {with_article(parameter.value)}, {requirement_in_words(then)}"
         case _:
             raise UnknownExpression(expression)
 
 
-def _parenthesized(part: Expression) -> str:
+def _with_parentheses(part: Expression) -> str:
     words = requirement_in_words(part)
     return f"({words})" if isinstance(part, AllOf | AnyOf) else words

@@ -1,4 +1,4 @@
-"""The generations of rules, by name, oldest first."""
+"""Collect the generations of rules, by name, oldest first."""
 
 from entities.vocabulary import clip
 from grants.policies.catalogue.core import CORE
@@ -11,11 +11,11 @@ GENERATIONS: dict[str, Generation] = {generation.name: generation for generation
 
 
 class UnknownGeneration(ValueError):
-    """An unknown generation; the message lists the known ones."""
+    """The generation is unknown. The message lists the known generations."""
 
 
 def generation_by_name(name: object) -> Generation:
-    """Return the generation of exactly that name. Raise UnknownGeneration, which lists the generations, if there is none."""
+    """Return the generation of exactly that name. Raise UnknownGeneration if there is none."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]
     raise UnknownGeneration(f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")

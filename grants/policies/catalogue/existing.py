@@ -1,7 +1,7 @@
-"""The `existing` generation: document 003, column "Privileges Required (Existing)".
+"""Define the `existing` generation: document 003, column "Privileges Required (Existing)".
 
-If a privilege on the parent is enough, the cell lists it as an alternative. A blank or "Not Documented" cell is no rule. A
-row with a single requirement applies to both columns.
+If a privilege on the parent is enough, the cell lists it as an alternative. If the cell is blank or says "Not Documented",
+there is no rule. A row with a single requirement applies to both columns.
 """
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE, Privilege
@@ -22,14 +22,14 @@ ADMIN_NAMESPACE = on(Scope.NAMESPACE, ADMIN)
 ADMIN_HERE_OR_NAMESPACE = any_of(has(ADMIN), ADMIN_NAMESPACE)
 ANY_HERE_OR_NAMESPACE = any_of(has(*ANY), on(Scope.NAMESPACE, *ANY))
 
-BOTH = "the row has one requirement, which holds in both columns"
+BOTH_COLUMNS = "the row has one requirement, which applies to both columns"
 PROPOSED_ONLY = "the row fills only the Proposed column"
 NOT_DOCUMENTED = "the Existing cell says Not Documented"
-UNNAMED = "document 003 does not name it"
+NOT_MENTIONED = "document 003 does not mention it"
 
 
-def up_the_tree(privilege: Privilege) -> Expression:
-    """The privilege on the program, or its application, or its namespace."""
+def on_program_or_containers(privilege: Privilege) -> Expression:
+    """Require the privilege on the program, or on its application, or on its namespace."""
     return any_of(has(privilege), on(Scope.APPLICATION, privilege), on(Scope.NAMESPACE, privilege))
 
 
@@ -47,7 +47,7 @@ NAMESPACE = table_policies(
     "namespace", "003", "Dataset Modules",
     ("delete-all-dataset-modules", has(ADMIN), "Delete-all in the namespace"),
 ) + table_policies("namespace", "003", "Namespaces", ("get", None, "Get Namespace Meta", PROPOSED_ONLY)
-) + without_rule("namespace", "003", UNNAMED, "search", "set-preferences", "get-preferences")
+) + without_rule("namespace", "003", NOT_MENTIONED, "search", "set-preferences", "get-preferences")
 
 ARTIFACT = table_policies(
     "artifact", "003", "Artifacts",
@@ -60,28 +60,30 @@ ARTIFACT = table_policies(
     "artifact", "003", "Artifacts",
     ("get", None, "Get artifact info/summary/detail", PROPOSED_ONLY),
     ("use", None, "Use to deploy an app", PROPOSED_ONLY),
-) + without_rule("artifact", "003", UNNAMED, "get-property", "set-metadata", "get-metadata")
+) + without_rule("artifact", "003", NOT_MENTIONED, "get-property", "set-metadata", "get-metadata")
 
 APPLICATION = table_policies(
     "application", "003", "Applications",
     ("deploy", all_of(WRITE_NAMESPACE, Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, READ))), "Add",
-     "an existing artifact asks for READ on it; a new one adds nothing, its `add` is a question of its own"),
+     "an existing artifact requires READ on it; a new artifact requires nothing more, because its `add` is a separate question"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
     ("list", ANY_HERE_OR_NAMESPACE, "View/List"),
 ) + table_policies("application", "003", "Applications", ("get", None, "Get application detail", PROPOSED_ONLY)
-) + without_rule("application", "003", UNNAMED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
-            "add-schedule", "update-schedule", "delete-schedule")
+) + without_rule(
+    "application", "003", NOT_MENTIONED, "update", "set-preferences", "get-preferences", "set-metadata", "get-metadata",
+    "add-schedule", "update-schedule", "delete-schedule",
+)
 
 PROGRAM = table_policies(
     "program", "003", "Programs",
-    (("start", "stop", "debug"), all_of(up_the_tree(EXECUTE), READ_NAMESPACE), "Start, Stop, or Debug"),
-    ("set-instances", up_the_tree(ADMIN), "Set instances"),
-    ("set-runtime-args", up_the_tree(ADMIN), "Set runtime arguments"),
-    ("get-runtime-args", up_the_tree(READ), "Retrieve runtime arguments"),
-    ("get-status", has(*ANY), "Retrieve status", BOTH),
-    ("list", has(*ANY), "View/List", BOTH),
+    (("start", "stop", "debug"), all_of(on_program_or_containers(EXECUTE), READ_NAMESPACE), "Start, Stop, or Debug"),
+    ("set-instances", on_program_or_containers(ADMIN), "Set instances"),
+    ("set-runtime-args", on_program_or_containers(ADMIN), "Set runtime arguments"),
+    ("get-runtime-args", on_program_or_containers(READ), "Retrieve runtime arguments"),
+    ("get-status", has(*ANY), "Retrieve status", BOTH_COLUMNS),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies("program", "003", "Programs", ("get-specification", None, "Get program specification", PROPOSED_ONLY)
-) + without_rule("program", "003", UNNAMED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
+) + without_rule("program", "003", NOT_MENTIONED, "get", "get-history", "get-instances", "set-preferences", "get-preferences",
             "set-metadata", "get-metadata", "emit-logs", "view-logs", "emit-metrics", "view-metrics", "resume-schedule",
             "suspend-schedule")
 
@@ -94,13 +96,15 @@ STREAM = table_policies(
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Drop"),
     ("update", ADMIN_HERE_OR_NAMESPACE, "Update"),
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
-    ("list", has(*ANY), "View/List", BOTH),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies(
     "stream", "003", "Streams",
     ("get", None, "Get stream property", PROPOSED_ONLY),
     ("get-properties", None, "Retrieving properties", PROPOSED_ONLY),
-) + without_rule("stream", "003", UNNAMED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
-            "emit-metrics", "view-metrics")
+) + without_rule(
+    "stream", "003", NOT_MENTIONED, "set-preferences", "get-preferences", "set-metadata", "get-metadata", "view-lineage",
+    "emit-metrics", "view-metrics",
+)
 
 DATASET = table_policies(
     "dataset", "003", "Datasets",
@@ -112,32 +116,32 @@ DATASET = table_policies(
     ("upgrade", ADMIN_HERE_OR_NAMESPACE, "Upgrade"),
     ("truncate", ADMIN_HERE_OR_NAMESPACE, "Truncate"),
     ("drop", ADMIN_HERE_OR_NAMESPACE, "Drop"),
-    ("list", has(*ANY), "View/List", BOTH),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies(
     "dataset", "003", "Datasets",
     ("get", None, "Get dataset meta", PROPOSED_ONLY),
     ("get-properties", None, "Retrieving properties", NOT_DOCUMENTED),
-) + without_rule("dataset", "003", UNNAMED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
+) + without_rule("dataset", "003", NOT_MENTIONED, "set-metadata", "get-metadata", "view-lineage", "emit-metrics", "view-metrics")
 
 DATASET_MODULE = table_policies(
     "dataset_module", "003", "Dataset Modules",
     ("deploy", WRITE_NAMESPACE, "Deploy"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
-    ("list", has(*ANY), "View/List", BOTH),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies("dataset_module", "003", "Dataset Modules", ("get", None, "Get module meta", PROPOSED_ONLY))
 
 DATASET_TYPE = table_policies(
     "dataset_type", "003", "Dataset Types",
-    ("list", has(*ANY), "View/List", BOTH),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies("dataset_type", "003", "Dataset Types", ("get", None, "Get dataset type meta", PROPOSED_ONLY))
 
 SECUREKEY = table_policies(
     "securekey", "003", "Secure Keys",
     ("create", WRITE_NAMESPACE, "Create"),
     ("delete", ADMIN_HERE_OR_NAMESPACE, "Delete"),
-    ("list", has(*ANY), "View/List", BOTH),
+    ("list", has(*ANY), "View/List", BOTH_COLUMNS),
 ) + table_policies("securekey", "003", "Secure Keys", ("read", None, "Read", NOT_DOCUMENTED)
-) + without_rule("securekey", "003", UNNAMED, "get")
+) + without_rule("securekey", "003", NOT_MENTIONED, "get")
 
 # cited with the seed's own spelling
 KERBEROSPRINCIPAL = table_policies(
@@ -149,7 +153,7 @@ KERBEROSPRINCIPAL = table_policies(
     ("query-as", None, "Run a explore query as impersonated prinicpal", PROPOSED_ONLY),
 )
 
-GENERAL = general_rules("003", "Existing", "document 003 rules only the kinds that it names")
+GENERAL = general_rules("003", "Existing", "document 003 has rules only for the kinds that it names")
 
 
 EXISTING = Generation(
@@ -162,9 +166,9 @@ EXISTING = Generation(
     creator_receives=tuple(Privilege),
     deleting_removes_grants=True,
     lifecycle_source=Source("003", "Existing", "not named",
-                            "as CDAP 3.5 to 4.2 did: the creator receives everything, deleting removes the grants"),
+                            "as in CDAP 3.5 to 4.2: the creator receives all privileges, and deleting removes the grants"),
     deletion=NamespaceDeletion(
         namespace_requirement=has(ADMIN), entity_requirement=ADMIN_NAMESPACE, on_undeletable=OnUndeletable.STOP,
-        source=Source("003", "Namespaces", "Delete", "ADMIN on the namespace is all that the row asks for, so everything goes"),
+        source=Source("003", "Namespaces", "Delete", "the row requires only ADMIN on the namespace, so everything is deleted"),
     ),
 )

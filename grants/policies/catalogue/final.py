@@ -1,7 +1,8 @@
-"""The `final` generation: document 002, and 000 for streams. The stream rows of 000 are scrambled and read by their meaning.
+"""Define the `final` generation: document 002, and 000 for streams.
 
-It is like `proposed`, except that every get requires any privilege on the entity or on anything inside it. If the tables say
-nothing, the summary of the document decides.
+The stream rows of 000 are scrambled, so they are read by their meaning. The generation is like `proposed`, except that every
+`get` requires any privilege on the entity or on anything inside it. If the tables have no row, the summary of the document
+decides.
 """
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
@@ -17,42 +18,47 @@ from grants.policies.policy import (
     without_rule,
 )
 
-VISIBLE = HasAtOrBelow()
-OWNED = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
+ANY_AT_OR_BELOW = HasAtOrBelow()
+ADMIN_ON_OWNER = Given(Parameter.OWNER, on(Scope.OWNER, ADMIN))
 
-OWNER = "with an owner principal also ADMIN on it (002, Kerberos Principal)"
-SILENT = "the table has no such row, so the summary decides"
-SCRAMBLED = "the rows of 000 are scrambled; read by their meaning"
-UNSPOKEN = "neither the tables nor the summary speak of it"
+OWNER_NOTE = "with an owner principal also ADMIN on it (002, Kerberos Principal)"
+NO_ROW = "the table has no such row, so the summary decides"
+SCRAMBLED_ROWS = "the rows of 000 are scrambled and are read by their meaning"
+NOT_MENTIONED = "neither the tables nor the summary mention it"
 
 SUMMARY_GET = "get operation"
 SUMMARY_LIST = "list or view operation"
 SUMMARY_ADMIN = "An admin operation"
 
 
-def by_summary(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (),
-               listed: tuple[str, ...] = ()) -> list[Policy]:
-    """Rows that the summary decides: ADMIN for admin operations, its get rule, its list rule."""
-    return table_policies(kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, SILENT), (get, VISIBLE, SUMMARY_GET, SILENT),
-                 (listed, VISIBLE, SUMMARY_LIST, SILENT))
+def summary_policies(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (),
+                     listed: tuple[str, ...] = ()) -> list[Policy]:
+    """Return the policies of operations without a row, which the summary decides.
+
+    admin, get, listed: the operations for its admin rule, its get rule and its list rule.
+    """
+    return table_policies(
+        kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, NO_ROW), (get, ANY_AT_OR_BELOW, SUMMARY_GET, NO_ROW),
+        (listed, ANY_AT_OR_BELOW, SUMMARY_LIST, NO_ROW),
+    )
 
 
 NAMESPACE = table_policies(
     "namespace", "002", "Namespaces",
-    ("create", all_of(has(ADMIN), OWNED), "Create", OWNER),
+    ("create", all_of(has(ADMIN), ADMIN_ON_OWNER), "Create", OWNER_NOTE),
     ("update", has(ADMIN), "Update"),
     ("delete", all_of(has(ADMIN), HasOnAllLive(ADMIN)), "Delete", "all entities are the live ones, at every depth"),
-    ("list", VISIBLE, "List/View"),
-    ("get", VISIBLE, "Get"),
+    ("list", ANY_AT_OR_BELOW, "List/View"),
+    ("get", ANY_AT_OR_BELOW, "Get"),
 ) + table_policies(
     "namespace", "000", "Streams",
     ("delete-all-streams", HasOnAllLive(ADMIN, "stream"), "Drop-all in the namespace",
-     "one decision: ADMIN on the namespace itself is not asked"),
+     "one decision: ADMIN on the namespace itself is not required"),
 ) + table_policies(
     "namespace", "002", "Dataset Modules",
     ("delete-all-dataset-modules", HasOnAllLive(ADMIN, "dataset_module"), "Delete-all in the namespace",
-     "one decision: ADMIN on the namespace itself is not asked"),
-) + by_summary("namespace", admin=("set-preferences",), get=("get-preferences",), listed=("search",))
+     "one decision: ADMIN on the namespace itself is not required"),
+) + summary_policies("namespace", admin=("set-preferences",), get=("get-preferences",), listed=("search",))
 
 ARTIFACT = table_policies(
     "artifact", "002", "Artifacts",
@@ -65,19 +71,19 @@ ARTIFACT = table_policies(
 ) + table_policies(
     "artifact", "002", "Applications",
     ("use", has(*ANY), "Add", "from any privilege on an existing artifact"),
-) + by_summary("artifact", admin=("set-metadata",), get=("get-property", "get-metadata"))
+) + summary_policies("artifact", admin=("set-metadata",), get=("get-property", "get-metadata"))
 
 APPLICATION = table_policies(
     "application", "002", "Applications",
     ("deploy", all_of(has(ADMIN), Given(Parameter.NEW_ARTIFACT, on(Scope.ARTIFACT, ADMIN)),
-                      Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, *ANY)), OWNED), "Add", OWNER),
-    ("delete", has(ADMIN), "Delete", "the application's own row, though the summary could be read wider"),
-    ("list", VISIBLE, "List/View"),
-    ("get", VISIBLE, "Get"),
+                      Given(Parameter.EXISTING_ARTIFACT, on(Scope.ARTIFACT, *ANY)), ADMIN_ON_OWNER), "Add", OWNER_NOTE),
+    ("delete", has(ADMIN), "Delete", "the row of the application, although the summary could be read as requiring more"),
+    ("list", ANY_AT_OR_BELOW, "List/View"),
+    ("get", ANY_AT_OR_BELOW, "Get"),
 ) + table_policies(
     "application", "002", "Programs",
     (("add-schedule", "update-schedule", "delete-schedule"), has(ADMIN), "Add/Delete/Update schedule"),
-) + by_summary("application", admin=("update", "set-preferences", "set-metadata"), get=("get-preferences", "get-metadata"))
+) + summary_policies("application", admin=("update", "set-preferences", "set-metadata"), get=("get-preferences", "get-metadata"))
 
 PROGRAM = table_policies(
     "program", "002", "Programs",
@@ -89,31 +95,33 @@ PROGRAM = table_policies(
     ("list", has(*ANY), "List/View"),
     ("get", has(*ANY), "Get"),
     (("resume-schedule", "suspend-schedule"), has(EXECUTE), "Resume/Suspend schedule"),
-) + by_summary(
+) + summary_policies(
     "program",
     admin=("set-preferences", "set-metadata"),
     get=("get-history", "get-specification", "get-instances", "get-preferences", "get-metadata", "view-logs", "view-metrics"),
-) + without_rule("program", "002", UNSPOKEN, "emit-logs", "emit-metrics")
+) + without_rule("program", "002", NOT_MENTIONED, "emit-logs", "emit-metrics")
 
 STREAM = table_policies(
     "stream", "000", "Streams",
-    ("create", all_of(has(ADMIN), OWNED), "Create", "with an owner principal also ADMIN on it (000, Kerberos Principal)"),
-    ("read-events", has(READ), "Retrieving events", SCRAMBLED),
-    ("send-events", has(WRITE), "Sending events to a stream (sync, async, or batch)", SCRAMBLED),
-    ("delete", has(ADMIN), "Drop", SCRAMBLED),
-    ("update", has(ADMIN), "Update", SCRAMBLED),
+    ("create", all_of(has(ADMIN), ADMIN_ON_OWNER), "Create",
+     "with an owner principal also ADMIN on it (000, Kerberos Principal)"),
+    ("read-events", has(READ), "Retrieving events", SCRAMBLED_ROWS),
+    ("send-events", has(WRITE), "Sending events to a stream (sync, async, or batch)", SCRAMBLED_ROWS),
+    ("delete", has(ADMIN), "Drop", SCRAMBLED_ROWS),
+    ("update", has(ADMIN), "Update", SCRAMBLED_ROWS),
     ("truncate", has(ADMIN), "Truncate"),
     ("list", has(*ANY), "List/View"),
     ("get", has(*ANY), "Get"),
-) + by_summary(
+) + summary_policies(
     "stream",
     admin=("set-preferences", "set-metadata"),
     get=("get-properties", "get-preferences", "get-metadata", "view-lineage", "view-metrics"),
-) + without_rule("stream", "002", UNSPOKEN, "emit-metrics")
+) + without_rule("stream", "002", NOT_MENTIONED, "emit-metrics")
 
 DATASET = table_policies(
     "dataset", "002", "Datasets",
-    ("create", all_of(has(ADMIN), Given(Parameter.DATASET_TYPE, on(Scope.DATASET_TYPE, *ANY)), OWNED), "Create", OWNER),
+    ("create", all_of(has(ADMIN), Given(Parameter.DATASET_TYPE, on(Scope.DATASET_TYPE, *ANY)), ADMIN_ON_OWNER), "Create",
+     OWNER_NOTE),
     ("read", has(READ), "Read"),
     ("write", has(WRITE), "Write"),
     ("update", has(ADMIN), "Update"),
@@ -122,9 +130,9 @@ DATASET = table_policies(
     ("drop", has(ADMIN), "Drop"),
     ("list", has(*ANY), "List/View"),
     ("get", has(*ANY), "Get"),
-) + by_summary(
+) + summary_policies(
     "dataset", admin=("set-metadata",), get=("get-properties", "get-metadata", "view-lineage", "view-metrics"),
-) + without_rule("dataset", "002", UNSPOKEN, "emit-metrics")
+) + without_rule("dataset", "002", NOT_MENTIONED, "emit-metrics")
 
 DATASET_MODULE = table_policies(
     "dataset_module", "002", "Dataset Modules",
@@ -146,7 +154,7 @@ SECUREKEY = table_policies(
     ("read", has(READ), "READ the secure data"),
     ("delete", has(ADMIN), "Delete"),
     ("list", has(*ANY), "List/View"),
-) + by_summary("securekey", get=("get",))
+) + summary_policies("securekey", get=("get",))
 
 KERBEROSPRINCIPAL = table_policies(
     "kerberosprincipal", "002", "Kerberos Principal",
@@ -156,18 +164,18 @@ KERBEROSPRINCIPAL = table_policies(
 ) + table_policies(
     "kerberosprincipal", "000", "Kerberos Principal",
     ("create-stream-as", has(ADMIN), "Create a stream with owner principal",
-     "the row is cut in 000; ADMIN on the principal, as the three others"),
-) + without_rule("kerberosprincipal", "002", UNSPOKEN, "query-as")
+     "the row is incomplete in 000; ADMIN on the principal, like the three other rows"),
+) + without_rule("kerberosprincipal", "002", NOT_MENTIONED, "query-as")
 
 GENERAL = general_rules(
-    "002", "Summary", UNSPOKEN,
+    "002", "Summary", NOT_MENTIONED,
     create=(has(ADMIN), "create operation"),
     read=(has(READ), "read operation"),
     write=(has(WRITE), "write operation"),
     execute=(has(EXECUTE), "An execute operation"),
     admin=(has(ADMIN), SUMMARY_ADMIN),
-    list=(VISIBLE, SUMMARY_LIST),
-    get=(VISIBLE, SUMMARY_GET),
+    list=(ANY_AT_OR_BELOW, SUMMARY_LIST),
+    get=(ANY_AT_OR_BELOW, SUMMARY_GET),
     delete=(has(ADMIN), "delete operation"),
 )
 
