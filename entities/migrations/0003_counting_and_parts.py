@@ -3,9 +3,12 @@ from django.db import DatabaseError, migrations, models, transaction
 BY_PARTS = "entity_key_parts"
 
 
-def index_parts(apps, schema_editor) -> None:
-    """An index that finds any part of a key in any case. PostgreSQL lets who may create in the database add the extension that
-    it takes; where that is refused, or the extension is not there, a search reads through the keys as it does without."""
+def add_parts_index(apps, schema_editor) -> None:
+    """Add an index for searches of any part of a key, in any case.
+
+    The index needs an extension, which PostgreSQL adds only for a role that may create objects in the database. If the
+    extension is refused or not available, the index is left out, and a search reads all keys.
+    """
     if schema_editor.connection.vendor != "postgresql":
         return
     try:
@@ -16,18 +19,18 @@ def index_parts(apps, schema_editor) -> None:
         pass
 
 
-def forget_parts(apps, schema_editor) -> None:
+def drop_parts_index(apps, schema_editor) -> None:
     if schema_editor.connection.vendor == "postgresql":
         schema_editor.execute(f"DROP INDEX IF EXISTS {BY_PARTS}")
 
 
 class Migration(migrations.Migration):
-    """What a page counts in a namespace, and what a text finds, comes from an index alone."""
+    """Add indexes from which PostgreSQL counts the entities of a namespace and searches keys without reading the table."""
 
     dependencies = [("entities", "0002_byte_order")]
 
     operations = [
         migrations.RemoveIndex("entity", "entity_in_namespace"),
         migrations.AddIndex("entity", models.Index(fields=["namespace", "kind", "state", "id"], name="entity_in_namespace")),
-        migrations.RunPython(index_parts, forget_parts),
+        migrations.RunPython(add_parts_index, drop_parts_index),
     ]

@@ -8,7 +8,7 @@ ADDRESSED = {"kind": 63, "key": 512, "namespace": 512}
 
 
 def collate(schema_editor, collation: str) -> None:
-    """As the addresses of entities, or PostgreSQL could not look from one into the index of the other."""
+    """Give the addresses of plan items the collation of entities. Otherwise PostgreSQL could not use an index to join them."""
     if schema_editor.connection.vendor == "postgresql":
         for column, length in ADDRESSED.items():
             schema_editor.execute(

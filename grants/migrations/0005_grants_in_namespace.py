@@ -6,7 +6,7 @@ def index(principal: str) -> models.Index:
 
 
 class Migration(migrations.Migration):
-    """What a principal holds in a namespace is counted from an index alone."""
+    """Add indexes from which PostgreSQL counts the grants of a principal in a namespace without reading the table."""
 
     dependencies = [("grants", "0004_journal_filters")]
 

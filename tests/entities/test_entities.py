@@ -185,11 +185,11 @@ def test_a_search_for_any_part_of_a_key_uses_an_index(two_namespaces):
 @on_postgresql
 def test_the_migration_skips_the_index_if_the_database_refuses_the_extension(two_namespaces):
     with connection.schema_editor() as editor:
-        INDEX_MIGRATION.forget_parts(None, editor)
+        INDEX_MIGRATION.drop_parts_index(None, editor)
         editor.execute("DROP EXTENSION pg_trgm")
         editor.execute("CREATE ROLE tenant_of_many; GRANT ALL ON ALL TABLES IN SCHEMA public TO tenant_of_many")
         editor.execute("SET LOCAL ROLE tenant_of_many")
-        INDEX_MIGRATION.index_parts(None, editor)
+        INDEX_MIGRATION.add_parts_index(None, editor)
     assert addresses_of(matching_entities("rders2")) == ["application:sales.orders2", "program:sales.orders2.spark.daily"]
     with connection.cursor() as cursor:
         assert INDEX_MIGRATION.BY_PARTS not in connection.introspection.get_constraints(cursor, "entities_entity")

@@ -1,4 +1,4 @@
-"""Forecasts of namespace deletions, compared with a simple reference on random tenants, in every generation."""
+"""Test forecasts of namespace deletions: compare them with a simple reference on random tenants, in every generation."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""Bulk plans: for the entities inside a container, and for selected entities."""
+"""Test bulk plans for the entities inside a container, and for selected entities."""
 
 import pytest
 from django.db import connection
@@ -23,7 +23,7 @@ from tests.support.cast import SALES, create_sample_tenant
 pytestmark = pytest.mark.django_db
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
-SALES_PLACE = parse_address("namespace:sales")
+SALES_NAMESPACE = parse_address("namespace:sales")
 
 
 @pytest.fixture(autouse=True)
@@ -31,50 +31,51 @@ def cast():
     return create_sample_tenant()
 
 
-def wanted(verb="grant", principals=("user:out",), privileges=("READ",)):
+def bulk_change(verb="grant", principals=("user:out",), privileges=("READ",)):
     return parse_bulk_change(verb=verb, principals=principals, privileges=privileges)
 
 
-def inside(of=None, within=SALES_PLACE, author=COMMAND, **scope):
-    return create_subtree_plan(author=author, change=of or wanted(), within=within, **scope)
+def subtree_plan(change=None, within=SALES_NAMESPACE, author=COMMAND, **scope):
+    return create_subtree_plan(author=author, change=change or bulk_change(), within=within, **scope)
 
 
-def chosen(*addresses, of=None, author=COMMAND):
-    return create_selection_plan(author=author, change=of or wanted(), addresses=map(parse_address, addresses))
+def selection_plan(*addresses, change=None, author=COMMAND):
+    return create_selection_plan(author=author, change=change or bulk_change(), addresses=map(parse_address, addresses))
 
 
 def items(plan):
     return [(row.verb, row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
 
 
-def places(plan):
+def addresses_of(plan):
     return {str(row.address) for row in plan.items.all()}
 
 
 def test_a_subtree_plan_covers_the_namespace_and_the_live_entities_inside_it_only():
     before = database_state()
-    plan = inside(author=administrator())
-    assert places(plan) == set(SALES)
+    plan = subtree_plan(author=administrator())
+    assert addresses_of(plan) == set(SALES)
     assert (plan.effect["grants"], plan.effect["already"], plan.effect["principals"]) == (6, 0, 1)
     assert plan.title == "Grant READ to user:out on namespace:sales and everything in it"
     assert database_state()[:4] == before[:4]
 
 
 def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on_request():
-    assert places(inside(kinds=["dataset"], includes_container=False)) == {ORDERS, CUSTOMERS}
-    assert places(inside(kinds=[], includes_container=True)) == {"namespace:sales"}
-    assert places(inside(kinds=["program"], includes_container=True)) == {"namespace:sales", "program:sales.shop.workflow.daily"}
-    assert places(inside(within=parse_address("application:sales.shop"))) == {"application:sales.shop",
-                                                                              "program:sales.shop.workflow.daily"}
-    namespaces = inside(within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False)
-    assert places(namespaces) == {"namespace:sales", "namespace:hr"}
-    assert places(inside(within=parse_address("instance:cdap"))) == {*SALES, "namespace:hr", "dataset:hr.salaries",
-                                                                     "instance:cdap"}
+    assert addresses_of(subtree_plan(kinds=["dataset"], includes_container=False)) == {ORDERS, CUSTOMERS}
+    assert addresses_of(subtree_plan(kinds=[], includes_container=True)) == {"namespace:sales"}
+    assert addresses_of(subtree_plan(kinds=["program"], includes_container=True)) == {
+        "namespace:sales", "program:sales.shop.workflow.daily"}
+    assert addresses_of(subtree_plan(within=parse_address("application:sales.shop"))) == {
+        "application:sales.shop", "program:sales.shop.workflow.daily"}
+    namespaces = subtree_plan(within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False)
+    assert addresses_of(namespaces) == {"namespace:sales", "namespace:hr"}
+    assert addresses_of(subtree_plan(within=parse_address("instance:cdap"))) == {
+        *SALES, "namespace:hr", "dataset:hr.salaries", "instance:cdap"}
 
 
 def test_existing_grants_are_skipped():
-    both = wanted(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
-    plan = inside(both, kinds=["dataset"], includes_container=False)
+    both = bulk_change(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
+    plan = subtree_plan(both, kinds=["dataset"], includes_container=False)
     assert items(plan) == [
         ("grant", "user:dee", CUSTOMERS, "READ"), ("grant", "user:dee", CUSTOMERS, "WRITE"),
         ("grant", "user:dee", ORDERS, "WRITE"),
@@ -82,14 +83,15 @@ def test_existing_grants_are_skipped():
         ("grant", "group:operators", ORDERS, "READ"), ("grant", "group:operators", ORDERS, "WRITE")]
     assert plan.title == "Grant READ, WRITE to user:dee and 1 more on datasets in namespace:sales"
     with pytest.raises(PlanError, match="nothing to grant on namespace:sales and everything in it: all of these grants exist"):
-        inside(wanted(principals=["user:ned"], privileges=["ADMIN"]))
+        subtree_plan(bulk_change(principals=["user:ned"], privileges=["ADMIN"]))
 
 
 def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
-    everybody = wanted("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
-    plan = inside(everybody)
-    assert {(principal, place) for _, principal, place, _ in items(plan)} == {
-        *(("user:ned", place) for place in SALES), ("user:dee", ORDERS), ("group:operators", "program:sales.shop.workflow.daily")}
+    revocation = bulk_change("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
+    plan = subtree_plan(revocation)
+    assert {(principal, address) for _, principal, address, _ in items(plan)} == {
+        *(("user:ned", address) for address in SALES), ("user:dee", ORDERS),
+        ("group:operators", "program:sales.shop.workflow.daily")}
     assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (8, 6) and len(stranded_entities(plan, max_rows=10)) == 6
     before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
@@ -100,11 +102,11 @@ def test_a_revoking_plan_leaves_grants_on_deleted_and_planned_addresses():
 
 
 def test_a_selection_plan_has_each_selected_entity_once():
-    plan = chosen(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, of=wanted(principals=["user:dee", "user:dee"]))
+    plan = selection_plan(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, change=bulk_change(principals=["user:dee", "user:dee"]))
     assert items(plan) == [("grant", "user:dee", "dataset:hr.salaries", "READ"), ("grant", "user:dee", CUSTOMERS, "READ")]
     assert plan.title == "Grant READ to user:dee on 2 selected entities"
     with pytest.raises(PlanError, match="there is nothing to grant on 1 selected entity: all of these grants exist"):
-        chosen(ORDERS, of=wanted(principals=["user:dee"]))
+        selection_plan(ORDERS, change=bulk_change(principals=["user:dee"]))
 
 
 @pytest.mark.parametrize(("address", "words"), [
@@ -113,45 +115,49 @@ def test_a_selection_plan_has_each_selected_entity_once():
 ])
 def test_a_selection_plan_accepts_live_entities_only(address, words):
     with pytest.raises(PlanError, match=f"{address} {words}"):
-        chosen(ORDERS, address)
+        selection_plan(ORDERS, address)
     assert not Plan.objects.exists()
 
 
-@pytest.mark.parametrize(("make", "words"), [
-    (lambda: wanted("take"), "neither granting nor revoking"), (lambda: wanted(principals=[]), "no principal is named"),
-    (lambda: wanted(principals=["out"]), "not a principal"), (lambda: wanted(privileges=[]), "no privilege is selected"),
-    (lambda: wanted(privileges=["read"]), "not a privilege"),
-    (lambda: wanted(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
-    (lambda: inside(wanted(principals=["user:x", "group:y"])), "group:y, user:x do not exist"),
-    (lambda: chosen(ORDERS, of=wanted("revoke", ["user:x"])), "user:x does not exist"),
-    (lambda: inside(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
-    (lambda: inside(within=parse_address("namespace:nowhere")), "namespace:nowhere is not registered"),
-    (lambda: inside(kinds=["namespace"]), "namespace:sales contains no entities of kind namespace"),
-    (lambda: inside(kinds=[], includes_container=False), "no kind is selected"), (lambda: chosen(), "no entity is selected"),
-    (lambda: chosen(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))), "501 entities are selected, and 500 are allowed"),
+@pytest.mark.parametrize(("create", "words"), [
+    (lambda: bulk_change("take"), "neither granting nor revoking"), (lambda: bulk_change(principals=[]), "no principal is named"),
+    (lambda: bulk_change(principals=["out"]), "not a principal"),
+    (lambda: bulk_change(privileges=[]), "no privilege is selected"),
+    (lambda: bulk_change(privileges=["read"]), "not a privilege"),
+    (lambda: bulk_change(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
+    (lambda: subtree_plan(bulk_change(principals=["user:x", "group:y"])), "group:y, user:x do not exist"),
+    (lambda: selection_plan(ORDERS, change=bulk_change("revoke", ["user:x"])), "user:x does not exist"),
+    (lambda: subtree_plan(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
+    (lambda: subtree_plan(within=parse_address("namespace:nowhere")), "namespace:nowhere is not registered"),
+    (lambda: subtree_plan(kinds=["namespace"]), "namespace:sales contains no entities of kind namespace"),
+    (lambda: subtree_plan(kinds=[], includes_container=False), "no kind is selected"),
+    (lambda: selection_plan(), "no entity is selected"),
+    (lambda: selection_plan(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))),
+     "501 entities are selected, and 500 are allowed"),
 ])
-def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(make, words):
+def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(create, words):
     with pytest.raises((GrantError, VocabularyError), match=words):
-        make()
+        create()
     assert not Plan.objects.exists()
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
 def test_only_administrators_create_bulk_plans(role):
     author = author_with(role)
-    for make in (lambda: inside(author=author), lambda: chosen(ORDERS, author=author)):
+    for create in (lambda: subtree_plan(author=author), lambda: selection_plan(ORDERS, author=author)):
         with pytest.raises(NotAdministrator):
-            make()
+            create()
     assert not Plan.objects.exists()
 
 
-def grants(*items):
-    change_grants(author=COMMAND, grant=[(who, parse_address(place), privilege) for who, place, privilege in items])
+def add_grants(*items):
+    specs = [(principal, parse_address(address), privilege) for principal, address, privilege in items]
+    change_grants(author=COMMAND, grant=specs)
 
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
-    whole, few = inside(), chosen(ORDERS)
-    everywhere = inside(wanted(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"],
+    whole, few = subtree_plan(), selection_plan(ORDERS)
+    everywhere = subtree_plan(bulk_change(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"],
                         includes_container=False)
     register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
     for plan in (whole, everywhere):
@@ -159,39 +165,39 @@ def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan()
             apply_plan(author=COMMAND, plan_id=plan.pk)
     assert invalidating_line(few) is None
     renewed = renew_plan(author=COMMAND, plan_id=whole.pk)
-    assert places(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
+    assert addresses_of(renewed) == {*SALES, "dataset:sales.new"} and renewed.title == whole.title
 
 
 def test_a_new_live_entity_in_any_namespace_makes_a_plan_over_the_instance_stale():
-    plan = inside(wanted("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap"))
-    assert not any(place.endswith("hr.salaries") for place in places(plan))
-    grants(("user:out", "dataset:hr.salaries", "READ"))
+    plan = subtree_plan(bulk_change("revoke", ["user:ned"], ["ADMIN"]), within=parse_address("instance:cdap"))
+    assert not any(address.endswith("hr.salaries") for address in addresses_of(plan))
+    add_grants(("user:out", "dataset:hr.salaries", "READ"))
     assert invalidating_line(plan) is None
     register_entity(author=COMMAND, address=parse_address("dataset:hr.new"))
     assert invalidating_line(plan).entity == "dataset:hr.new"
 
 
 def test_a_plan_is_stale_when_a_skipped_grant_was_revoked():
-    plan = chosen(ORDERS, CUSTOMERS, of=wanted(principals=["user:dee"]))
-    assert places(plan) == {CUSTOMERS}
+    plan = selection_plan(ORDERS, CUSTOMERS, change=bulk_change(principals=["user:dee"]))
+    assert addresses_of(plan) == {CUSTOMERS}
     change_grants(author=COMMAND, revoke=[("user:dee", parse_address(ORDERS), "READ")])
     assert invalidating_line(plan).principal == "user:dee"
-    assert places(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
+    assert addresses_of(renew_plan(author=COMMAND, plan_id=plan.pk)) == {CUSTOMERS}
 
 
 def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
-    plan = chosen(ORDERS, CUSTOMERS)
+    plan = selection_plan(ORDERS, CUSTOMERS)
     delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
     assert invalidating_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
-    assert places(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
+    assert addresses_of(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
 
 
-def test_more_than_a_plan_holds_is_refused(monkeypatch):
+def test_a_plan_with_more_items_than_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 5)
     with pytest.raises(PlanError, match="more than 5 items, which is the limit"):
-        inside()
-    assert places(inside(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}
+        subtree_plan()
+    assert addresses_of(subtree_plan(kinds=["dataset"])) == {"namespace:sales", ORDERS, CUSTOMERS}
 
 
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
@@ -201,7 +207,7 @@ def test_the_number_of_statements_grows_by_batch_not_by_entity(verb):
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:
-            inside(wanted(verb, ["user:out" if verb == "grant" else "user:ned"]))
+            subtree_plan(bulk_change(verb, ["user:out" if verb == "grant" else "user:ned"]))
         return len(captured)
 
     few, many = statements(0, 3), statements(3, 300)

@@ -1,4 +1,4 @@
-"""Plans of the changes that a file holds: CSV or JSON Lines, read whole or not at all."""
+"""Test plans from files of changes: CSV and JSON Lines, and the faults of files."""
 
 import json
 
@@ -85,30 +85,32 @@ def test_all_bad_lines_are_reported_and_no_plan_is_created():
     bad = ("give,user:out,dataset:sales.orders,READ", "grant,out,dataset:sales.orders,READ", "grant,user:out,dataset:x,READ",
            "grant,user:out,dataset:sales.orders,read", "grant,user:nobody,dataset:sales.orders,READ",
            "grant,user:out,instance:other,READ", "grant,user:out,dataset:sales.orders", ",,dataset:sales.orders,READ")
-    found = faults(HEADER + GOOD + "\n".join(bad))
-    assert [(fault.split(": ")[0], fault.split("`")[1] if fault.split(": ")[1].startswith("`") else "") for fault in found] == [
+    reported = faults(HEADER + GOOD + "\n".join(bad))
+    lines_and_fields = [(fault.split(": ")[0], fault.split("`")[1] if fault.split(": ")[1].startswith("`") else "")
+                        for fault in reported]
+    assert lines_and_fields == [
         ("line 5", "verb"), ("line 6", "principal"), ("line 7", "entity"), ("line 8", "privilege"), ("line 9", "principal"),
         ("line 10", "entity"), ("line 11", ""), ("line 12", "verb"), ("line 12", "principal")]
     for words in ("`give` is not one of grant, revoke", "write user:NAME", "`dataset:x` lacks a part", "not one of READ, WRITE",
                   "user:nobody does not exist: add it first", "3 values where the header has 4"):
-        assert sum(words in fault for fault in found) >= 1, words
+        assert sum(words in fault for fault in reported) >= 1, words
     assert database_state() == before
 
 
 def test_bad_lines_of_json_are_reported():
     further = lines().split("\n")[0][:-1] + ',"x":1}'
     bad = ["{", '{"verb":"grant"}', "[]", '{"verb":"grant","verb":"revoke"}', '{"verb":1}', further]
-    found = faults(lines() + "\n".join(bad))
-    assert {fault.split(":")[0] for fault in found} == {f"line {number}" for number in range(4, 10)}
+    reported = faults(lines() + "\n".join(bad))
+    assert {fault.split(":")[0] for fault in reported} == {f"line {number}" for number in range(4, 10)}
     for words in ("is not JSON", "`principal`: it is missing", "must be a JSON object", "appears more than once", "not a number",
                   "`x` is not a member of this line"):
-        assert any(words in fault for fault in found), words
+        assert any(words in fault for fault in reported), words
 
 
 def test_json_beyond_the_limits_of_depth_and_digits_is_refused():
     deep, long = '{"verb":' + "[" * 64 + "]" * 64 + "}", '{"verb":' + "7" * 1_001 + "}"
-    found = faults(lines() + "\n".join([deep, long]))
-    assert found == ["line 4: it is nested too deeply: 64 levels are allowed",
+    reported = faults(lines() + "\n".join([deep, long]))
+    assert reported == ["line 4: it is nested too deeply: 64 levels are allowed",
                      "line 5: it is not acceptable JSON: it contains a number with 1,001 digits; 1,000 are allowed"]
 
 
@@ -160,15 +162,15 @@ def test_every_line_that_is_not_utf_8_is_reported():
 
 @pytest.mark.parametrize("row", ['grant,"user:out" x,dataset:sales.orders,READ', f'grant,"{"x" * 200_000}",{ORDERS},READ'])
 def test_a_malformed_csv_row_is_reported_and_reading_continues(row):
-    found = faults(f"{HEADER}{row}\n{GOOD}give,user:out,{ORDERS},READ\n")
-    assert found[0].startswith("line 2: it is not CSV") and found[-1].startswith("line 6: `verb`")
+    reported = faults(f"{HEADER}{row}\n{GOOD}give,user:out,{ORDERS},READ\n")
+    assert reported[0].startswith("line 2: it is not CSV") and reported[-1].startswith("line 6: `verb`")
 
 
 def test_an_unclosed_quote_is_reported_at_its_first_line():
     assert faults(f'{HEADER}{GOOD}grant,"user:out,{ORDERS},READ\n{GOOD}')[0].startswith("line 5: it is not CSV")
 
 
-def test_more_changes_than_a_plan_holds_are_refused(monkeypatch):
+def test_more_changes_than_the_limit_of_a_plan_are_refused(monkeypatch):
     monkeypatch.setattr("grants.plans.sources.file.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="the file holds 3 changes, and 2 are allowed in a plan: split it"):
         made(HEADER + GOOD)
@@ -177,12 +179,12 @@ def test_more_changes_than_a_plan_holds_are_refused(monkeypatch):
 @pytest.mark.parametrize("form", SAMPLES)
 def test_the_samples_can_be_read(form):
     User.objects.create(username="sofia.lindqvist")
-    found = faults(SAMPLES[form])
-    assert len(found) == 1 and "group:contractors does not exist" in found[0]
+    reported = faults(SAMPLES[form])
+    assert len(reported) == 1 and "group:contractors does not exist" in reported[0]
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_make_it(role):
+def test_only_administrators_create_plans_from_files(role):
     with pytest.raises(NotAdministrator):
         create_plan_from_file(author=author_with(role), raw=(HEADER + GOOD).encode())
     assert not Plan.objects.exists()

@@ -1,4 +1,4 @@
-"""Plans that revoke the grants on deleted addresses."""
+"""Test plans that revoke the grants on deleted addresses."""
 
 import pytest
 from django.db import connection
@@ -34,7 +34,7 @@ def items(plan):
     return [(row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
 
 
-def more_ghosts():
+def add_ghost_grants():
     change_grants(author=COMMAND,
                   grant=[("group:operators", parse_address(SALARIES), "READ"), ("user:ina", parse_address(SALARIES), "ADMIN")])
     delete_entity(author=COMMAND, address=parse_address(SALARIES), generation="final")
@@ -52,7 +52,7 @@ def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_pla
 
 
 def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_it():
-    more_ghosts()
+    add_ghost_grants()
     assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:sales"))) == [GHOST]
     assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr"))) == [
         ("user:ina", SALARIES, "ADMIN"), ("group:operators", SALARIES, "READ")]
@@ -63,7 +63,7 @@ def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_
 
 
 def test_the_note_counts_the_grants_that_the_analysis_leaves_out():
-    more_ghosts()
+    add_ghost_grants()
     assert create_ghost_plan(author=COMMAND).recipe["note"].startswith("1 of these grants is held by inactive users")
 
 
@@ -76,14 +76,14 @@ def test_without_leftover_grants_no_plan_is_created():
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
-def test_only_administrators_make_it(role):
+def test_only_administrators_create_ghost_plans(role):
     with pytest.raises(NotAdministrator):
         create_ghost_plan(author=author_with(role))
 
 
 def test_a_recreated_entity_makes_a_ghost_plan_stale():
     plan = create_ghost_plan(author=COMMAND)
-    more_ghosts()
+    add_ghost_grants()
     assert invalidating_line(plan) is None
     recreate_entity(author=COMMAND, address=parse_address(LEGACY), generation="final")
     before = database_state()
@@ -96,7 +96,7 @@ def test_a_recreated_entity_makes_a_ghost_plan_stale():
 
 def test_the_number_of_statements_grows_by_batch_not_by_grant():
     def statements(first, last):
-        addresses = [parse_address(f"dataset:sales.gone{number}") for number in range(first, last)]
+        addresses = [parse_address(f"dataset:sales.deleted{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "deleted"))
         change_grants(author=COMMAND, grant=[("user:ned", address, "READ") for address in addresses])
         with CaptureQueriesContext(connection) as captured:

@@ -1,4 +1,4 @@
-"""Create, apply, discard, renew and undo plans."""
+"""Test creating, applying, discarding, renewing and undoing plans."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -39,15 +39,16 @@ def item(principal, address, privilege="READ"):
     return principal, parse_address(address), privilege
 
 
-def a_plan(author=COMMAND, **given):
-    given = given or {"grant": [item("user:out", ORDERS), item("user:dee", ORDERS), item("group:operators", "dataset:sales.new")],
-                      "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)]}
-    return create_plan_from_changes(author=author, **given)
+def create_sample_plan(author=COMMAND, **changes):
+    changes = changes or {"grant": [item("user:out", ORDERS), item("user:dee", ORDERS),
+                                    item("group:operators", "dataset:sales.new")],
+                          "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)]}
+    return create_plan_from_changes(author=author, **changes)
 
 
 def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
     before = database_state()
-    plan = a_plan(administrator())
+    plan = create_sample_plan(administrator())
     assert database_state()[:4] == before[:4]
     rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_noop)
             for row in plan.items.order_by("position")]
@@ -62,7 +63,7 @@ def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
 
 
 def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
-    plan, before = a_plan(), current_revision()
+    plan, before = create_sample_plan(), current_revision()
     plan = apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (plan.state, plan.decided_by, plan.reason, plan.revision) == ("applied", "a command", "because", current_revision())
     assert plan.effect | {"stranded_none": 1} == {"grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1,
@@ -77,7 +78,7 @@ def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
 
 
 def test_an_applied_or_discarded_plan_cannot_be_applied_or_discarded_again():
-    applied, discarded = a_plan(), a_plan()
+    applied, discarded = create_sample_plan(), create_sample_plan()
     apply_plan(author=COMMAND, plan_id=applied.pk)
     discard_plan(author=COMMAND, plan_id=discarded.pk)
     before = database_state()
@@ -89,17 +90,17 @@ def test_an_applied_or_discarded_plan_cannot_be_applied_or_discarded_again():
 
 
 def test_applying_needs_a_reason():
-    plan = a_plan()
+    plan = create_sample_plan()
     with pytest.raises(PlanError, match="the reason is missing"):
         apply_plan(author=Author("a command", reason="  "), plan_id=plan.pk)
 
 
 @pytest.mark.parametrize("role", ["auditor", "ordinary"])
 def test_only_administrators_create_apply_and_discard_plans(role):
-    plan, applied = a_plan(), a_plan(grant=[item("user:out", CUSTOMERS)])
+    plan, applied = create_sample_plan(), create_sample_plan(grant=[item("user:out", CUSTOMERS)])
     author = author_with(role)
     before = database_state()
-    for attempt in (lambda: a_plan(author), lambda: apply_plan(author=author, plan_id=plan.pk),
+    for attempt in (lambda: create_sample_plan(author), lambda: apply_plan(author=author, plan_id=plan.pk),
                     lambda: discard_plan(author=author, plan_id=plan.pk), lambda: renew_plan(author=author, plan_id=plan.pk)):
         with pytest.raises(NotAdministrator):
             attempt()
@@ -110,25 +111,26 @@ def test_only_administrators_create_apply_and_discard_plans(role):
     assert Plan.objects.count() == 2 and Plan.objects.get(pk=plan.pk).is_proposed
 
 
-CONCERNING = {
+RELEVANT_CHANGES = {
     "a grant on an entity of the plan": lambda: change_grants(author=COMMAND, grant=[item("user:grp", ORDERS)]),
     "the state of an entity of the plan": lambda: Entity.objects.get(key="sales.orders") and register_entity(
         author=COMMAND, address=parse_address("dataset:sales.new")),
-    "who a principal of the plan is": lambda: set_user_active(author=COMMAND, name="out", active=False),
-    "who is in a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
+    "the state of a user of the plan": lambda: set_user_active(author=COMMAND, name="out", active=False),
+    "a member of a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
 }
-OF_NO_CONCERN = {
-    "a grant elsewhere": lambda: change_grants(author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]),
-    "a grant beside it": lambda: change_grants(author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]),
+UNRELATED_CHANGES = {
+    "a grant in another namespace": lambda: change_grants(author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]),
+    "a grant on another entity of the namespace": lambda: change_grants(
+        author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]),
     "a description": lambda: describe_entity(author=COMMAND, address=parse_address(ORDERS), description="x"),
-    "somebody else": lambda: set_user_active(author=COMMAND, name="aud", active=False),
+    "the state of another user": lambda: set_user_active(author=COMMAND, name="aud", active=False),
 }
 
 
-@pytest.mark.parametrize("what", CONCERNING)
-def test_a_stale_plan_is_refused(what):
-    plan = a_plan()
-    CONCERNING[what]()
+@pytest.mark.parametrize("change", RELEVANT_CHANGES)
+def test_a_stale_plan_is_refused(change):
+    plan = create_sample_plan()
+    RELEVANT_CHANGES[change]()
     before = database_state()
     with pytest.raises(StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan") as stale:
         apply_plan(author=COMMAND, plan_id=plan.pk)
@@ -136,10 +138,10 @@ def test_a_stale_plan_is_refused(what):
     assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
 
 
-@pytest.mark.parametrize("what", OF_NO_CONCERN)
-def test_unrelated_changes_do_not_make_a_plan_stale(what):
-    plan = a_plan()
-    OF_NO_CONCERN[what]()
+@pytest.mark.parametrize("change", UNRELATED_CHANGES)
+def test_unrelated_changes_do_not_make_a_plan_stale(change):
+    plan = create_sample_plan()
+    UNRELATED_CHANGES[change]()
     assert apply_plan(author=COMMAND, plan_id=plan.pk).state == PlanState.APPLIED
 
 
@@ -171,7 +173,7 @@ def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
 
 def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
     before = all_grants()
-    plan = apply_plan(author=COMMAND, plan_id=a_plan().pk)
+    plan = apply_plan(author=COMMAND, plan_id=create_sample_plan().pk)
     inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     assert inverse.inverse_of == plan and inverse.items.count() == 3 and inverse.effect["already"] == 0
     apply_plan(author=COMMAND, plan_id=inverse.pk)
@@ -182,10 +184,10 @@ def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
 
 
 def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
-    plan = a_plan()
+    plan = create_sample_plan()
     with pytest.raises(PlanError, match="is proposed: only an applied plan can be undone"):
         create_inverse_plan(author=COMMAND, plan_id=plan.pk)
-    nothing = a_plan(grant=[item("user:dee", ORDERS)])
+    nothing = create_sample_plan(grant=[item("user:dee", ORDERS)])
     revision = current_revision()
     apply_plan(author=COMMAND, plan_id=nothing.pk)
     assert current_revision() == revision
@@ -194,10 +196,10 @@ def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
 
 
 def test_invalid_items_are_refused_each_with_its_position():
-    for given in ({"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
+    for changes in ({"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
                   {"grant": [item("user:out", "instance:other")]}):
         with pytest.raises(ChangeRefused):
-            create_plan_from_changes(author=COMMAND, **given)
+            create_plan_from_changes(author=COMMAND, **changes)
     with pytest.raises(PlanError, match="the plan is empty"):
         create_plan_from_changes(author=COMMAND)
     assert not Plan.objects.exists()
@@ -206,17 +208,17 @@ def test_invalid_items_are_refused_each_with_its_position():
 def test_a_plan_over_the_limit_is_refused_and_not_stored(monkeypatch):
     monkeypatch.setattr("grants.plans.create.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="more than 2 items, which is the limit"):
-        a_plan()
+        create_sample_plan()
     assert not Plan.objects.exists()
 
 
 def test_gains_and_losses_of_each_principal_are_counted_by_kind():
-    effects = PrincipalEffects(a_plan())
-    found = {effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]}
-    assert found == {
+    effects = PrincipalEffects(create_sample_plan())
+    effects_by_principal = {effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]}
+    assert effects_by_principal == {
         "user:ned": ({}, {("dataset", Privilege.ADMIN): 1}, None), "user:out": ({("dataset", Privilege.READ): 1}, {}, None),
         "group:operators": ({("dataset", Privilege.READ): 1}, {}, 1)}
-    assert list(found) == ["user:ned", "user:out", "group:operators"] and len(effects) == 3
+    assert list(effects_by_principal) == ["user:ned", "user:out", "group:operators"] and len(effects) == 3
     assert [effect.principal for effect in effects[1:2]] == ["user:out"]
 
 
@@ -260,7 +262,7 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
     assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
 
 
-@pytest.mark.parametrize(("given", "words"), [
+@pytest.mark.parametrize(("arguments", "words"), [
     ({"source": "user:ned", "target": "user:ned"}, "is both"),
     ({"source": "user:x", "target": "user:ned"}, "user:x does not exist"),
     ({"source": "user:ned", "target": "group:x"}, "group:x does not exist"),
@@ -268,9 +270,9 @@ def test_copying_grants_only_what_the_target_does_not_hold_directly():
     ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
     ({"source": "user:ned", "target": "user:dee", "within": parse_address(ORDERS)}, "neither a namespace nor an application"),
 ])
-def test_an_invalid_copy_is_refused_with_a_reason(given, words):
+def test_an_invalid_copy_is_refused_with_a_reason(arguments, words):
     with pytest.raises(GrantError, match=words):
-        create_plan_from_copy(author=COMMAND, **given)
+        create_plan_from_copy(author=COMMAND, **arguments)
     assert not Plan.objects.exists()
 
 
