@@ -85,7 +85,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
 # Functions that see only single nodes that a walker has already accepted, by that walker.
 AFTER_A_WALKER = {
     "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
-    "grants.policies.wording._parenthesized": "grants.policies.wording.requirement_in_words",
+    "grants.policies.wording._with_parentheses": "grants.policies.wording.requirement_in_words",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
     "grants.evaluation.principal_filters._question_context": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
