@@ -17,12 +17,14 @@ class ApiToken(models.Model):
     """One API token, stored as the SHA-256 of its secret. The secret has 256 random bits, so it needs no salt.
 
     scopes: values of TokenScope in their order, separated by spaces.
+    issued_by: the account or command that created the token; empty if unknown.
     """
 
     name = models.CharField(max_length=100)
     owner = models.ForeignKey(User, models.PROTECT, related_name="api_tokens")
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.CharField(max_length=40)
+    issued_by = models.CharField(max_length=150, blank=True, default="", db_default="")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)

@@ -10,13 +10,16 @@ from django.core.signals import request_finished
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
-_VALID_ID = re.compile(r"[\x20-\x7e]{1,200}")
+# a header value cannot contain other control characters; a tab would split a line of the log
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+MAX_CALLER_ID_CHARACTERS = 200
 logger = structlog.stdlib.get_logger("authzconsole.access")
 
 
 class RequestIdMiddleware:
-    """Give each request an id, or keep the id that the caller sent. Add it to the response and to every log line of the request.
+    """Give each request an id. Keep the X-Request-ID of the caller apart, as `request.caller_id`.
 
+    The response returns the id of the caller, or the own id if the caller sent none. Every log line of the request has both.
     Also log one line for each response, because the access log of the server does not have the id.
     """
 
@@ -25,17 +28,20 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         sent_id = request.headers.get("X-Request-ID", "")
-        request.id = sent_id if _VALID_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        request.id = uuid.uuid4().hex
+        request.caller_id = _CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
+        request.echoed_id = sent_id if sent_id and not _CONTROL_CHARACTERS.search(sent_id) else request.id
         # the id stays bound until request_finished, because Django logs an error status after the last middleware
-        structlog.contextvars.bind_contextvars(request_id=request.id)
+        structlog.contextvars.bind_contextvars(
+            request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {}))
         start = time.perf_counter()
         response = self.get_response(request)
         logger.info("answered", method=request.method, path=request.path, status=response.status_code,
                     milliseconds=round(1_000 * (time.perf_counter() - start), 1), client=request.META.get("REMOTE_ADDR"))
-        response["X-Request-ID"] = request.id
+        response["X-Request-ID"] = request.echoed_id
         return response
 
 
 @receiver(request_finished)
 def unbind_request_id(**kwargs: object) -> None:
-    structlog.contextvars.unbind_contextvars("request_id")
+    structlog.contextvars.unbind_contextvars("request_id", "caller_request_id")

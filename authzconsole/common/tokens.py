@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import OperationalError, connection
@@ -52,23 +52,28 @@ class ValidToken:
     """A verified token.
 
     number: its primary key. scopes: values of TokenScope. generation: the name of the active generation.
+    issuer: the account or command that created the token.
     """
 
     number: int
     owner_id: int
     scopes: frozenset[str]
     generation: str
+    issuer: str = field(default="", compare=False)
 
 
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
-    """Create a token of the account `owner` that expires in `days`. Raise TokenError or NotAdministrator."""
+    """Create a token of the account `owner` that expires in `days`. Raise TokenError or NotAdministrator.
+
+    An account can create tokens for itself and for service accounts, and a command for every account.
+    """
     scopes = _checked_scopes(name, scopes, days)
     with administrator_transaction(author) as head:
         user = None if storage_fault(owner) else User.objects.filter(username=owner).first()
-        _check_owner(owner, user, scopes)
+        _check_owner(owner, user, scopes, author)
         secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
-        token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes), created_at=now,
-                                        expires_at=now + timedelta(days=days))
+        token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes),
+                                        issued_by=author.name, created_at=now, expires_at=now + timedelta(days=days))
         detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}"
         append_to_journal(head, [Change("token-add", principal=str(user), detail=detail)], author=author)
     return IssuedToken(token, secret)
@@ -92,7 +97,7 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
 # execute it. It also reads the active generation, which saves a second query.
 _VERIFY_SQL = f"""
 SELECT t.id, t.owner_id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s, u.is_active,
-  t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL})
+  t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL}), t.issued_by
 FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_id WHERE t.digest = %s"""
 
 
@@ -104,7 +109,7 @@ def verify_token(secret: str) -> ValidToken:
         row = cursor.fetchone()
     if row is None:
         raise TokenUnknown("the token is unknown")
-    number, owner_id, scopes, is_unrevoked, is_unexpired, is_owner_active, is_update_due, generation_name = row
+    number, owner_id, scopes, is_unrevoked, is_unexpired, is_owner_active, is_update_due, generation_name, issuer = row
     if not is_unrevoked:
         raise TokenRefused("the token was revoked")
     if not is_unexpired:
@@ -113,7 +118,7 @@ def verify_token(secret: str) -> ValidToken:
         raise TokenRefused("the account of the token is inactive")
     if is_update_due:
         _update_last_use(number, now)
-    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name)
+    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name, issuer)
 
 
 def _update_last_use(number: int, now: datetime) -> None:
@@ -152,9 +157,12 @@ def _checked_scopes(name: str, scopes: Iterable[str], days: int) -> list[str]:
     return [scope for scope in TokenScope.values if scope in scopes]
 
 
-def _check_owner(name: str, user: User | None, scopes: list[str]) -> None:
+def _check_owner(name: str, user: User | None, scopes: list[str], author: Author) -> None:
     if user is None or not user.is_active:
         raise TokenError(f"`{clip(name)}` is not an active account of this console, so it cannot own a token")
+    if author.user_id not in (None, user.pk) and not user.is_service:
+        raise TokenError(f"{user} is another person's account: create tokens for yourself or for a service account, because a "
+                         f"token acts in the name of its owner")
     if TokenScope.ADMINISTER in scopes and not user.can_administer:
         raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
                          f"`{TokenScope.ADMINISTER}`")

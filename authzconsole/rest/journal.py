@@ -27,7 +27,12 @@ class LineSerializer(serializers.Serializer):
     privilege = serializers.CharField()
     detail = serializers.CharField()
     reason = serializers.CharField()
-    request_id = serializers.CharField()
+    request_id = serializers.CharField(help_text="The id that the console gave to the request.")
+    caller_request_id = serializers.CharField(help_text="The X-Request-ID of the caller.")
+    token = serializers.IntegerField(allow_null=True, help_text="The number of the API token of the request.")
+    issuer = serializers.CharField(help_text="The account or command that created the token.")
+    format = serializers.IntegerField(
+        help_text="Which members the hash covers. In format 1, `caller_request_id`, `token`, `issuer` and `format` are not.")
     hash = serializers.CharField(help_text="The SHA-256 of the hash of the previous line and the other members of this line.")
 
 
@@ -56,7 +61,8 @@ class JournalQuery(PageQuery):
 LINE_EXAMPLE = {
     "revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant",
     "principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", "detail": "",
-    "reason": "quarterly close", "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "hash": "0" * 64,
+    "reason": "quarterly close", "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "caller_request_id": "",
+    "token": 3, "issuer": "admin", "format": 2, "hash": "0" * 64,
 }
 
 

@@ -47,6 +47,7 @@ class UserSerializer(serializers.Serializer):
     role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
     is_principal = serializers.BooleanField(help_text="False for an account that is not a principal. Decisions treat it as an "
                                                       "unknown subject.")
+    is_service = serializers.BooleanField(help_text="A service account owns API tokens and can never sign in.")
 
 
 class GroupSerializer(serializers.Serializer):
@@ -92,6 +93,7 @@ class NewUserSerializer(StrictSerializer):
     email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS)
     active = Boolean(required=False, default=True)
     role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value)
+    is_service = Boolean(required=False, default=False)
     reason = reason_field()
 
 
@@ -117,7 +119,7 @@ class NewMemberSerializer(StrictSerializer):
 
 USER_EXAMPLE = {
     "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
-    "is_principal": True,
+    "is_principal": True, "is_service": False,
 }
 NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com"}
 OUTCOME_EXAMPLE = {
@@ -260,7 +262,7 @@ class Members(Endpoint):
 
 def user_as_json(user: User) -> dict:
     return {"name": user.username, "active": user.is_active, "email": user.email, "role": str(user.role),
-            "is_principal": user.is_principal}
+            "is_principal": user.is_principal, "is_service": user.is_service}
 
 
 def _group_as_json(group: Group) -> dict:

@@ -23,8 +23,11 @@ PASSWORD_BYTES = 12
 
 
 def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
-             is_principal: bool = True) -> Outcome:
-    """Add a user, who cannot sign in before a password is set. An existing account becomes a principal if it is not one yet."""
+             is_principal: bool = True, is_service: bool = False) -> Outcome:
+    """Add a user, who cannot sign in until a password is set. An existing account becomes a principal.
+
+    is_service: the account can never sign in; it owns API tokens for a program.
+    """
     _check_name("user", name)
     _check_email(email)
     role = _role(role)
@@ -33,8 +36,9 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
         if user is not None:
             return _existing_user(record, user, is_principal)
         User.objects.create(username=name, email=email, is_active=active, role=role, is_principal=is_principal,
-                            password=make_password(None))
-        detail = ", ".join(filter(None, ["" if active else "inactive", "" if role == Role.ORDINARY else f"role: {role}"]))
+                            is_service=is_service, password=make_password(None))
+        detail = ", ".join(filter(None, ["" if active else "inactive", "" if role == Role.ORDINARY else f"role: {role}",
+                                         "service account" if is_service else ""]))
         return record(Change("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added")
 
 
@@ -90,6 +94,8 @@ def renew_user_password(*, author: Author, name: str) -> str:
     hashed = make_password(password)
     with _journal_recorder(author) as record:
         user = _user(name)
+        if user.is_service:
+            raise PrincipalError(f"{user} is a service account: it uses API tokens and cannot have a password")
         User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
         record(Change("password-set", principal=str(user)), f"{user} has a new password")
     return password

@@ -153,8 +153,9 @@ def test_an_internal_error_returns_a_message_with_the_request_id(api, monkeypatc
     monkeypatch.setattr("authzconsole.api.evaluation.answer_questions", fails)
     api.client.raise_request_exception = False
     answer = api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "r-7"})
-    assert answer.status_code == 500
-    assert answer.json() == "internal error; the log of the console has the details under the request id r-7"
+    assert (answer.status_code, answer["X-Request-ID"]) == (500, "r-7")
+    assert answer.json() == ("internal error; the log of the console has the details under the request id "
+                             f"{answer.wsgi_request.id}")
 
 
 def test_brackets_in_strings_do_not_count_as_nesting():

@@ -17,10 +17,10 @@ from django.utils import timezone
 from authzconsole.common.tokens import TokenError, TokenRefused, ValidToken, create_token, revoke_token, verify_token
 from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import ApiToken
-from grants.errors import NotAdministrator
-from grants.journal import Author, first_break
+from grants.errors import NotAdministrator, PrincipalError
+from grants.journal import Author, current_revision, first_break
 from grants.models import JournalLine, Role, User
-from grants.principals.services import add_user, set_user_role
+from grants.principals.services import add_user, renew_user_password, set_user_role
 from tests.api.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +59,51 @@ def test_creating_and_revoking_a_token_are_journaled(ada):
     assert added.detail.startswith(f"`ci` (number {token.pk}) for decide, until 20")
     assert (revoked.action, revoked.detail) == ("token-revoke", f"`ci` (number {token.pk})")
     assert first_break() is None
+
+
+def test_the_attack_an_administrator_cannot_create_a_token_of_another_person(ada):
+    add_user(author=OPERATOR, name="mallory", role=Role.ADMINISTRATOR)
+    add_user(author=OPERATOR, name="robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
+    mallory = Author("mallory", user_id=User.objects.get(username="mallory").pk)
+    before = current_revision()
+    with pytest.raises(TokenError, match="user:ada is another person's account: create tokens for yourself"):
+        create(author=mallory, owner="ada", scopes=["administer"])
+    assert not ApiToken.objects.exists() and current_revision() == before
+    for owner in ("mallory", "robot"):
+        assert create(author=mallory, owner=owner, scopes=["administer"]).token.issued_by == "mallory"
+
+
+def test_the_page_refuses_a_token_of_another_person(ada, client):
+    add_user(author=OPERATOR, name="mallory", role=Role.ADMINISTRATOR, is_principal=False)
+    client.force_login(User.objects.get(username="mallory"))
+    form = {"owner": "ada", "name": "x", "days": "9", "scope": "administer"}
+    assert client.post("/accounts/tokens/new", form).status_code == 400
+    assert client.post("/accounts/tokens/new", form | {"owner": "mallory"}).status_code == 200
+    assert [token.owner.username for token in ApiToken.objects.all()] == ["mallory"]
+
+
+def test_a_journal_line_names_the_token_its_issuer_and_both_request_ids(ada, client):
+    add_user(author=OPERATOR, name="robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
+    issued = create(author=Author("ada", user_id=ada.pk), owner="robot", scopes=["administer"])
+    answer = client.post("/api/v1/groups", {"name": "new", "reason": "attack"}, content_type="application/json", headers={
+        "Authorization": f"Bearer {issued.secret}", "X-Request-ID": "mine"})
+    assert (answer.status_code, answer["X-Request-ID"]) == (201, "mine")
+    line = JournalLine.objects.latest("revision")
+    assert (line.action, line.actor, line.token, line.issuer, line.caller_request_id) == (
+        "group-add", "robot", issued.token.pk, "ada", "mine")
+    assert line.request_id == answer.wsgi_request.id != "mine"
+    assert first_break() is None
+
+
+def test_a_service_account_cannot_sign_in(ada, client):
+    add_user(author=OPERATOR, name="robot", is_principal=False, is_service=True)
+    with pytest.raises(PrincipalError, match="service account"):
+        renew_user_password(author=OPERATOR, name="robot")
+    robot = User.objects.get(username="robot")
+    robot.set_password("correct horse battery")
+    robot.save()
+    answer = client.post("/sign-in", {"username": "robot", "password": "correct horse battery"})
+    assert answer.status_code == 200 and "Wrong user name or password" in answer.content.decode()
 
 
 def test_only_administrators_create_and_revoke_tokens(ada):

@@ -1,12 +1,15 @@
 """Test the content of journal lines, the detection of tampering, and concurrent changes."""
 
+import hashlib
 import io
+import json
 import threading
 from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
+from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
@@ -76,8 +79,19 @@ CHANGED = "line 3 was changed after it was written: its hash does not match"
 
 @pytest.mark.parametrize("column", [name for name in JournalLine.HASHED if name not in ("revision", "at")])
 def test_a_change_in_any_column_is_named(five, column):
-    run(f"UPDATE grants_journalline SET {column} = 'other' WHERE revision = 3")
+    new_value = "7" if column in ("token", "format") else "'other'"
+    run(f"UPDATE grants_journalline SET {column} = {new_value} WHERE revision = 3")
     assert first_break().sentence == CHANGED and first_break().revision == 3
+
+
+def test_lines_of_format_1_verify():
+    line = JournalLine(revision=1, at=timezone.now(), actor="a", action="b", format=1)
+    line.hash = hashlib.sha256(json.dumps(
+        ["0" * 64, 1, line.at.isoformat(timespec="microseconds"), "a", "b", "", "", "", "", "", ""], separators=(",", ":"),
+    ).encode()).hexdigest()
+    assert line.hash_after("0" * 64) == line.hash
+    line.format = 2
+    assert line.hash_after("0" * 64) != line.hash
 
 
 @pytest.mark.parametrize("tamper, line, sentence", [

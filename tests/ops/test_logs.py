@@ -74,7 +74,24 @@ def test_the_token_fast_path_logs_with_the_id_too(log_lines):
     headers = {"Authorization": "Bearer wrong", "X-Request-ID": "mine"}
     environ = RequestFactory().post("/access/v1/evaluation", {}, "application/json", headers=headers).environ
     list(TokenFastPath(None)(environ, lambda status, headers: None))
-    assert [(entry["event"], entry["status"], entry["request_id"]) for entry in log_lines()] == [("answered", 401, "mine")]
+    (entry,) = log_lines()
+    assert (entry["event"], entry["status"], entry["caller_request_id"]) == ("answered", 401, "mine")
+    assert len(entry["request_id"]) == 32
+    assert not {"request_id", "caller_request_id"} & structlog.contextvars.get_contextvars().keys()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("sent", "is_echoed"), [("mine", True), ("x" * 500, True), ("caf\xe9", True), ("a\tb", False)])
+def test_the_id_of_the_caller_does_not_replace_the_own_id(log_lines, sent, is_echoed):
+    answer = Client().get("/nothing", headers={"X-Request-ID": sent})
+    assert (answer["X-Request-ID"] == sent) == is_echoed
+    own_ids = {entry["request_id"] for entry in log_lines()}
+    assert len(own_ids) == 1 and sent not in own_ids
+
+
+@pytest.mark.django_db
+def test_no_id_stays_bound(log_lines):
+    Client().get("/nothing", headers={"X-Request-ID": "mine"})
     assert "request_id" not in structlog.contextvars.get_contextvars()
 
 

@@ -60,7 +60,8 @@ report = {
     "revision": current_revision(), "misplaced": str(first_misplaced_grant()), "plans": plans,
     "generation": active_generation().name,
     "is_permitted": [is_permitted("READ"), is_permitted("EXECUTE")],
-    "tokens": [[token.name, token.scopes, token.revoked_at is not None] for token in ApiToken.objects.order_by("pk")],
+    "tokens": [[token.name, token.scopes, token.revoked_at is not None, token.issued_by]
+               for token in ApiToken.objects.order_by("pk")],
     "schedules": [[row.analysis, row.is_on, str(row.at), row.options] for row in Schedule.objects.all()],
     "periodic": PeriodicTask.objects.filter(enabled=True, task="analytics.schedule_run").count(),
 }
@@ -105,7 +106,7 @@ def test_the_active_generation_of_an_old_database_is_kept(report):
 
 
 def test_a_token_of_an_old_database_gets_decisions(report):
-    assert report["tokens"] == [["nightly sync", "decide read", False], ["old", "decide", True]]
+    assert report["tokens"] == [["nightly sync", "decide read", False, "root"], ["old", "decide", True, "root"]]
     assert report["is_permitted"] == [True, False]
 
 

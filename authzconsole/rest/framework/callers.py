@@ -51,7 +51,10 @@ def check_can_see_all(request: Request) -> None:
 
 
 def author_of(request: Request, reason: str = "") -> Author:
-    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk)
+    token = request.auth
+    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk,
+                  caller_request_id=request.caller_id, token=token.number if token else None,
+                  issuer=token.issuer if token else "")
 
 
 def visible_entities(request: Request) -> QuerySet[Entity]:

@@ -58,7 +58,7 @@ class Problem(Exception):
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     content = {
         "type": f"urn:authzconsole:problem:{problem.type}", "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status, "detail": problem.detail, "instance": request.id, "errors": problem.errors,
+        "status": problem.status, "detail": problem.detail, "instance": request.echoed_id, "errors": problem.errors,
         **problem.members,
     }
     return HttpResponse(json.dumps(content), content_type=CONTENT_TYPE, status=problem.status,

@@ -47,7 +47,7 @@ _ERRORS = {
 }
 _HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}
 STATE = "The state of the resource, if it is not live and the caller can see it."
-ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "The id of the request, as sent or generated."}}
+ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "The id that the caller sent, or a generated id."}}
 
 
 def authzen_paths() -> dict:

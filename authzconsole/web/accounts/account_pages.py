@@ -76,6 +76,7 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
         "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,
         "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,
+        "can_create_token": request.user.can_administer and user.is_active and (user.is_service or user.pk == request.user.pk),
         "token_form": token_form({"owner": user.username}),
     }, status=status)
 

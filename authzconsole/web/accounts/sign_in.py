@@ -62,6 +62,11 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
         "inactive": "This account is inactive. A console administrator can activate it.",
     }
 
+    def confirm_login_allowed(self, user) -> None:
+        super().confirm_login_allowed(user)
+        if user.is_service:
+            raise self.get_invalid_login_error()
+
     def clean(self) -> dict:
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is None or not password:

@@ -85,7 +85,8 @@ def token_list(request: HttpRequest) -> HttpResponse:
 def new_token(request: HttpRequest) -> HttpResponse:
     """Create a token. Its secret is shown in this response and never again."""
     if request.method != "POST":
-        return _form_response(request, {"owner": name_from_input(name_parameter(request, "owner"), "user")})
+        owner = name_from_input(name_parameter(request, "owner"), "user")
+        return _form_response(request, {"owner": owner or request.user.username})
     form = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
     form["owner"] = name_from_input(request.POST.get("owner", ""), "user")
     form["selected_scopes"] = request.POST.getlist("scope")

@@ -33,7 +33,8 @@ TIME_FIELDS = ("since", "until")
 SECTION = "lines"
 TABLE = Table(
     "journal",
-    tuple(Column(name, ColumnType.LONG if name == "revision" else ColumnType.TEXT) for name in (*JournalLine.HASHED, "hash")),
+    tuple(Column(name, ColumnType.LONG if name in ("revision", "format") else ColumnType.TEXT)
+          for name in (*JournalLine.HASHED, "hash")),
     ("revision",),
 )
 
@@ -164,4 +165,5 @@ def _batches(rows: QuerySet[JournalLine]) -> Iterator[pa.RecordBatch]:
 
 
 def _export_row(line: JournalLine) -> dict:
-    return {name: getattr(line, name) for name in TABLE.column_names} | {"at": line.at.isoformat()}
+    return {name: getattr(line, name) for name in TABLE.column_names} | {
+        "at": line.at.isoformat(), "token": "" if line.token is None else str(line.token)}

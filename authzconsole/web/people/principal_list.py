@@ -21,7 +21,7 @@ ROWS_PER_PAGE = 25
 TYPES = {"user": "Users", "group": "Groups"}
 # by the value of the filter: the value of is_active
 ACTIVITY = {"active": True, "inactive": False}
-FORM_FIELDS = ("type", "name", "email", "role", "reason")
+FORM_FIELDS = ("type", "name", "email", "role", "is_service", "reason")
 
 
 @require_safe
@@ -73,7 +73,8 @@ def _add_from_form(author, form: dict):
     if form["type"] == "group":
         return add_group(author=author, name=form["name"])
     return add_user(author=author, name=form["name"], email=email_from_form(form), role=form["role"] or Role.ORDINARY,
-                    is_principal=form["type"] != "account")
+                    is_principal=form["type"] != "account",
+                    is_service=form["type"] == "account" and form["is_service"] == "yes")
 
 
 def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:

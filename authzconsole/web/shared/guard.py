@@ -75,4 +75,5 @@ def _require_see_all(request: HttpRequest) -> None:
 
 def request_author(request: HttpRequest, reason: str = "") -> Author:
     """Return the author of the journal lines that this request writes."""
-    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk)
+    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk,
+                  caller_request_id=request.caller_id)

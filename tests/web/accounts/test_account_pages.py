@@ -60,6 +60,7 @@ def test_only_administrators_can_write(url, form, browse, issued):
 
 def test_a_token_is_shown_once_and_never_again(browse):
     client = browse("ada")
+    User.objects.filter(username="dee").update(is_service=True)
     form = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
     response = client.post("/accounts/tokens/new", form)
     secret = re.search(r"azc_[\w-]{40,}", page_html(response))[0]
@@ -76,10 +77,23 @@ def test_a_token_is_shown_once_and_never_again(browse):
     ({"name": " "}, "the name of a token must have 1 to"), ({"scope": ["administer"]}, "is not an administrator of this console"),
 ])
 def test_an_invalid_token_is_explained_and_keeps_the_input(form, fault, browse):
-    response = browse("ada").post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
-                                                           "reason": "kept too"} | form)
+    client = browse("ada")
+    User.objects.filter(username="dee").update(is_service=True)
+    response = client.post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
+                                                    "reason": "kept too"} | form)
     assert response.status_code == 400 and fault in page_html(response).replace("&#x27;", "'")
     assert "kept too" in page_html(response) and not ApiToken.objects.exists()
+
+
+def test_a_service_account_is_added_and_has_no_password_form(browse):
+    client = browse("ada")
+    client.post("/people/add", {"type": "account", "name": "robot", "role": "auditor", "is_service": "yes"})
+    assert User.objects.get(username="robot").is_service
+    assert JournalLine.objects.latest("revision").detail == "role: auditor, service account"
+    text = page_html(client.get("/accounts/user:robot"))
+    assert "A service account uses API tokens" in text and "/accounts/tokens/new?owner=robot" in text
+    assert client.post("/accounts/password/user:robot").status_code == 400
+    assert "/accounts/tokens/new?owner=dee" not in page_html(client.get("/accounts/user:dee"))
 
 
 def test_a_token_is_revoked_after_confirmation(browse, issued, htmx):

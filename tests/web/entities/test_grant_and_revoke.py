@@ -29,7 +29,8 @@ def test_a_grant_is_journalled_with_author_reason_and_request_id(browse):
     form = {"principal": "user:out", "privilege": "READ", "reason": "quarterly close"}
     browse("ada").post(GRANT, form, headers={"X-Request-ID": "request-7"})
     line = JournalLine.objects.get(action="grant", principal="user:out")
-    assert (line.actor, line.reason, line.request_id) == ("ada", "quarterly close", "request-7")
+    assert (line.actor, line.reason, line.caller_request_id) == ("ada", "quarterly close", "request-7")
+    assert len(line.request_id) == 32
 
 
 def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):

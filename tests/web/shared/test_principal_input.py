@@ -36,6 +36,7 @@ def test_granting_and_revoking_use_the_exact_name(name, browse):
 
 
 def test_a_token_belongs_to_the_exact_name(name, browse):
+    User.objects.filter(username=name).update(is_service=True)
     client, sent = browse("ada"), {"owner": name, "name": "nightly", "days": "9", "scope": "read"}
     assert client.get("/accounts/tokens/new", {"owner": name}).context["token_form"]["owner"] == name
     client.post("/accounts/tokens/new", sent)
