@@ -26,13 +26,13 @@ def name_fault(name: str) -> str:
     return control_character_fault("the name", name)
 
 
-def control_character_fault(what: str, text: str) -> str:
+def control_character_fault(text_name: str, text: str) -> str:
     """Return why the text is invalid: it contains a control character, or cannot be stored. Empty if it is valid.
 
-    what: the name of the text in the message.
+    text_name: the name of the text in the message.
     """
     if _CONTROL.search(text):
-        return f"{what} `{clip(text)}` holds a control character"
+        return f"{text_name} `{clip(text)}` holds a control character"
     return storage_fault(text)
 
 

@@ -22,22 +22,22 @@ class MalformedJson(ValueError):
     """The text is not acceptable JSON. The message says what is wrong, and where."""
 
 
-def json_from_bytes(raw: bytes, *, what: str, is_single_line: bool = False) -> object:
+def json_from_bytes(raw: bytes, *, text_name: str, is_single_line: bool = False) -> object:
     """Return the parsed value. Raise MalformedJson.
 
-    what: the name of the text in error messages. is_single_line: error messages give positions without a line number.
+    text_name: the name of the text in error messages. is_single_line: error messages give positions without a line number.
     """
     if _is_too_deep(raw):
-        raise MalformedJson(f"{what} is nested too deeply: {MAX_NESTING} levels are allowed")
+        raise MalformedJson(f"{text_name} is nested too deeply: {MAX_NESTING} levels are allowed")
     try:
         return _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise MalformedJson(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+        raise MalformedJson(f"{text_name} is not UTF-8: byte {error.start + 1} cannot be read") from None
     except json.JSONDecodeError as error:
         position = f"character {error.colno}" if is_single_line else f"line {error.lineno}, column {error.colno}"
-        raise MalformedJson(f"{what} is not JSON: {error.msg} at {position}") from None
+        raise MalformedJson(f"{text_name} is not JSON: {error.msg} at {position}") from None
     except ValueError as error:
-        raise MalformedJson(f"{what} is not acceptable JSON: {error}") from None
+        raise MalformedJson(f"{text_name} is not acceptable JSON: {error}") from None
 
 
 def _is_too_deep(raw: bytes) -> bool:

@@ -28,7 +28,7 @@ def read_json_object(request: HttpRequest, *, default: dict | None = None) -> di
             return default
         raise RequestRefused(400, "the body is empty: send a JSON object")
     try:
-        body = json_from_bytes(raw, what="the body")
+        body = json_from_bytes(raw, text_name="the body")
     except MalformedJson as error:
         raise RequestRefused(400, str(error)) from None
     if not isinstance(body, dict):

@@ -30,7 +30,7 @@ MAX_GRANTS_INSIDE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _QuestionContext:
-    """The question, and what its condition depends on.
+    """The question, and the data on which its condition depends.
 
     container: the row of the target, if the requirement depends on the entities or grants inside it.
     has_many_grants: whether there are more than MAX_GRANTS_INSIDE grants on and inside the container.

@@ -126,7 +126,7 @@ def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
 
 
 def _toggle_noop(rows: list[PlanItem]) -> None:
-    """Toggle `is_noop` of the items whose actual effect differs from the expected one."""
+    """Toggle `is_noop` of these items, because their actual effect differs from the expected effect."""
     for is_noop in (True, False):
         pks = [row.pk for row in rows if row.is_noop is not is_noop]
         if pks:

@@ -1,4 +1,4 @@
-"""Compute what a plan changes: the counts stored with the plan, and the effect on each principal and each entity.
+"""Compute the effect of a plan: the counts stored with the plan, and the effect on each principal and each entity.
 
 `Plan.effect` stores the counts, so the cost of showing a plan does not depend on its size:
 

@@ -88,7 +88,7 @@ def parse_line_json(raw: bytes | None, report_fault) -> object:
         report_fault("", f"it is longer than {MAX_LINE_BYTES // 1024 // 1024} MB")
         return UNREADABLE
     try:
-        return json_from_bytes(raw, what="it", is_single_line=True)
+        return json_from_bytes(raw, text_name="it", is_single_line=True)
     except MalformedJson as error:
         report_fault("", str(error))
         return UNREADABLE

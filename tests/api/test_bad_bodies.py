@@ -160,23 +160,23 @@ def test_an_internal_error_returns_a_message_with_the_request_id(api, monkeypatc
 
 def test_brackets_in_strings_do_not_count_as_nesting():
     text = "[{" * 500 + '\\"' * 200
-    assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), what="it") == {"a": [text, {"b": text}]}
+    assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), text_name="it") == {"a": [text, {"b": text}]}
 
 
 def test_nesting_up_to_the_limit_is_accepted():
     deepest = b"[" * MAX_NESTING + b"]" * MAX_NESTING
-    assert json_from_bytes(deepest, what="it")
+    assert json_from_bytes(deepest, text_name="it")
     with pytest.raises(MalformedJson, match="too deeply"):
-        json_from_bytes(b"[" + deepest + b"]", what="it")
+        json_from_bytes(b"[" + deepest + b"]", text_name="it")
 
 
 @pytest.mark.parametrize("raw", [b'"' + b'\\"' * 400_000, b'"\\' * 300_000, b'{"a' * 300_000, b"[" * 63 + b'"' * 500_000])
 def test_hostile_texts_are_refused_in_linear_time(raw):
     with pytest.raises(MalformedJson):
-        json_from_bytes(raw + b"[{" * 100, what="it")
+        json_from_bytes(raw + b"[{" * 100, text_name="it")
 
 
 def test_a_duplicate_among_very_many_members_is_refused():
     members = ",".join(f'"{number}":1' for number in range(60_000))
     with pytest.raises(MalformedJson, match="`7` appears more than once"):
-        json_from_bytes(f'{{{members},"7":2}}'.encode(), what="it")
+        json_from_bytes(f'{{{members},"7":2}}'.encode(), text_name="it")

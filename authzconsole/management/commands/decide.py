@@ -64,7 +64,7 @@ def read_question(line: bytes | None, generation: str) -> Question | QuestionErr
     if line is None:
         return QuestionError(f"the line is longer than {MAX_LINE_BYTES:,} bytes")
     try:
-        return question_from_json(json_from_bytes(line, what="the line"), active_generation=generation)
+        return question_from_json(json_from_bytes(line, text_name="the line"), active_generation=generation)
     except MalformedJson as error:
         return QuestionError(str(error))
     except QuestionError as error:

@@ -81,8 +81,8 @@ def test_granting_on_an_unregistered_address_plans_it_and_its_containers():
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
     assert set(entity_states().values()) == {"planned"}
-    places = ["instance:cdap", "namespace:sales", "application:sales.etl", "program:sales.etl.spark.p"]
-    assert lines_after(0) == [*(("plan", "", place, "", "") for place in places),
+    addresses = ["instance:cdap", "namespace:sales", "application:sales.etl", "program:sales.etl.spark.p"]
+    assert lines_after(0) == [*(("plan", "", address, "", "") for address in addresses),
                               ("grant", "user:alice", "program:sales.etl.spark.p", "READ", "")]
 
 

@@ -115,11 +115,11 @@ def test_the_number_of_statements_does_not_grow_with_the_items():
     names = [f"user {n}" for n in range(40)]
     User.objects.bulk_create(User(username=name, is_principal=False) for name in names)
     Group.objects.bulk_create(Group(name=name) for name in names)
-    places = [parse_address(f"{kind}:sales.{n}") for n in range(5) for kind in ("dataset", "stream")]
-    change_grants(author=COMMAND, grant=[("user:alice", place, ADMIN) for place in places])
+    addresses = [parse_address(f"{kind}:sales.{n}") for n in range(5) for kind in ("dataset", "stream")]
+    change_grants(author=COMMAND, grant=[("user:alice", address, ADMIN) for address in addresses])
 
     def items(people):
-        return [(f"{kind}:{name}", place, READ) for name in people for kind in ("user", "group") for place in places]
+        return [(f"{kind}:{name}", address, READ) for name in people for kind in ("user", "group") for address in addresses]
 
     def statements(**change):
         with CaptureQueriesContext(connection) as captured:
@@ -134,8 +134,8 @@ def test_the_number_of_statements_does_not_grow_with_the_items():
 
 
 def test_a_change_with_more_items_than_fit_in_one_statement_is_complete():
-    places = [parse_address(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
-    items = [("user:alice", place, ADMIN) for place in places]
+    addresses = [parse_address(f"dataset:big.{n}") for n in range(ROWS_PER_STATEMENT + 5)]
+    items = [("user:alice", address, ADMIN) for address in addresses]
     assert len(change_grants(author=COMMAND, grant=items).granted) == len(items)
     assert UserGrant.objects.count() == len(items) + 1
     assert entity_states()["namespace:big"] == "planned"

@@ -66,9 +66,9 @@ def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, addr
     forecast = lifecycle_forecast(parse_address(address), "delete", generation)
     before, grants = entity_states(), all_grants()
     delete_entity(author=COMMAND, address=parse_address(address), generation=generation)
-    gone = [place for place, state in entity_states().items() if state != before[place]]
-    assert forecast.entities == {kind: sum(place.startswith(f"{kind}:") for place in gone)
-                                 for kind in {place.partition(":")[0] for place in gone}}
+    gone = [address for address, state in entity_states().items() if state != before[address]]
+    assert forecast.entities == {kind: sum(address.startswith(f"{kind}:") for address in gone)
+                                 for kind in {address.partition(":")[0] for address in gone}}
     assert forecast.entities_total == len(gone)
     assert forecast.grants_removed == len(grants) - len(all_grants())
     assert forecast.grants_kept == len([grant for grant in all_grants() if grant[1] in gone])
@@ -77,7 +77,7 @@ def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, addr
 
 def test_deleting_an_application_deletes_only_its_programs(sales):
     delete_entity(author=COMMAND, address=parse_address("application:sales.orders"), generation="core")
-    assert {place for place, state in entity_states().items() if state == "deleted"} == {
+    assert {address for address, state in entity_states().items() if state == "deleted"} == {
         "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.deleted"}
 
 
@@ -94,7 +94,7 @@ def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, ge
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):
     delete_entity(author=COMMAND, address=parse_address("namespace:sales"))
     recreate_entity(author=COMMAND, address=parse_address("namespace:sales"))
-    assert {place for place, state in entity_states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
+    assert {address for address, state in entity_states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
 
 
 @pytest.mark.parametrize("address, message", [

@@ -91,7 +91,7 @@ def test_a_recreated_entity_makes_a_ghost_plan_stale():
         apply_plan(author=COMMAND, plan_id=plan.pk)
     assert database_state() == before
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
-    assert {place for _, place, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan
+    assert {address for _, address, _ in items(renewed)} == {SALARIES} and renewed.renewal_of == plan
 
 
 def test_the_number_of_statements_grows_by_batch_not_by_grant():

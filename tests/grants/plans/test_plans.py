@@ -161,11 +161,11 @@ def test_a_computed_plan_depends_on_the_whole_namespace():
 def test_names_with_dots_and_colons_are_matched_with_their_journal_lines():
     name = "user:a.b:c"
     User.objects.create(username="a.b:c")
-    place = parse_address("kerberosprincipal:etl.one/host@REALM")
-    plan = create_plan_from_changes(author=COMMAND, grant=[(name, place, "READ")])
+    address = parse_address("kerberosprincipal:etl.one/host@REALM")
+    plan = create_plan_from_changes(author=COMMAND, grant=[(name, address, "READ")])
     assert invalidating_line(plan) is None
-    change_grants(author=COMMAND, grant=[("user:out", place, "READ")])
-    assert invalidating_line(plan).entity == str(place)
+    change_grants(author=COMMAND, grant=[("user:out", address, "READ")])
+    assert invalidating_line(plan).entity == str(address)
     again = renew_plan(author=COMMAND, plan_id=plan.pk)
     set_user_active(author=COMMAND, name="a.b:c", active=False)
     assert invalidating_line(again).principal == name

@@ -72,7 +72,7 @@ def test_every_row_refers_to_its_containers(seed):
     for row in rows.values():
         pointed = [row.parent_id, row.namespace_id, row.application_id]
         containers = [row.address.parent, row.address.namespace, row.address.application]
-        assert pointed == [place and rows[str(place)].pk for place in containers], row
+        assert pointed == [address and rows[str(address)].pk for address in containers], row
 
 
 def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_ignored():
