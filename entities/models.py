@@ -11,6 +11,8 @@ from entities.vocabulary import KINDS, Privilege
 
 
 class State(models.TextChoices):
+    """The state of an address: its entity does not exist yet, exists, or no longer exists."""
+
     PLANNED = "planned"
     LIVE = "live"
     DELETED = "deleted"

@@ -88,6 +88,8 @@ class GrantDetails(models.Model):
 
 
 class UserGrant(GrantDetails, UserObjectPermissionBase):
+    """A grant to a user."""
+
     user = models.ForeignKey("grants.User", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="user_grants", db_index=False)
 
@@ -107,6 +109,8 @@ class UserGrant(GrantDetails, UserObjectPermissionBase):
 
 
 class GroupGrant(GrantDetails, GroupObjectPermissionBase):
+    """A grant to a group, which counts for every member."""
+
     group = models.ForeignKey("auth.Group", models.PROTECT, related_name="grants", db_index=False)
     content_object = models.ForeignKey(Entity, models.PROTECT, related_name="group_grants", db_index=False)
 
@@ -141,6 +145,7 @@ def _privileges() -> dict[int, Privilege]:
 
 
 def privilege_of(permission_id: int) -> Privilege:
+    """Return the privilege of the permission with this primary key."""
     return _privileges()[permission_id]
 
 
@@ -234,6 +239,8 @@ class JournalHead(models.Model):
 
 
 class PlanState(models.TextChoices):
+    """The state of a plan. Only a proposed plan can be applied or discarded."""
+
     PROPOSED = "proposed"
     APPLIED = "applied"
     DISCARDED = "discarded"
@@ -286,6 +293,8 @@ class Plan(models.Model):
 
 
 class PlanVerb(models.TextChoices):
+    """The change of a plan item."""
+
     GRANT = "grant"
     REVOKE = "revoke"
 

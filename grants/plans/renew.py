@@ -12,6 +12,7 @@ from grants.plans.sources.registry import RENEWALS
 
 
 def can_renew(plan: Plan) -> bool:
+    """Return whether the source of the plan allows to create it again."""
     return plan.origin in RENEWALS
 
 

@@ -24,6 +24,8 @@ _ABSENT = object()
 
 
 class EntityLine(NamedTuple):
+    """A line of type `entity`. line: its number, as in the other types. description: None if the line does not set it."""
+
     line: int
     address: str
     state: str
@@ -31,6 +33,8 @@ class EntityLine(NamedTuple):
 
 
 class UserLine(NamedTuple):
+    """A line of type `user`. active, email: None if the line does not set them."""
+
     line: int
     name: str
     active: bool | None
@@ -38,6 +42,8 @@ class UserLine(NamedTuple):
 
 
 class GroupLine(NamedTuple):
+    """A line of type `group`. members: None if the line does not list them."""
+
     line: int
     name: str
     members: tuple[str, ...] | None

@@ -106,6 +106,7 @@ def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iter
 
 
 def renew_subtree(author: Author, plan: Plan) -> Plan:
+    """Create the plan again for the entities that are live inside the container now."""
     recipe = plan.recipe
     return create_subtree_plan(author=author, change=_stored_change(plan), within=parse_address(recipe["within"]),
                                kinds=recipe["kinds"], includes_container=recipe["itself"], renewal_of=plan)

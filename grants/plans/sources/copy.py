@@ -37,6 +37,7 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
 
 
 def renew(author: Author, plan: Plan) -> Plan:
+    """Copy the current grants of the same source to the same target."""
     recipe = plan.recipe
     within = parse_address(recipe["within"]) if recipe["within"] else None
     return create_plan_from_copy(author=author, source=recipe["source"], target=recipe["target"], within=within, renewal_of=plan)

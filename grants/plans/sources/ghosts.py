@@ -35,6 +35,7 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
 
 
 def renew(author: Author, plan: Plan) -> Plan:
+    """Create a plan with the current leftover grants of the same namespace."""
     namespace = plan.recipe["namespace"]
     return create_ghost_plan(author=author, namespace=parse_address(namespace) if namespace else None, renewal_of=plan)
 

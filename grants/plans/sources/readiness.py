@@ -33,6 +33,7 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
 
 
 def renew(author: Author, plan: Plan) -> Plan:
+    """Create a plan with the grants that the same user is missing now."""
     recipe = plan.recipe
     return create_readiness_plan(author=author, namespace=parse_address(recipe["namespace"]), user=recipe["user"],
                                  renewal_of=plan, generation=recipe["generation"], principal=recipe["principal"])
