@@ -76,7 +76,7 @@ def test_a_principal_is_given_as_text_or_as_an_instance(orders):
     assert all_grants() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
 
 
-def test_granting_on_an_unregistered_address_plans_it_and_its_containers():
+def test_granting_on_an_unregistered_address_registers_it_and_its_containers_as_planned():
     outcome = change_grants(author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)])
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")

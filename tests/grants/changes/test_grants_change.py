@@ -25,7 +25,7 @@ def people():
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, READ), ("group:analysts", ORDERS, READ)])
 
 
-def test_a_change_revokes_then_grants_and_tells_what_it_did():
+def test_a_change_revokes_then_grants_and_reports_the_changes():
     revision = current_revision()
     outcome = change_grants(
         author=COMMAND,

@@ -248,7 +248,7 @@ def test_addresses_to_be_registered_are_counted_with_their_containers(addresses)
     assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(entity_states()) - before
 
 
-def test_copying_grants_only_what_the_target_does_not_hold_directly():
+def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
     change_grants(author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
     plan = create_plan_from_copy(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
