@@ -114,7 +114,7 @@ def test_the_question_form_accepts_the_selected_result(page_of):
     page.keyboard.press("Enter")
     expect(field).to_have_value("dataset:sales.customers")
     page.keyboard.press("Enter")
-    expect(page.locator("#each-title")).to_contain_text("dataset:sales.customers")
+    expect(page.locator("#operation-answers-title")).to_contain_text("dataset:sales.customers")
     expect(page).to_have_url(re.compile(r"/ask\?subject=user(:|%3A)dee&.*entity=dataset(:|%3A)sales.customers"))
 
 

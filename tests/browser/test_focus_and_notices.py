@@ -98,7 +98,7 @@ def test_a_grant_far_down_a_page_shows_its_notice_in_the_window_and_keeps_the_fo
     expect(notices).to_contain_text("Granted READ on dataset:sales.orders to user:out.")
     assert in_sight(notices)
     expect(page.locator("#holders")).to_contain_text("out")
-    expect(page.locator("#history .change").first).to_contain_text("Granted READ userout")
+    expect(page.locator("#history .change").first).to_contain_text("Granted READ user out")
     button = page.locator("#grant-form-send")
     expect(button).to_be_focused()
     over, focused = notices.bounding_box(), button.bounding_box()
@@ -116,7 +116,7 @@ def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(
     pressed(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
     expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
-    expect(page.locator("#history .change").first).to_contain_text("Revoked ADMIN userned")
+    expect(page.locator("#history .change").first).to_contain_text("Revoked ADMIN user ned")
     expect(page.locator("#holders-title")).to_be_focused()
 
 

@@ -182,7 +182,7 @@ def test_asking_the_same_question_twice_adds_one_history_entry(page_of):
         # not by polling with a script text: the content security policy forbids evaluating text
         expect(page.locator(".htmx-request")).to_have_count(0)
     page.go_back()
-    expect(page.locator("#each")).to_contain_text("operations are allowed")
+    expect(page.locator("#operation-answers")).to_contain_text("operations are allowed")
     expect(page.locator("#ask .decision")).to_have_count(0)
     page.go_forward()
     expect(page.locator("#ask .decision")).to_contain_text("Allowed: user:dee holds READ")
@@ -265,7 +265,7 @@ def test_the_visibility_tree_opens_in_place_and_back_closes_it(page_of):
     page.get_by_role("link", name="Remove from operators").click()
     expect(page.get_by_role("dialog").get_by_label("Reason", exact=True)).to_be_focused()
     page.goto("/entities/dataset:sales.orders?subject=user:dee")
-    page.locator("#each").get_by_role("link", name="write").click()
+    page.locator("#operation-answers").get_by_role("link", name="write").click()
     expect(page.locator("#ask .decision")).to_contain_text("Denied: user:dee lacks WRITE")
     page.get_by_role("button", name="Plan all missing grants").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:dee write dataset:sales.orders")

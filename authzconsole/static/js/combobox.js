@@ -1,18 +1,18 @@
 "use strict";
 
-// Search fields with suggestions: a combobox, and the listbox below it that htmx fills. A chosen suggestion opens its page, or fills
-// the field if it has `data-fills-field`.
+// Search fields with suggestions: a combobox, and a listbox below it that htmx fills. Selecting a suggestion opens its page, or fills
+// the field if the field has `data-fills-field`.
 (() => {
-  const asField = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
+  const comboboxOf = (element) => element.closest?.("[role=combobox][aria-controls]") ?? null;
   const listOf = (field) => document.getElementById(field.getAttribute("aria-controls"));
   const fieldOf = (list) => document.querySelector(`[role=combobox][aria-controls="${CSS.escape(list.id)}"]`);
   const optionsOf = (field) => [...listOf(field).querySelectorAll("[role=option]:not([aria-disabled])")];
   // when a swap removes a field, its list is removed before the field loses the focus
   const isOpen = (field) => listOf(field)?.hidden === false;
-  const markedOf = (field) => listOf(field).querySelector("[aria-selected=true]");
+  const selectedOf = (field) => listOf(field).querySelector("[aria-selected=true]");
 
-  const mark = (field, option) => {
-    markedOf(field)?.setAttribute("aria-selected", "false");
+  const select = (field, option) => {
+    selectedOf(field)?.setAttribute("aria-selected", "false");
     if (option === null) return field.removeAttribute("aria-activedescendant");
     option.setAttribute("aria-selected", "true");
     field.setAttribute("aria-activedescendant", option.id);
@@ -20,23 +20,23 @@
   };
 
   const show = (field, isShown) => {
-    mark(field, null);
+    select(field, null);
     listOf(field).hidden = !isShown;
     field.setAttribute("aria-expanded", String(isShown));
   };
 
-  const take = (field, option) => {
+  const fillField = (field, option) => {
     field.value = option.dataset.value;
     show(field, false);
     field.dispatchEvent(new Event("change", { bubbles: true }));
   };
 
-  const step = (field, by) => {
+  const moveSelection = (field, distance) => {
     const options = optionsOf(field);
     if (options.length === 0) return;
-    const at = options.indexOf(markedOf(field));
+    const index = options.indexOf(selectedOf(field));
     if (!isOpen(field)) show(field, true);
-    mark(field, options.at(at < 0 && by < 0 ? -1 : (at + by) % options.length));
+    select(field, options.at(index < 0 && distance < 0 ? -1 : (index + distance) % options.length));
   };
 
   document.addEventListener("htmx:afterSwap", (event) => {
@@ -48,20 +48,21 @@
   });
 
   document.addEventListener("input", (event) => {
-    const field = asField(event.target);
+    const field = comboboxOf(event.target);
     if (field === null) return;
     // Enter must not open a suggestion for an earlier text
-    mark(field, null);
+    select(field, null);
     if (field.value.trim() === "") show(field, false);
   });
 
   document.addEventListener("keydown", (event) => {
-    const field = asField(event.target);
+    const field = comboboxOf(event.target);
     if (field === null || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const marked = markedOf(field);
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") step(field, event.key === "ArrowDown" ? 1 : -1);
+    const selected = selectedOf(field);
+    if (event.key === "ArrowDown" || event.key === "ArrowUp")
+      moveSelection(field, event.key === "ArrowDown" ? 1 : -1);
     else if (event.key === "Escape" && isOpen(field)) show(field, false);
-    else if (event.key === "Enter" && marked !== null) marked.click();
+    else if (event.key === "Enter" && selected !== null) selected.click();
     else return;
     event.preventDefault();
   });
@@ -77,11 +78,11 @@
     const field = fieldOf(option.closest(".suggestions"));
     if (!("fillsField" in field.dataset) || !("value" in option.dataset)) return;
     event.preventDefault();
-    take(field, option);
+    fillField(field, option);
   });
 
   document.addEventListener("focusout", (event) => {
-    const field = asField(event.target);
+    const field = comboboxOf(event.target);
     if (field !== null && isOpen(field)) show(field, false);
   });
 })();

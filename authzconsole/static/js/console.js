@@ -34,16 +34,16 @@
   };
 
   document.addEventListener("click", async (event) => {
-    const copier = event.target.closest("[data-copy]");
-    if (copier !== null) {
-      await copyText(copier.dataset.copy);
-      copier.classList.add("copied");
+    const copyButton = event.target.closest("[data-copy]");
+    if (copyButton !== null) {
+      await copyText(copyButton.dataset.copy);
+      copyButton.classList.add("copied");
       document.getElementById("announce").textContent = "Copied";
-      setTimeout(() => copier.classList.remove("copied"), 1500);
+      setTimeout(() => copyButton.classList.remove("copied"), 1500);
       return;
     }
-    const closer = event.target.closest("[data-close]");
-    if (closer !== null && dialog()?.open) {
+    const closeButton = event.target.closest("[data-close]");
+    if (closeButton !== null && dialog()?.open) {
       event.preventDefault();
       dialog().close();
     }
@@ -75,7 +75,7 @@
   document.addEventListener("htmx:beforeHistoryUpdate", (event) => {
     const { history } = event.detail,
       to = new URL(history.path, location.href);
-    // the same URL again is no history step; otherwise Back would lead to the same page
+    // the same URL must not become a history entry; otherwise Back would lead to the same page
     if (to.pathname === location.pathname && to.search === location.search) history.type = "replace";
   });
 

@@ -6,7 +6,7 @@
   const itemOf = (element) => element.closest?.("#explorer [role=treeitem]") ?? null;
   const groupOf = (item) => document.getElementById(item.getAttribute("aria-owns") ?? "");
   const isOpen = (item) => item.getAttribute("aria-expanded") === "true";
-  const shown = () =>
+  const visibleItems = () =>
     [...tree().querySelectorAll("[role=treeitem]")].filter((item) => item.closest("[hidden]") === null);
   const parentOf = (item) => item.closest("[role=group]")?.previousElementSibling ?? null;
 
@@ -27,12 +27,12 @@
     htmx.trigger(group, "open");
   };
 
-  const show = (item) => {
-    const before = tree().querySelector("[aria-current]");
+  const openDetail = (item) => {
+    const previous = tree().querySelector("[aria-current]");
     markCurrent(item);
     // if the request fails, the previous entity stays displayed and marked; notices.js reports the error
     htmx.ajax("GET", item.href, { source: item, target: "#detail", swap: "outerHTML" }).catch(() => {
-      if (item.hasAttribute("aria-current")) markCurrent(before);
+      if (item.hasAttribute("aria-current")) markCurrent(previous);
     });
   };
 
@@ -41,7 +41,7 @@
     item?.setAttribute("aria-current", "page");
   };
 
-  // capture the click before htmx: the toggle is inside the link
+  // handle the click before htmx does, because the toggle is inside the link
   document.addEventListener(
     "click",
     (event) => {
@@ -57,63 +57,63 @@
         // without a detail pane the links open the pages
         if (!document.getElementById("detail")?.checkVisibility()) return;
         event.preventDefault();
-        show(item);
+        openDetail(item);
       }
     },
     true,
   );
 
-  const steps = {
-    ArrowDown: (items, place) => focusOn(items[place + 1]),
-    ArrowUp: (items, place) => focusOn(items[place - 1]),
+  const keyActions = {
+    ArrowDown: (items, index) => focusOn(items[index + 1]),
+    ArrowUp: (items, index) => focusOn(items[index - 1]),
     Home: (items) => focusOn(items[0]),
     End: (items) => focusOn(items.at(-1)),
-    ArrowRight: (items, place) =>
-      isOpen(items[place])
-        ? focusOn(groupOf(items[place])?.querySelector("[role=treeitem]"))
-        : toggle(items[place], true),
-    ArrowLeft: (items, place) =>
-      isOpen(items[place]) ? toggle(items[place], false) : focusOn(parentOf(items[place])),
-    Enter: (items, place) => items[place].click(),
-    " ": (items, place) => items[place].click(),
+    ArrowRight: (items, index) =>
+      isOpen(items[index])
+        ? focusOn(groupOf(items[index])?.querySelector("[role=treeitem]"))
+        : toggle(items[index], true),
+    ArrowLeft: (items, index) =>
+      isOpen(items[index]) ? toggle(items[index], false) : focusOn(parentOf(items[index])),
+    Enter: (items, index) => items[index].click(),
+    " ": (items, index) => items[index].click(),
   };
 
-  const startingWith = (items, place, letter) =>
-    [...items.slice(place + 1), ...items.slice(0, place)].find((item) =>
+  const nextItemStartingWith = (items, index, letter) =>
+    [...items.slice(index + 1), ...items.slice(0, index)].find((item) =>
       item.querySelector(".branch-name")?.textContent.toLowerCase().startsWith(letter),
     );
 
   document.addEventListener("keydown", (event) => {
     const item = itemOf(event.target);
     if (item === null || event.ctrlKey || event.metaKey || event.altKey) return;
-    const items = shown(),
-      place = items.indexOf(item),
-      step = steps[event.key];
-    if (step === undefined && (event.key.length > 1 || event.key === "/")) return;
+    const items = visibleItems(),
+      index = items.indexOf(item),
+      action = keyActions[event.key];
+    if (action === undefined && (event.key.length > 1 || event.key === "/")) return;
     event.preventDefault();
-    if (step === undefined) focusOn(startingWith(items, place, event.key.toLowerCase()));
-    else step(items, place);
+    if (action === undefined) focusOn(nextItemStartingWith(items, index, event.key.toLowerCase()));
+    else action(items, index);
   });
 
-  // the focused "Show more" row is replaced: focus the first of the new rows
-  let place = -1;
+  // a swap replaces the focused "Show more" row: focus the first of the new rows
+  let replacedIndex = -1;
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const asked = event.detail.requestConfig.elt;
-    place =
-      asked.classList.contains("more") && asked === document.activeElement ? shown().indexOf(asked) : -1;
+    const requester = event.detail.requestConfig.elt;
+    const isReplaced = requester.classList.contains("more") && requester === document.activeElement;
+    replacedIndex = isReplaced ? visibleItems().indexOf(requester) : -1;
   });
 
   document.addEventListener("htmx:afterSwap", (event) => {
     if (tree() === null) return;
-    if (place >= 0) focusOn(shown()[place]);
-    place = -1;
+    if (replacedIndex >= 0) focusOn(visibleItems()[replacedIndex]);
+    replacedIndex = -1;
     if (event.detail.target.matches("[role=group]"))
       event.detail.target.previousElementSibling.removeAttribute("aria-busy");
     if (event.detail.target.id === "explorer") scrollToCurrent();
     if (event.detail.target.id === "detail") handleDetailLoaded();
   });
 
-  // collapse a branch that failed to load, so that expanding it retries
+  // collapse a branch that failed to load, so that expanding it sends the request again
   const handleLoadFailure = ({ detail: { target } }) => {
     if (!target?.matches("#explorer [role=group]")) return;
     target.previousElementSibling.removeAttribute("aria-busy");
@@ -126,7 +126,7 @@
     document.querySelector("#explorer [name=at]").value = decodeURIComponent(
       location.pathname.replace(/^.*?\/entities\//, ""),
     );
-    // keep the tree under the pointer: scroll only as far as the tree is sticky
+    // keep the tree under the pointer: scroll only to the point where the tree becomes sticky
     const { top } = document.getElementById("detail").getBoundingClientRect();
     if (top < 0) scrollBy(0, top - 16);
   };

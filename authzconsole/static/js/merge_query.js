@@ -1,23 +1,23 @@
-// A page with several sections has one URL. A request of one section is compared with the URL at which that section was rendered, and
-// only its changes are applied to the current URL, because other sections may have changed it since.
+// All sections of a page share one URL. The links and forms of a section contain the query with which the section was rendered, but
+// other sections may have changed the URL since. So apply only the changes of the request to the current URL.
 "use strict";
 
 (() => {
   const initialSearch = location.search;
   const searchBySection = new WeakMap();
-  const searchOf = (part) => {
-    for (let element = part; element !== null; element = element.parentElement) {
+  const searchOf = (section) => {
+    for (let element = section; element !== null; element = element.parentElement) {
       if (searchBySection.has(element)) return searchBySection.get(element);
     }
     return initialSearch;
   };
-  const merged = (asked, drawn, shown) => {
-    for (const name of new Set([...asked.keys(), ...drawn.keys()])) {
-      if (asked.getAll(name).join("\n") === drawn.getAll(name).join("\n")) continue;
-      shown.delete(name);
-      for (const value of asked.getAll(name)) shown.append(name, value);
+  const mergeQuery = (requested, rendered, current) => {
+    for (const name of new Set([...requested.keys(), ...rendered.keys()])) {
+      if (requested.getAll(name).join("\n") === rendered.getAll(name).join("\n")) continue;
+      current.delete(name);
+      for (const value of requested.getAll(name)) current.append(name, value);
     }
-    return shown.toString().replaceAll("%3A", ":");
+    return current.toString().replaceAll("%3A", ":");
   };
 
   // console.js has already removed empty fields
@@ -26,7 +26,7 @@
     if (detail.verb !== "get" || to.pathname !== location.pathname || !detail.target?.id) return;
     for (const [name, value] of [...detail.formData.entries()]) to.searchParams.append(name, value);
     for (const name of [...detail.formData.keys()]) detail.formData.delete(name);
-    const search = merged(
+    const search = mergeQuery(
       to.searchParams,
       new URLSearchParams(searchOf(detail.target)),
       new URLSearchParams(location.search),
@@ -34,7 +34,7 @@
     detail.path = to.pathname + (search && `?${search}`);
   });
   document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
-    const part = document.getElementById(target.id);
-    if (part !== null) searchBySection.set(part, location.search);
+    const section = document.getElementById(target.id);
+    if (section !== null) searchBySection.set(section, location.search);
   });
 })();

@@ -4,14 +4,14 @@
 (() => {
   const dialog = () => document.getElementById("dialog");
   const notices = document.getElementById("notices");
-  let cameFrom = null;
+  let previousFocus = null;
   const addCloseButton = (notice) => {
-    const closer = document.createElement("button");
-    closer.type = "button";
-    closer.className = "button plain close";
-    closer.textContent = "×";
-    closer.setAttribute("aria-label", "Close this notice");
-    notice.append(closer);
+    const closeButton = document.createElement("button");
+    closeButton.type = "button";
+    closeButton.className = "button plain close";
+    closeButton.textContent = "×";
+    closeButton.setAttribute("aria-label", "Close this notice");
+    notice.append(closeButton);
   };
   const uncoverFocus = () => {
     const focused = document.activeElement,
@@ -39,14 +39,14 @@
     new MutationObserver(update).observe(notices, { childList: true });
     document.addEventListener("focusin", uncoverFocus);
     notices.addEventListener("focusin", ({ relatedTarget }) => {
-      if (relatedTarget !== null && !notices.contains(relatedTarget)) cameFrom = relatedTarget;
+      if (relatedTarget !== null && !notices.contains(relatedTarget)) previousFocus = relatedTarget;
     });
     notices.addEventListener("click", ({ target }) => {
       if (target.closest(".close") === null) return;
       target.closest(".notice").remove();
       const next =
         notices.querySelector(".close") ??
-        (cameFrom?.isConnected ? cameFrom : document.getElementById("content"));
+        (previousFocus?.isConnected ? previousFocus : document.getElementById("content"));
       next?.focus({ preventScroll: true });
     });
     update();

@@ -7,17 +7,19 @@
   const labelOf = (element) =>
     element.getAttribute("aria-label") ??
     (element.matches("input, select, textarea") ? fieldKey(element) : element.textContent).trim();
-  const isAlike = (one) => (other) =>
-    other.localName === one.localName && !other.disabled && other.type === one.type;
-  const replacementIn = (part, previous) => {
-    const named = [...part.querySelectorAll(previous.localName)]
-      .filter(isAlike(previous))
-      .filter((other) => labelOf(other) === labelOf(previous));
-    const same = named.find((other) => other.getAttribute("href") === previous.getAttribute("href"));
-    return labelOf(previous) === "" ? null : (same ?? (named.length === 1 ? named[0] : null));
+  const isSameControl = (previous) => (element) =>
+    element.localName === previous.localName && !element.disabled && element.type === previous.type;
+  const replacementIn = (section, previous) => {
+    const candidates = [...section.querySelectorAll(previous.localName)]
+      .filter(isSameControl(previous))
+      .filter((element) => labelOf(element) === labelOf(previous));
+    const sameLink = candidates.find(
+      (element) => element.getAttribute("href") === previous.getAttribute("href"),
+    );
+    return labelOf(previous) === "" ? null : (sameLink ?? (candidates.length === 1 ? candidates[0] : null));
   };
-  const focusHeading = (part) => {
-    const heading = part.querySelector("h1, h2, h3") ?? part;
+  const focusHeading = (section) => {
+    const heading = section.querySelector("h1, h2, h3") ?? section;
     if (!heading.hasAttribute("tabindex")) heading.tabIndex = -1;
     heading.focus();
   };
@@ -30,14 +32,14 @@
     const focused = document.activeElement;
     removed =
       shouldSwap && target.id && focused !== target && target.contains(focused)
-        ? { part: target.id, focused, wasInViewport: isInViewport(focused) }
+        ? { sectionId: target.id, focused, wasInViewport: isInViewport(focused) }
         : null;
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (removed === null || removed.focused.isConnected) return;
-    const { part, wasInViewport } = removed,
+    const { sectionId, wasInViewport } = removed,
       previous = removed.focused,
-      section = document.getElementById(part);
+      section = document.getElementById(sectionId);
     removed = null;
     if (section === null) return;
     if (document.activeElement === document.body) {
@@ -51,18 +53,20 @@
       focused.scrollIntoView({ block: "nearest" });
   });
 
-  let unfolded = [],
-    typedIn = "";
+  let openDetailsIds = [],
+    focusedId = "";
   document.addEventListener("htmx:beforeSwap", (event) => {
-    unfolded = [...event.detail.target.querySelectorAll("details[id][open]")].map((details) => details.id);
-    typedIn = document.activeElement.id;
+    openDetailsIds = [...event.detail.target.querySelectorAll("details[id][open]")].map(
+      (details) => details.id,
+    );
+    focusedId = document.activeElement.id;
   });
   document.addEventListener("htmx:afterSwap", () => {
     // keep open <details> open after a swap, and keep the focus in their fields
-    for (const details of unfolded.splice(0).map((id) => document.getElementById(id))) {
+    for (const details of openDetailsIds.splice(0).map((id) => document.getElementById(id))) {
       if (details === null || details.open) continue;
       details.open = true;
-      if (typedIn) details.querySelector(`#${CSS.escape(typedIn)}`)?.focus();
+      if (focusedId) details.querySelector(`#${CSS.escape(focusedId)}`)?.focus();
     }
   });
 })();

@@ -1,10 +1,10 @@
 "use strict";
 
-const place = document.getElementById("redoc");
+const container = document.getElementById("redoc");
 
-// its search runs in a worker made from text, which the page's policy does not allow
+// the search of Redoc needs a worker created from text, which the content security policy forbids
 Redoc.init(
-  place.dataset.document,
+  container.dataset.document,
   {
     disableSearch: true,
     nativeScrollbars: true,
@@ -15,5 +15,5 @@ Redoc.init(
       },
     },
   },
-  place,
+  container,
 );

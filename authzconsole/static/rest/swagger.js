@@ -1,18 +1,18 @@
 "use strict";
 
-const place = document.getElementById("swagger-ui");
+const container = document.getElementById("swagger-ui");
 
 SwaggerUIBundle({
-  url: place.dataset.document,
-  domNode: place,
+  url: container.dataset.document,
+  domNode: container,
   presets: [SwaggerUIBundle.presets.apis],
   layout: "BaseLayout",
   deepLinking: true,
   validatorUrl: null,
   requestInterceptor: (request) => {
-    // beside a token it would change nothing
+    // a session needs the CSRF token for writes; with an API token, it has no effect
     if (!["GET", "HEAD", undefined].includes(request.method)) {
-      request.headers["X-CSRFToken"] = place.dataset.csrf;
+      request.headers["X-CSRFToken"] = container.dataset.csrf;
     }
     return request;
   },
