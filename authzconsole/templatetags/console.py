@@ -1,4 +1,4 @@
-"""Template tags and filters that format icons, numbers, times and text. Nothing here decides what an account may see."""
+"""Template tags and filters that format icons, numbers, times and text. None of them checks access."""
 
 import re
 from datetime import datetime
@@ -13,12 +13,12 @@ from django.utils.safestring import SafeString, mark_safe
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import AddressLink
 from authzconsole.web.shared.privilege_cells import LETTERS
-from entities.vocabulary import Privilege
+from entities.vocabulary import Privilege, quantity
 
 register = template.Library()
 
-# kinds that a deployment registers have no icon of their own
-_DRAWN = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text()))
+# kinds that a deployment registers have no icon
+_ICON_NAMES = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text()))
 _LEVEL_ICONS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
 _QUOTED = re.compile(r"`([^`\n]+)`")
 # shorter words fit into the narrowest column
@@ -29,10 +29,10 @@ _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An icon from icons.svg. It decorates text, so screen readers skip it."""
-    drawn = name if name in _DRAWN else "entity"
+    """Return an icon from icons.svg. It is only decoration, so screen readers skip it."""
+    symbol = name if name in _ICON_NAMES else "entity"
     return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-                       static("icons.svg"), drawn)
+                       static("icons.svg"), symbol)
 
 
 @register.simple_tag
@@ -43,7 +43,7 @@ def privilege_letters() -> list[tuple[str, Privilege]]:
 
 @register.filter
 def portrait(tiles: list[TreemapTile]) -> list[TreemapTile]:
-    """The same treemap in portrait format, for phones."""
+    """Return the same treemap in portrait format, for phones."""
     return treemap((tile.item for tile in tiles), PORTRAIT)
 
 
@@ -54,7 +54,7 @@ def level_icon(level: str) -> str:
 
 @register.filter
 def format_sentence(text: object) -> SafeString:
-    """Escape a sentence, format text in backticks as code, and let long addresses break between their parts."""
+    """Escape a sentence, format text in backticks as code, and allow line breaks between the parts of long addresses."""
     if isinstance(text, SafeString):
         return text
     escaped = _LONG_WORD.sub(lambda word: breakable(mark_safe(word[0])), str(conditional_escape(text)))
@@ -63,13 +63,16 @@ def format_sentence(text: object) -> SafeString:
 
 @register.filter
 def breakable(address: str) -> SafeString:
-    """Escape an address and let it break between its names, but not inside a name."""
+    """Escape an address and allow line breaks between its names, but not inside a name."""
     return mark_safe(_PART_ENDS.sub("<wbr>", str(conditional_escape(address))))
 
 
 @register.filter
 def as_link(address_link: AddressLink) -> SafeString:
-    """An address in a sentence. This is no template, because a template ends with a line break and a comma may follow."""
+    """Return an address in a sentence, as a link if it has a URL.
+
+    This is not a template, because the output of a template ends with a line break, and a comma may follow the address.
+    """
     if address_link.url:
         return format_html('<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link)))
     return format_html('<span class="mono">{}</span>', format_sentence(str(address_link)))
@@ -81,16 +84,15 @@ def number(value: int | None) -> str:
 
 
 @register.filter
-def pluralized(value: int, words: str) -> str:
-    """`3 entities`; words: `entity,entities`."""
-    one, many = words.split(",")
-    return f"{value:,} {one if value == 1 else many}"
+def pluralized(value: int, forms: str) -> str:
+    """Return a quantity such as `3 entities`. forms: singular and plural, such as `entity,entities`."""
+    return quantity(value, *forms.split(","))
 
 
 @register.filter
-def capped_count(value: int, most: int) -> str:
-    """Return a count that stops at `most` as text, such as `over 1,000`."""
-    return f"over {most:,}" if value > most else f"{value:,}"
+def capped_count(value: int, limit: int) -> str:
+    """Return a count as text, such as `over 1,000` if it exceeds the limit."""
+    return f"over {limit:,}" if value > limit else f"{value:,}"
 
 
 @register.filter
@@ -98,8 +100,8 @@ def ago(at: datetime | None) -> SafeString | str:
     """Return the time since `at` as text, with the exact time on hover."""
     if at is None:
         return ""
-    exactly = f"{at:%d %B %Y, %H:%M:%S} UTC"
-    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exactly, _ago(at))
+    exact_time = f"{at:%d %B %Y, %H:%M:%S} UTC"
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact_time, _ago(at))
 
 
 def _ago(at: datetime) -> str:
@@ -124,8 +126,8 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def textarea_text(value: str) -> str:
-    """Return the value with a line break in front, which browsers ignore at the start of a textarea.
+    """Return the value after a line break. Browsers ignore one line break at the start of a textarea.
 
-    Without it, they would ignore a line break at the start of the value. Put the filter directly after the opening tag.
+    Without it, they would ignore a line break at the start of the value. Use the filter directly after the opening tag.
     """
     return f"\n{value or ''}"

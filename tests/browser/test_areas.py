@@ -122,7 +122,7 @@ def people(page, filters):
     page.get_by_role("link", name="Off-board").click()
     expect(page.locator(".stat.bad")).to_have_text(re.compile(r"5\s*without an administrator"))
     page.get_by_role("navigation", name="Breadcrumb").get_by_role("link", name="Users").click()
-    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("link", name="Groups", exact=True).click()
     page.get_by_role("link", name="store-operations").click()
     expect(page.locator("#visibility tbody tr").first).to_have_text(re.compile("namespace:logistics.*only EXECUTE on", re.DOTALL))
     page.get_by_role("link", name="Open namespace:logistics").click()

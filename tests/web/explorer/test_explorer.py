@@ -13,23 +13,23 @@ from tests.support.cast import SETUP
 PROGRAM = "program:sales.shop.workflow.daily"
 
 
-def lines(level, depth=0) -> list[tuple[int, str]]:
+def rows_of(level, depth=0) -> list[tuple[int, str]]:
     """Return (depth, title) of every row in order."""
-    return [line for branch in level.branches
-            for line in [(depth, branch.title), *(lines(branch.inside, depth + 1) if branch.inside else [])]]
+    return [row for branch in level.branches
+            for row in [(depth, branch.title), *(rows_of(branch.inside, depth + 1) if branch.inside else [])]]
 
 
-def tree(client, url="/explorer"):
-    return lines(client.get(url).context["tree"])
+def tree_rows(client, url="/explorer"):
+    return rows_of(client.get(url).context["tree"])
 
 
-def inside(client, url) -> list[str]:
+def titles_inside(client, url) -> list[str]:
     return [branch.title for branch in client.get(url).context["level"].branches]
 
 
 @pytest.fixture
-def small_windows(monkeypatch):
-    """Show levels in windows of three rows, one of them before the entity at which the tree opens."""
+def small_levels(monkeypatch):
+    """List three rows per level, one of them before the entity at which the tree opens."""
     monkeypatch.setattr(tree_module, "MAX_ROWS", 3)
     monkeypatch.setattr(tree_module, "ROWS_BEFORE", 1)
 
@@ -40,16 +40,16 @@ def streams(cast):
 
 
 def test_the_tree_opens_with_the_namespaces_expanded(browse):
-    assert tree(browse("ada")) == [(0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales")]
+    assert tree_rows(browse("ada")) == [(0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales")]
 
 
 def test_the_tree_is_expanded_down_to_the_requested_entity(browse):
-    answer = browse("ada").get(f"/explorer?at={PROGRAM}")
-    assert lines(answer.context["tree"]) == [
+    response = browse("ada").get(f"/explorer?at={PROGRAM}")
+    assert rows_of(response.context["tree"]) == [
         (0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales"), (3, "artifacts"), (3, "applications"), (4, "shop"),
         (5, "workflow.daily"), (3, "datasets")]
-    marked = re.findall(r'aria-current="page"[^>]*title="([^"]+)"', answer.content.decode().split('id="explorer"')[1])
-    assert marked == [PROGRAM]
+    current = re.findall(r'aria-current="page"[^>]*title="([^"]+)"', response.content.decode().split('id="explorer"')[1])
+    assert current == [PROGRAM]
 
 
 def test_a_namespace_shows_its_kinds_with_counts(browse):
@@ -65,7 +65,7 @@ def test_rows_link_to_their_entity_page_or_filtered_list(browse):
     assert {client.get(url).status_code for url in urls} == {200}
 
 
-def test_long_levels_are_paged_in_order_without_gaps(browse, small_windows, streams):
+def test_long_levels_are_paged_in_order_without_gaps(browse, small_levels, streams):
     client, url, titles = browse("ada"), "/explorer/inside?in=namespace:sales&of=stream", []
     while url:
         level = client.get(url).context["level"]
@@ -75,7 +75,7 @@ def test_long_levels_are_paged_in_order_without_gaps(browse, small_windows, stre
     assert titles == [f"s{n}" for n in range(8)]
 
 
-def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, small_windows, streams):
+def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, small_levels, streams):
     client = browse("ada")
     root = client.get("/explorer?at=stream:sales.s5").context["tree"].branches[0]
     sales = next(branch for branch in root.inside.branches[0].inside.branches if branch.title == "sales")
@@ -85,47 +85,47 @@ def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, sma
     assert not level.later_url
     before = client.get(level.earlier_url).context["level"]
     assert [branch.title for branch in before.branches] == ["s1", "s2", "s3"] and not before.later_url
-    assert inside(client, before.earlier_url) == ["s0"]
+    assert titles_inside(client, before.earlier_url) == ["s0"]
 
 
 def test_the_kind_filter_keeps_containers_that_can_contain_matches(browse):
     client = browse("ada")
-    assert inside(client, "/explorer/inside?in=namespace:sales&kind=program") == ["applications"]
-    assert inside(client, "/explorer/inside?in=namespace:sales&kind=dataset") == ["datasets"]
-    assert tree(client, "/explorer?kind=kerberosprincipal") == [(0, "cdap")]
+    assert titles_inside(client, "/explorer/inside?in=namespace:sales&kind=program") == ["applications"]
+    assert titles_inside(client, "/explorer/inside?in=namespace:sales&kind=dataset") == ["datasets"]
+    assert tree_rows(client, "/explorer?kind=kerberosprincipal") == [(0, "cdap")]
 
 
 def test_the_state_filter_keeps_containers_with_matches(browse):
     client = browse("ada")
-    assert tree(client, "/explorer?state=deleted") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+    assert tree_rows(client, "/explorer?state=deleted") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("dataset", 1)]
-    assert inside(client, level.branches[0].load_url) == ["legacy"]
+    assert titles_inside(client, level.branches[0].load_url) == ["legacy"]
     ensure_entities(states={parse_address("program:sales.shop.spark.old"): "deleted"})
     level = client.get("/explorer/inside?in=namespace:sales&state=deleted").context["level"]
     assert [(branch.of, branch.count) for branch in level.branches] == [("application", 1), ("dataset", 1)]
-    assert inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
+    assert titles_inside(client, "/explorer/inside?in=application:sales.shop&state=deleted") == ["spark.old"]
 
 
 def test_ordinary_accounts_keep_containers_without_visible_matches(browse):
-    assert tree(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+    assert tree_rows(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
 
 
 def test_an_ordinary_account_gets_only_visible_entities(browse):
-    assert tree(browse("dee"), "/explorer?at=dataset:sales.orders") == [
+    assert tree_rows(browse("dee"), "/explorer?at=dataset:sales.orders") == [
         (0, "cdap"), (1, "namespaces"), (2, "sales"), (3, "datasets"), (4, "legacy"), (4, "orders")]
     assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
-    assert inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
+    assert titles_inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
     assert "No visible entities" in browse("out").get("/explorer").content.decode()
 
 
-def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, small_windows, streams):
+def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, small_levels, streams):
     change_grants(author=SETUP, grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
     urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
-    few = [tree(browse("dee"), url) for url in urls]
+    few = [tree_rows(browse("dee"), url) for url in urls]
     for name in ("FEW_GRANTS", "FEW_GRANTS_INSIDE", "MANY_ROWS"):
         monkeypatch.setattr(f"grants.evaluation.visibility.{name}", 0)
-    assert [tree(browse("dee"), url) for url in urls] == few
+    assert [tree_rows(browse("dee"), url) for url in urls] == few
     assert (4, "s2") in few[0] and (4, "s3") not in few[0]
 
 
@@ -155,5 +155,5 @@ def test_an_invisible_instance_is_not_linked(cast, browse):
 
 def test_the_only_kind_in_a_tree_is_expanded(cast, browse):
     ensure_entities(states={parse_address("kerberosprincipal:etl/host@REALM"): "live"})
-    assert tree(browse("ada"), "/explorer?kind=kerberosprincipal") == [
+    assert tree_rows(browse("ada"), "/explorer?kind=kerberosprincipal") == [
         (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]

@@ -42,9 +42,9 @@ def run(cast, settings, tmp_path):
 def test_malformed_parameters_cause_no_server_error(page, broken, browse, run):
     joined = "&" if "?" in page else "?"
     for name in PARAMETERS[page]:
-        for who in ("ada", "dee", ""):
+        for account in ("ada", "dee", ""):
             url = f"{page.format(run=run.pk)}{joined}{name}={BROKEN[broken]}"
-            assert browse(who).get(url, follow=True).status_code in (200, 403, 404), url
+            assert browse(account).get(url, follow=True).status_code in (200, 403, 404), url
 
 
 @pytest.mark.parametrize("query", ["kind=%00", "kind=nonsense", "state=%00", "state=undead", "find=%00",

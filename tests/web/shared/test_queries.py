@@ -59,10 +59,10 @@ def add_rows(numbers):
                             for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
     for n in numbers:
         Group.objects.create(name=f"group{n}").user_set.add(User.objects.create(username=f"deeper{n}"))
-    places = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
+    addresses = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
     change_grants(author=SETUP, grant=[
-        *((f"user:deeper{n}", parse_address(place), "READ") for n in numbers for place in places),
-        *((f"group:group{n}", parse_address(place), "ADMIN") for n in numbers for place in places),
+        *((f"user:deeper{n}", parse_address(address), "READ") for n in numbers for address in addresses),
+        *((f"group:group{n}", parse_address(address), "ADMIN") for n in numbers for address in addresses),
         *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
         *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
     ])

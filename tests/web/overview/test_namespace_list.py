@@ -1,0 +1,46 @@
+"""The list of namespaces on the first page."""
+
+from entities.models import Entity
+from grants.models import User
+from tests.support.pages import page_html
+
+
+def names(response) -> list[str]:
+    return [str(row["address_link"]) for row in response.context["namespaces"]["rows"]]
+
+
+def test_each_account_sees_only_visible_namespaces(browse):
+    assert {name: names(browse(name).get("/")) for name in ("ada", "aud", "ned", "grp", "out")} == {
+        "ada": ["namespace:hr", "namespace:sales"], "aud": ["namespace:hr", "namespace:sales"], "ned": ["namespace:sales"],
+        "grp": ["namespace:sales"], "out": [],
+    }
+
+
+def test_a_namespace_row_counts_contents_and_holders(browse):
+    row = browse("aud").get("/").context["namespaces"]["rows"][1]
+    assert row["inside"] == [("artifact", "1 artifact", 1), ("application", "1 application", 1), ("program", "1 program", 1),
+                             ("dataset", "2 datasets", 2)]
+    assert (row["users"], row["groups"], row["report"]) == (3, 1, None)
+
+
+def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
+    Entity.objects.filter(key="hr").update(description="People and pay")
+    client = browse("ada")
+    assert names(client.get("/?find=PAY")) == ["namespace:hr"]
+    part = client.get("/?find=sal", headers=htmx("namespaces"))
+    assert names(part) == ["namespace:sales"] and "<html" not in page_html(part)
+    assert "No matching namespaces" in page_html(client.get("/?find=zzz"))
+
+
+def test_an_account_without_grants_is_referred_to_an_administrator(browse):
+    assert "ask a console administrator" in page_html(browse("out").get("/"))
+
+
+def test_an_empty_console_says_how_to_import_data(client, db):
+    client.force_login(User.objects.create(username="ada", role="administrator", is_principal=False))
+    assert "python manage.py import_tenant FILE" in page_html(client.get("/"))
+
+
+def test_only_administrators_can_start_analyses_and_register(browse):
+    has_form = {name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")}
+    assert has_form == {"ada": True, "aud": False, "ned": False}
