@@ -142,7 +142,7 @@ def test_htmx_gets_the_tree_or_the_detail_alone(browse, htmx):
     tree_html = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
     assert tree_html.lstrip().startswith('<div id="explorer">') and "<html" not in tree_html
     detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
-    assert detail.startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
+    assert detail.lstrip().startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
 
 
 def test_an_invisible_instance_is_not_linked(cast, browse):
