@@ -53,10 +53,10 @@ class AnalysisError(ValueError):
 class Output:
     """One table that an analysis writes.
 
-    build: `module:function` in analytics.spark, called with a `AnalysisInput`; the tables named before it are in its `earlier`.
-    question: the heading of the table on its page. first_sort: the column that sorts the table when its page opens; empty
-    for the key. Files are always sorted by the key. needs_administrator: each row names an entity that needs another
-    administrator, so that the page offers to grant ADMIN on it.
+    build: `module:function` in analytics.spark, called with an `AnalysisInput`; its `earlier` contains the preceding tables.
+    question: the heading of the table on its page.
+    first_sort: the column that sorts the table when its page opens; empty for the key. Files are always sorted by the key.
+    needs_administrator: each row names an entity that needs another administrator, so the page offers to grant ADMIN on it.
     """
 
     table: Table
@@ -70,10 +70,10 @@ class Output:
 class Analysis:
     """One analysis.
 
-    options: which of generation, to_generation and namespace it takes.
+    options: those of generation, to_generation and namespace that it takes.
     outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
-    detail: the pairs behind the first output; it may have as many rows as users times entities. None if the rows of the first
-        output are the pairs.
+    detail: the pairs behind the counts of the first output; it may have as many rows as users times entities. None if the rows
+        of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """

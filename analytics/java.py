@@ -7,7 +7,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-OLDEST_JAVA = 17
+MIN_JAVA_VERSION = 17
 REMEDY = "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
 
@@ -16,13 +16,14 @@ def java_problem() -> str:
     home = os.environ.get("JAVA_HOME", "")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None:
-        return f"Java is missing, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+        return f"Java is missing, and Spark needs Java {MIN_JAVA_VERSION} or newer: {REMEDY}."
     if not os.access(java, os.X_OK):
-        return f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+        return (f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {MIN_JAVA_VERSION} or newer: "
+                f"{REMEDY}.")
     version = _java_version(str(java), os.stat(java).st_mtime_ns)
-    if version < OLDEST_JAVA:
+    if version < MIN_JAVA_VERSION:
         problem = f"has version {version}" if version else "does not report its version"
-        return f"The Java at {java} {problem}, and Spark needs Java {OLDEST_JAVA} or newer: {REMEDY}."
+        return f"The Java at {java} {problem}, and Spark needs Java {MIN_JAVA_VERSION} or newer: {REMEDY}."
     return ""
 
 

@@ -15,7 +15,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 logger = logging.getLogger(__name__)
 
-# By error number: what is wrong, and what the administrator can do.
+# The problem and its remedy, by error number.
 REMEDIES = {
     errno.ENOSPC: "it is full: free some space",
     errno.EDQUOT: "the quota is used up: free some space",
@@ -64,7 +64,7 @@ def database_identity() -> str:
 
 
 def storage_problem(error: OSError) -> str:
-    """Return a sentence that says what is wrong with the folder and what to do."""
+    """Return a sentence about the problem of the folder and its remedy."""
     remedy = REMEDIES.get(error.errno or 0, str(error))
     return (f"The folder of snapshots and results, {settings.SNAPSHOT_URI}, cannot be written: {remedy}, "
             f"or point SNAPSHOT_URI at another place.")
@@ -79,7 +79,7 @@ def folder_names(filesystem: FileSystem, path: str) -> list[str]:
 def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
     """Return the paths of the files in `path` with this extension, sorted. Empty if there is no such folder.
 
-    Names that begin with `_` or `.` are left out: they are no data, or not complete.
+    Files with names that begin with `_` or `.` are skipped: they contain no rows, or they are not complete.
     """
     infos = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
     return sorted(info.path for info in infos if info.type == FileType.File and info.base_name.endswith(extension)
@@ -106,7 +106,7 @@ def discard_folder(relative_path: str) -> None:
 
 
 def discard_path(filesystem: FileSystem, path: str) -> None:
-    """Remove a folder of the storage. A failure is logged: a folder that stays does no harm."""
+    """Remove a folder of the storage. A failure is only logged, because a folder that is not removed does no harm."""
     try:
         if filesystem.get_file_info(path).type == FileType.Directory:
             filesystem.delete_dir(path)

@@ -25,8 +25,9 @@ class Column:
 class Table:
     """A table that is stored as a folder of Parquet files.
 
-    name: of the folder. key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte; all
-    key columns of an analysis's tables are texts that are never null.
+    name: the name of the folder.
+    key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte. All key columns of the
+        tables of an analysis are texts that are never null.
     """
 
     name: str

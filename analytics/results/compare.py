@@ -1,7 +1,7 @@
 """Compare a report with the previous report of the same analysis and options, and write the table `changes`.
 
-Both tables are sorted by the same key, so they are merged as two streams: a step takes from both the rows up to the same key,
-and DuckDB compares these. A step holds at most ROWS_PER_STEP rows and one batch of each table, whatever the tables' size.
+Both tables are sorted by the same key, so they are merged as two streams. In each step, DuckDB compares the rows of both tables
+up to the same key. A step keeps at most ROWS_PER_STEP rows and one batch of each table in memory, for tables of any size.
 """
 
 import logging
@@ -40,9 +40,8 @@ def previous_report(run: AnalysisRun) -> AnalysisRun | None:
 def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict | None:
     """Write the changes from the previous report to the report in `folder`. Return None if there is no previous report.
 
-    Returns `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`. If the
-    previous report cannot be read, this is logged and the new report is kept without changes. Calls `check` in each step, and
-    raises what it raises.
+    Return a dict: `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`. Log a
+    warning and return None if the previous report cannot be read. `check` is called in each step; its exceptions are not caught.
     """
     earlier = previous_report(run)
     if earlier is None:
@@ -71,41 +70,42 @@ def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Cal
 
 
 def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of several steps together, because a row group should not hold the few changes of one step."""
-    waiting: list[pa.Table] = []
+    """Yield the rows of several steps together. A step may have few changes, and row groups should be large."""
+    buffered: list[pa.Table] = []
     for step in steps:
-        waiting.append(pa.Table.from_arrays(step.columns, schema=schema))
-        if sum(table.num_rows for table in waiting) >= ROWS_PER_STEP:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+        buffered.append(pa.Table.from_arrays(step.columns, schema=schema))
+        if sum(table.num_rows for table in buffered) >= ROWS_PER_STEP:
+            yield pa.concat_tables(buffered)
+            buffered = []
+    if buffered:
+        yield pa.concat_tables(buffered)
 
 
 def _changes(rows: Table, folder: str, folder_before: str, check: Callable[[], None]) -> Iterator[pa.Table]:
     """Yield the changes of each step, in the order of the key."""
     query = _query(rows)
-    after, before = (SortedRows(rows, result_batches(rows, each)) for each in (folder, folder_before))
+    after = SortedRows(rows, result_batches(rows, folder))
+    before = SortedRows(rows, result_batches(rows, folder_before))
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as database:
         for rows_after, rows_before in merge_steps(after, before):
             check()
-            # the two names in the query
+            # the names of the tables in the query
             database.register("rows_after", rows_after)
             database.register("rows_before", rows_before)
             yield database.sql(query).to_arrow_table()
 
 
 def merge_steps(after: "SortedRows", before: "SortedRows") -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield the rows of both tables step by step. The rows of one key are in the same step."""
+    """Yield the rows of both tables step by step. Rows with the same key are in the same step."""
     while True:
         last_keys = [key for key in (after.fill(), before.fill()) if key is not None]
         if not last_keys:
             return
-        yield after.take_until(min(last_keys)), before.take_until(min(last_keys))
+        yield after.pop_until(min(last_keys)), before.pop_until(min(last_keys))
 
 
 class SortedRows:
-    """The rows of a table in the order of its key, of which only the next ones are in memory."""
+    """A stream of the rows of a table, in the order of its key, with a buffer of the next rows."""
 
     def __init__(self, table: Table, batches: Iterator[pa.RecordBatch]) -> None:
         self._key, self._schema, self._batches = table.key, arrow_schema(table), batches
@@ -116,9 +116,9 @@ class SortedRows:
         return self._buffered.num_rows
 
     def fill(self) -> Key | None:
-        """Read until ROWS_PER_STEP rows are buffered. Return the key of the last of them; None after the end of the table.
+        """Read until ROWS_PER_STEP rows are buffered. Return the key of the last buffered row; None at the end of the table.
 
-        Raise AnalysisError if a batch does not follow the one before it by key: the merge would report wrong changes.
+        Raise AnalysisError if a batch is not sorted after the previous batch, because the merge would report wrong changes.
         """
         rows, tables = self.buffered_rows, [self._buffered]
         last = self._key_at(self._buffered, rows - 1) if rows else None
@@ -134,25 +134,28 @@ class SortedRows:
         self._buffered = pa.concat_tables(tables)
         return last
 
-    def take_until(self, last: Key) -> pa.Table:
+    def pop_until(self, last: Key) -> pa.Table:
         """Remove and return the buffered rows up to and including this key."""
         count = bisect_right(range(self.buffered_rows), last, key=lambda number: self._key_at(self._buffered, number))
-        taken, self._buffered = self._buffered.slice(0, count), self._buffered.slice(count)
-        return taken
+        removed, self._buffered = self._buffered.slice(0, count), self._buffered.slice(count)
+        return removed
 
     def _key_at(self, rows: pa.Table, number: int) -> Key:
         return tuple(rows.column(name)[number].as_py() for name in self._key)
 
 
 def _query(rows: Table) -> str:
-    """Return SQL for the columns of `changes`, by key. Key columns are never null: where one is, that side has no such row."""
+    """Return a query for the rows of `changes`, sorted by key.
+
+    Key columns are never null in a table. A null key in the join means that the table has no such row.
+    """
     others = [name for name in rows.column_names if name not in rows.key]
     keys = ", ".join(f'coalesce(a."{name}", b."{name}")' for name in rows.key)
     versions = "".join(f', {version}."{name}"' for name in others for version in ("b", "a"))
-    same = " AND ".join(f'a."{name}" = b."{name}"' for name in rows.key)
+    has_same_key = " AND ".join(f'a."{name}" = b."{name}"' for name in rows.key)
     differs = " OR ".join(f'a."{name}" IS DISTINCT FROM b."{name}"' for name in others) or "false"
     first = rows.key[0]
-    places = ", ".join(str(place) for place in range(1, len(rows.key) + 1))
+    key_positions = ", ".join(str(position) for position in range(1, len(rows.key) + 1))
     return (f"""SELECT {keys}, CASE WHEN b."{first}" IS NULL THEN 'added' WHEN a."{first}" IS NULL THEN 'removed' """
-            f"""ELSE 'changed' END AS change{versions} FROM rows_after a FULL OUTER JOIN rows_before b ON {same} """
-            f"""WHERE a."{first}" IS NULL OR b."{first}" IS NULL OR {differs} ORDER BY {places}""")
+            f"""ELSE 'changed' END AS change{versions} FROM rows_after a FULL OUTER JOIN rows_before b ON {has_same_key} """
+            f"""WHERE a."{first}" IS NULL OR b."{first}" IS NULL OR {differs} ORDER BY {key_positions}""")

@@ -24,7 +24,7 @@ Batches = Iterable[pa.RecordBatch]
 WriteBatch = Callable[[pa.RecordBatch], object]
 
 _CSV_FLAGS = {True: "true", False: "false", None: ""}
-# A spreadsheet computes a cell that begins with one of these.
+# A spreadsheet treats a cell that begins with one of these characters as a formula.
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -53,9 +53,9 @@ def _open_csv(file: IO[bytes], schema: pa.Schema, *, is_for_spreadsheets: bool =
 
 
 class _LineFeeds:
-    """Replaces the line ends of csv.writer by a line feed.
+    """Replaces the line ends of csv.writer with line feeds.
 
-    csv.writer quotes a carriage return within a value only if its own line ends contain one, so they must.
+    csv.writer quotes a value with a carriage return only if its line ends contain one too, so they cannot be changed there.
     """
 
     def __init__(self, text: io.TextIOBase) -> None:
@@ -135,20 +135,20 @@ def export_chunks(table: Table, batches: Batches, export_format: ExportFormat) -
     """Yield a file with these batches in chunks. Each chunk is made when it is requested."""
     buffer, schema = _ChunkBuffer(), arrow_schema(table)
     with export_format.open_writer(cast(IO[bytes], buffer), schema) as write:
-        yield buffer.take()
+        yield buffer.pop_chunk()
         for batch in _with_schema(batches, schema):
             write(batch)
-            yield buffer.take()
-    yield buffer.take()
+            yield buffer.pop_chunk()
+    yield buffer.pop_chunk()
 
 
 def _with_schema(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with the table's own schema, because Spark writes every column as nullable."""
+    """Yield the batches with the schema of the table. In files written by Spark every column is nullable."""
     return (pa.record_batch(batch.columns, schema=schema) for batch in batches)
 
 
 class _ChunkBuffer(io.RawIOBase):
-    """A file that is written at its end. `take` removes and returns what was written since the last call."""
+    """A file that can only be appended to. `pop_chunk` removes and returns the bytes written since the last call."""
 
     def __init__(self) -> None:
         self._buffer, self._written = io.BytesIO(), 0
@@ -164,6 +164,6 @@ class _ChunkBuffer(io.RawIOBase):
     def tell(self) -> int:
         return self._written
 
-    def take(self) -> bytes:
+    def pop_chunk(self) -> bytes:
         chunk, self._buffer = self._buffer.getvalue(), io.BytesIO()
         return chunk

@@ -36,37 +36,37 @@ def table_files(table: Table, folder: str) -> list[IndexedFile]:
     files = read_file_index(filesystem, table_path(table, folder)) if folder else []
     if files is None:
         return files_from_footers(filesystem, table_file_paths(table, folder), table.key[0])
-    return files or _refuse_missing_files()
+    return files or _raise_results_gone()
 
 
 def table_file_paths(table: Table, folder: str) -> list[str]:
     """Return the paths of a table's files in the order of its key, without opening one. Raise ResultsGone."""
     filesystem, _ = storage_root()
     paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
-    return paths or _refuse_missing_files()
+    return paths or _raise_results_gone()
 
 
 def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None) -> ds.Dataset:
     """Return a table as a dataset. Raise ResultsGone.
 
-    first_key_values: the values of interest in the first key column; files that cannot hold them by the index are left out.
+    first_key_values: the values of interest in the first key column. Files without these values, by the index, are left out.
     """
     filesystem, _ = storage_root()
-    # With the schema given, no file is opened to learn it. Spark writes every column as nullable.
+    # With a given schema, no file is opened to read the schema. In files written by Spark every column is nullable.
     schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    return ds.dataset(_paths_with(table, folder, first_key_values), schema=schema, filesystem=filesystem, format="parquet")
+    return ds.dataset(_paths_with_values(table, folder, first_key_values), schema=schema, filesystem=filesystem, format="parquet")
 
 
-def _paths_with(table: Table, folder: str, first_key_values: Sequence[str] | None) -> list[str]:
+def _paths_with_values(table: Table, folder: str, first_key_values: Sequence[str] | None) -> list[str]:
     filesystem, _ = storage_root()
     path = table_path(table, folder)
     files = read_file_index(filesystem, path) if folder and first_key_values is not None else None
     if files is None or first_key_values is None:
         return table_file_paths(table, folder)
-    return [f"{path}/{file.name}" for file in files if file.may_hold(first_key_values)]
+    return [f"{path}/{file.name}" for file in files if file.may_contain(first_key_values)]
 
 
-def _refuse_missing_files() -> NoReturn:
+def _raise_results_gone() -> NoReturn:
     raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
 
 
@@ -83,7 +83,7 @@ def write_index(table: Table, folder: str) -> None:
 def translate_read_errors() -> Iterator[None]:
     """Raise StorageError for errors of the storage, Arrow and DuckDB.
 
-    A damaged file can fail when it is opened, or only when its rows are read; so the block must contain the reading too.
+    A damaged file can raise an error when it is opened, or later when its rows are read, so the block must contain the reading.
     """
     try:
         yield

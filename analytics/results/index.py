@@ -1,9 +1,9 @@
 """The index of a result table's Parquet files: how many rows each file has, and the range of its keys.
 
-A report can consist of thousands of files. With the index, a page opens the index and the one or two files that hold its rows.
-Tables written before there was an index have none; `read_file_index` returns None for them.
+A report can consist of thousands of files. With the index, a page opens only the index and the one or two files with its rows.
+Tables that were written by an older version have no index; `read_file_index` returns None for them.
 
-This module does not import Django, because Spark's side of the console writes indexes too.
+This module does not import Django, because `analytics.spark`, which must work without Django, writes indexes too.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,7 +16,7 @@ from pyarrow.fs import FileSystem, FileType
 
 # Spark and `storage.file_paths` skip names with this beginning
 INDEX_NAME = "_index"
-# a footer of an object store takes tens of milliseconds, nearly all of it waiting
+# reading a footer from an object store takes tens of milliseconds, nearly all of it waiting
 FOOTERS_AT_ONCE = 16
 
 _SCHEMA = pa.schema([
@@ -37,8 +37,8 @@ class IndexedFile:
     least: str | None = None
     greatest: str | None = None
 
-    def may_hold(self, values: Collection[str]) -> bool:
-        """Return whether a row of this file can have one of these values in the first key column."""
+    def may_contain(self, values: Collection[str]) -> bool:
+        """Return whether a row of this file may have one of these values in the first key column."""
         if self.least is None or self.greatest is None:
             return self.rows > 0
         return any(self.least <= value <= self.greatest for value in values)

@@ -11,16 +11,16 @@ from analytics.analyses import AnalysisError
 from analytics.results.files import table_dataset, translate_read_errors
 from analytics.tables import ColumnType, Table
 
-# DuckDB writes to temporary files instead of using more.
+# DuckDB uses temporary files if a query needs more.
 MEMORY_LIMIT = "1GB"
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFilter:
-    """Which rows to select. All conditions must be met.
+    """Conditions on rows. A row is selected if it meets all of them.
 
-    equal: the exact value of a column. among: values of a column, one of which must match. containing: part of the text in a
-    text column, ignoring case.
+    equal: by column, the exact value. among: by column, the possible values. containing: by text column, a part of the text,
+    ignoring case.
     """
 
     equal: Mapping[str, str | int | bool] = field(default_factory=dict)
@@ -35,7 +35,7 @@ EVERYTHING = ResultFilter()
 def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
 
-    where: the filter of the queries that follow; files that hold none of its rows are left out. Raise StorageError, ResultsGone.
+    where: the filter of all queries in this database; files without matching rows are not read. Raise StorageError, ResultsGone.
     """
     with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
         with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
@@ -74,13 +74,13 @@ def row_order(table: Table, sort: str, descending: bool) -> str:
 
 
 def quoted_column(table: Table, name: str, type_: ColumnType | None = None) -> str:
-    """Return a column's name in quotation marks. Raise AnalysisError if the table has no such column of this type.
+    """Return the name of a column in quotation marks. Raise AnalysisError if the table has no such column of this type.
 
-    Every name in a query passes through here, so a request cannot inject SQL.
+    All column names from requests are checked here, so a request cannot inject SQL.
     """
     names = [column.name for column in table.columns if type_ in (None, column.type)]
     if name not in names:
-        raise AnalysisError(f"`{name}` is not a column that can be used so; there is {', '.join(names)}")
+        raise AnalysisError(f"`{name}` is not a column that can be used here; there is {', '.join(names)}")
     return f'"{name}"'
 
 

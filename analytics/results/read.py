@@ -32,12 +32,12 @@ STREAM_BATCH_ROWS = 65_536
 
 
 class TableLeftOut(AnalysisError):
-    """The report was made without this table."""
+    """The report does not contain this table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """rows: each a dict by column. total_rows: the number of rows that the filter selects."""
+    """rows: a dict by column for each row. total_rows: the number of rows that the filter selects, on all pages."""
 
     rows: list[dict]
     total_rows: int
@@ -55,7 +55,7 @@ def result_page(
 ) -> ResultPage:
     """Return rows of a finished run's table, sorted by the column `sort` and then by the key.
 
-    A page without `where` and `sort` opens the table's index and the files that hold its rows.
+    A page without `where` and `sort` opens only the index of the table and the files with the rows of the page.
     Raise AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a file cannot be read.
     """
     table = readable_table(run, table_name)
@@ -93,7 +93,7 @@ def _count_rows(database: duckdb.DuckDBPyConnection, table: Table, folder: str, 
 
 
 def _page_in_key_order(table: Table, folder: str, first_row: int, max_rows: int) -> ResultPage:
-    """Return a page in the order of the key, which is the order of the files. Opens only the files that hold its rows."""
+    """Return a page in the order of the key, which is the order of the files. Opens only the files with the rows of the page."""
     rows: list[dict] = []
     rows_before = 0
     with translate_read_errors():
@@ -107,7 +107,7 @@ def _page_in_key_order(table: Table, folder: str, first_row: int, max_rows: int)
 
 
 def _file_rows(table: Table, folder: str, file: IndexedFile, start: int, count: int) -> list[dict]:
-    """Return `count` rows of a file from row `start` on. Reads only the row groups that hold them."""
+    """Return `count` rows of a file, beginning with the row `start`. Reads only the row groups with these rows."""
     filesystem, _ = storage_root()
     rows: list[dict] = []
     rows_before = 0
@@ -136,7 +136,7 @@ def _row_group_rows(parquet: pq.ParquetFile, group: int, columns: Sequence[str],
 def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
     """Return all rows of a finished run's table that the filter selects, by key.
 
-    Raise the errors of `result_page`, now and not when the first batch is requested.
+    Raise the errors of `result_page` at once, not when the first batch is requested.
     """
     batches = result_batches(readable_table(run, table_name), run.result_folder, where=where)
     first = next(batches, None)

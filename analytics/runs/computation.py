@@ -21,7 +21,7 @@ from analytics.spark.schemas import read_snapshot, read_table, write_table
 from analytics.spark.session import SparkUnavailable, session_for_small_tenant, spark_session
 from analytics.storage import spark_uri, storage_path
 
-# of a snapshot that one core reads in well under a second, some hundred thousand rows
+# A snapshot of at most this size has some hundred thousand rows, which one core reads in well under a second.
 SMALL_SNAPSHOT_BYTES = 1_000_000
 
 
@@ -35,7 +35,7 @@ class Progress(Protocol):
         """Raise the exception that ends the analysis, if its end was requested."""
 
     def track_jobs(self, context: SparkContext) -> None:
-        """Treat the Spark jobs that this thread starts from now on as jobs of this analysis."""
+        """Treat all Spark jobs that this thread starts after this call as jobs of this analysis."""
 
 
 @dataclass(frozen=True, slots=True)

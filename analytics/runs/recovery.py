@@ -1,7 +1,7 @@
-"""Recover runs whose worker died, and resend runs that no worker received.
+"""Requeue runs after their worker died, and resend waiting runs that no worker has claimed.
 
-The worker runs `sweep_runs` every five seconds. A running run is lost when its process on this machine has ended, or when its
-heartbeat is older than RUN_LOST_AFTER_SECONDS. A lost run waits again, at most RUN_ATTEMPTS_MOST times.
+The worker calls `sweep_runs` every five seconds. A running run is lost if its process on this machine has ended, or if its
+heartbeat is older than RUN_LOST_AFTER_SECONDS. A lost run is requeued until it was started RUN_ATTEMPTS_MOST times.
 """
 
 import logging
@@ -18,32 +18,32 @@ from analytics.runs.services import claimed_runs, send_run
 
 logger = logging.getLogger(__name__)
 
-# the message of a waiting run may be lost together with its Redis, so it is sent again after this time
+# Redis may lose the message of a waiting run, so the message is sent again after this time
 RESEND_AFTER = timedelta(seconds=15)
 
 
 def sweep_runs() -> None:
-    """Requeue the lost runs, then send the waiting runs that no worker has taken."""
+    """Requeue the lost runs, then resend the waiting runs that no worker has claimed."""
     requeue_lost_runs()
     resend_waiting_runs()
 
 
 def requeue_lost_runs() -> None:
-    """Requeue every running run whose process has ended or is silent."""
+    """Requeue every running run that has no living process any more."""
     for run in lost_runs():
         requeue_run(run, silent_since=run.heartbeat_at)
 
 
 def resend_waiting_runs() -> None:
-    """Send the runs that wait longer than RESEND_AFTER, oldest first. Stop at the first that Redis does not accept."""
-    not_sent_lately = Q(sent_at__isnull=True) | Q(sent_at__lt=timezone.now() - RESEND_AFTER)
-    for run in AnalysisRun.objects.filter(not_sent_lately, state=RunState.WAITING).order_by("requested_at", "pk"):
+    """Resend the waiting runs that were not sent within RESEND_AFTER, oldest first. Stop if Redis does not accept a run."""
+    not_sent_recently = Q(sent_at__isnull=True) | Q(sent_at__lt=timezone.now() - RESEND_AFTER)
+    for run in AnalysisRun.objects.filter(not_sent_recently, state=RunState.WAITING).order_by("requested_at", "pk"):
         if not send_run(run):
             return
 
 
 def lost_runs() -> Iterator[AnalysisRun]:
-    """Yield the running runs whose process on this machine has ended, and those of any machine without a recent heartbeat."""
+    """Yield the running runs with an ended process on this machine, and those on any machine without a recent heartbeat."""
     oldest_heartbeat = timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
     for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
         if has_process_ended(run.process) or run.heartbeat_at < oldest_heartbeat:
@@ -51,11 +51,12 @@ def lost_runs() -> Iterator[AnalysisRun]:
 
 
 def requeue_run(run: AnalysisRun, *, silent_since: datetime | None = None, reason: str = "") -> None:
-    """Move a run whose process is lost back to waiting.
+    """Move a lost run back to waiting.
 
-    The run fails instead after RUN_ATTEMPTS_MOST attempts or RUN_TIMEOUT_SECONDS, and is cancelled instead where a cancellation
-    was requested. silent_since: the heartbeat that the caller read; a newer heartbeat proves that the process lives, and the
-    run stays as it is. reason: the error message of a run that fails after its last attempt.
+    If a cancellation was requested, the run is cancelled instead. After RUN_ATTEMPTS_MOST attempts or RUN_TIMEOUT_SECONDS, it
+    fails instead.
+    silent_since: the heartbeat that the caller read. If the run has a newer one, its process lives and the run is unchanged.
+    reason: the error message of a run that fails after its last attempt.
     """
     claimed = claimed_runs(run)
     if silent_since is not None:
@@ -72,7 +73,7 @@ def requeue_run(run: AnalysisRun, *, silent_since: datetime | None = None, reaso
         if is_moved:
             logger.warning("%s lost its process; it waits for attempt %s", run, run.attempt + 1)
     if not is_moved:
-        # last, so that a cancellation that arrives during the statements above is handled here
+        # This is the last statement, so it also handles a cancellation that arrives during the statements above.
         claimed.filter(cancel_requested_at__isnull=False).update(state=RunState.CANCELLED, finished_at=now, claim="")
 
 

@@ -1,7 +1,7 @@
-"""Retention of reports: which reports are removed, and the removal of files that are no longer needed.
+"""Retention of reports: remove old reports, and delete files that are no longer needed.
 
-A report is removed in two steps. First its run is marked, so no new reader starts; an hour later its files are deleted, when
-readers that had started are done. The newest report of each analysis with each choice of options is always kept.
+A report is removed in two steps. First its run is marked, so no new reader starts. An hour later its files are deleted, when
+earlier readers have finished. The newest report of each analysis with each choice of options is always kept.
 """
 
 import logging
@@ -19,8 +19,9 @@ from analytics.storage import StorageError, database_identity, discard_path, fol
 
 logger = logging.getLogger(__name__)
 
-LAST_READERS = timedelta(hours=1)
-# A folder without a run is deleted when nothing was written to it for so long: its process was killed.
+# How long the files of a removed report are kept for readers that had started before.
+READER_GRACE_PERIOD = timedelta(hours=1)
+# A folder without a run is deleted if nothing was written to it for this time, because its process was killed.
 ABANDONED_AFTER = timedelta(hours=24)
 RUNS_AT_ONCE = 500
 
@@ -43,21 +44,22 @@ def clean_results() -> None:
 
 def _mark_surplus_reports() -> None:
     now = timezone.now()
-    rank = Window(RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()])
-    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(rank=rank)
-    is_surplus = Q(rank__gt=max(1, settings.RESULTS_KEPT))
+    # 1 for the newest report of an analysis with the same options
+    age_rank = Window(RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()])
+    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(age_rank=age_rank)
+    is_surplus = Q(age_rank__gt=max(1, settings.RESULTS_KEPT))
     if settings.RESULTS_KEPT_DAYS:
-        is_surplus |= Q(rank__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
-    numbers = list(reports.filter(is_surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
-    marked = AnalysisRun.objects.filter(pk__in=numbers, results_removed_at=None).update(results_removed_at=now)
+        is_surplus |= Q(age_rank__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
+    run_ids = list(reports.filter(is_surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
+    marked = AnalysisRun.objects.filter(pk__in=run_ids, results_removed_at=None).update(results_removed_at=now)
     if marked:
         logger.info("%s reports were removed: RESULTS_KEPT is %s, RESULTS_KEPT_DAYS %s", marked, settings.RESULTS_KEPT,
                     settings.RESULTS_KEPT_DAYS)
 
 
 def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
-    """Delete the files of reports that were marked long enough ago for their last readers to be done."""
-    marked_before = timezone.now() - LAST_READERS
+    """Delete the files of reports that were marked before READER_GRACE_PERIOD."""
+    marked_before = timezone.now() - READER_GRACE_PERIOD
     runs = AnalysisRun.objects.filter(results_removed_at__lt=marked_before).exclude(result_folder="").order_by("pk")
     for run in runs[:RUNS_AT_ONCE]:
         discard_path(filesystem, f"{root}/{run.result_folder}")
@@ -65,18 +67,18 @@ def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
 
 
 def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:
-    """Delete folders that killed processes left: without a run that needs them, and unchanged for ABANDONED_AFTER."""
+    """Delete the folders of killed processes: no run needs them, and they are unchanged for ABANDONED_AFTER."""
     names = folder_names(filesystem, folder)
     for start in range(0, len(names), RUNS_AT_ONCE):
         chunk = names[start : start + RUNS_AT_ONCE]
         for name in sorted(set(chunk) - _needed_folders(chunk)):
             if _is_abandoned(filesystem, f"{folder}/{name}"):
-                logger.info("%s was left behind by a process that ended; it is removed", name)
+                logger.info("%s belongs to a process that was killed; it is removed", name)
                 discard_path(filesystem, f"{folder}/{name}")
 
 
 def _needed_folders(names: list[str]) -> set[str]:
-    """Return those of these folders that hold the report of a run, or to which the current attempt of a run writes."""
+    """Return the folders that contain the report of a run, and those to which the current attempt of a run writes."""
     matches = {name: match for name in names if (match := _RUN_FOLDER.fullmatch(name))}
     runs = {run.pk: run for run in AnalysisRun.objects.filter(pk__in={int(match[1]) for match in matches.values()})}
     needed = set()

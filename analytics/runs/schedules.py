@@ -1,7 +1,8 @@
 """Run analyses every night. Each schedule is off until an administrator switches it on.
 
-The table of django-celery-beat follows the schedules. `analytics.runs.beat` sends the message, and `request_scheduled_run`
-decides whether the moment still needs a run. So a repeated message, or a scheduler that starts late, causes one run.
+The table of django-celery-beat is kept in line with the schedules. `analytics.runs.beat` sends a message at the scheduled time,
+and `request_scheduled_run` decides whether that moment still needs a run. So a repeated message or a late scheduler causes only
+one run.
 """
 
 import logging
@@ -33,13 +34,13 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
 
     A missing option gets its default every night: the generation that is active at that time. Raise AnalysisError, GrantError.
     """
-    chosen, at = analysis_by_name(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
+    known_analysis, at = analysis_by_name(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
     non_empty_options = {name: value for name, value in options.items() if value}
     # a schedule that is switched off keeps its options even if they are no longer valid
     if is_on:
-        validated_options(chosen, non_empty_options)
+        validated_options(known_analysis, non_empty_options)
     with administrator_transaction(author) as head:
-        schedule = Schedule.objects.filter(analysis=chosen.name).first() or Schedule(analysis=chosen.name)
+        schedule = Schedule.objects.filter(analysis=known_analysis.name).first() or Schedule(analysis=known_analysis.name)
         before = (schedule.is_on, schedule.at, schedule.options)
         if schedule.pk and before == (is_on, at, non_empty_options):
             return Outcome(False, f"{_sentence(schedule)} already: nothing changed", head.revision)
@@ -48,7 +49,7 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
         schedule.last_moment = _newest_moment(at)
         schedule.save()
         write_periodic_task(schedule)
-        detail = f"{chosen.name}, nightly at {at:%H:%M} UTC{_options_text(non_empty_options)}"
+        detail = f"{known_analysis.name}, nightly at {at:%H:%M} UTC{_options_text(non_empty_options)}"
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
         revision = append_to_journal(head, [Change(verb, detail=detail)], author=author)
     return Outcome(True, _sentence(schedule), revision)
@@ -84,8 +85,8 @@ def run_missed_schedules() -> None:
 
 def all_schedules() -> list[Schedule]:
     """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on. One query."""
-    known = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
-    return [known.get(name) or Schedule(analysis=name) for name in ANALYSES]
+    schedules = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
+    return [schedules.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
 def schedule_by_name(analysis: str) -> Schedule:
@@ -108,10 +109,13 @@ def write_periodic_task(schedule: Schedule) -> None:
 
 
 def _claim_moment(schedule: Schedule) -> bool:
-    """Claim the newest scheduled moment. Return False if it was claimed. One statement, so one parallel call succeeds."""
+    """Claim the newest scheduled moment. Return False if it was already claimed.
+
+    Uses one statement, so only one of several parallel calls succeeds.
+    """
     moment = _newest_moment(schedule.at)
-    free = Q(last_moment=None) | Q(last_moment__lt=moment)
-    return bool(Schedule.objects.filter(free, pk=schedule.pk, is_on=True, at=schedule.at).update(last_moment=moment))
+    is_unclaimed = Q(last_moment=None) | Q(last_moment__lt=moment)
+    return bool(Schedule.objects.filter(is_unclaimed, pk=schedule.pk, is_on=True, at=schedule.at).update(last_moment=moment))
 
 
 def _newest_moment(at: time) -> datetime:

@@ -7,12 +7,15 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.presence import is_worker_present, redis_problem
 
-# a running run has a heartbeat every second
+# a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
 
 
 def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
-    """Return the newest done run. namespace: its name, for a run over this namespace or over all namespaces."""
+    """Return the newest done run of an analysis.
+
+    namespace: the name of a namespace; runs over this namespace or over all namespaces are considered.
+    """
     runs = AnalysisRun.objects.filter(analysis=analysis, state=RunState.DONE)
     if namespace is not None:
         runs = runs.filter(Q(options__namespace=namespace) | Q(options__namespace=""))
@@ -34,15 +37,15 @@ def run_waiting_reason(run: AnalysisRun) -> str:
         return ""
     if problem := redis_problem():
         return f"{problem}. The run is kept and starts when it does."
-    if not _worker_is_present():
+    if not _has_present_worker():
         return "No worker is running. The run is kept and starts with the next worker."
-    busy = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=run.pk).order_by("started_at").first()
-    if busy is not None:
-        return f"The worker is busy with run {busy.pk}. This one starts after it."
+    running = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=run.pk).order_by("started_at").first()
+    if running is not None:
+        return f"The worker is busy with run {running.pk}. This one starts after it."
     return "It starts within seconds."
 
 
-def _worker_is_present() -> bool:
+def _has_present_worker() -> bool:
     try:
         return is_worker_present()
     except redis.RedisError:

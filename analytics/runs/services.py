@@ -2,8 +2,8 @@
 
 A run moves from waiting to running, and from there to done, failed or cancelled. `analytics.runs.recovery` moves a run back to
 waiting when its worker died.
-INVARIANT: every move is one UPDATE that names the state it leaves and, for a running run, the claim of the executing process.
-So a message that arrives twice changes nothing, and neither does a process whose run was requeued.
+INVARIANT: every move is one UPDATE with a condition on the old state and, for a running run, on the claim of the executing
+process. So a message that arrives twice changes nothing, and a process that has lost its run changes nothing.
 """
 
 import logging
@@ -29,9 +29,10 @@ logger = logging.getLogger(__name__)
 
 def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False) -> AnalysisRun:
     """Store a waiting run and send it to the worker when the transaction commits. Raise AnalysisError."""
-    chosen = analysis_by_name(analysis)
+    known_analysis = analysis_by_name(analysis)
     run = AnalysisRun.objects.create(
-        analysis=chosen.name, options=validated_options(chosen, options), requested_by=requested_by, is_scheduled=is_scheduled,
+        analysis=known_analysis.name, options=validated_options(known_analysis, options), requested_by=requested_by,
+        is_scheduled=is_scheduled,
     )
     transaction.on_commit(lambda: send_run(run))
     return run
@@ -39,12 +40,12 @@ def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_s
 
 def send_run(run: AnalysisRun) -> bool:
     """Send a waiting run to the worker. Return False if Redis does not answer; the next sweep tries again."""
-    # checked first, because Celery's own attempt to connect takes seconds while a person waits
+    # checked first, because Celery itself takes seconds to detect that Redis does not answer
     if problem := redis_problem():
         logger.warning("%s waits: %s", run, problem)
         return False
     try:
-        # a connection of its own: a pooled one may still lead to a Redis that has been replaced
+        # a new connection, because a pooled connection may belong to a Redis that has been replaced
         with current_app.connection_for_write() as connection:
             current_app.send_task("analytics.run_execute", args=[run.pk], connection=connection)
     except (kombu.exceptions.OperationalError, redis.RedisError, OSError) as error:
@@ -55,9 +56,9 @@ def send_run(run: AnalysisRun) -> bool:
 
 
 def cancel_run(*, run: AnalysisRun) -> bool:
-    """Cancel a waiting run at once, and a running run within seconds. Return False when the run was over already.
+    """Cancel a waiting run at once, and a running run within seconds. Return False if the run was already finished.
 
-    One statement, so that it also takes effect on a run that is claimed or requeued at the same moment.
+    Uses one statement, so that it also cancels a run that is claimed or requeued at the same moment.
     """
     now, is_waiting = timezone.now(), Q(state=RunState.WAITING)
     unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))
@@ -79,7 +80,7 @@ def claim_run(run_id: int) -> AnalysisRun | None:
 
 
 def claimed_runs(run: AnalysisRun):
-    """Return the queryset of this run while it still runs under the claim of `run`; empty after another process took over."""
+    """Return a queryset of this run, if it still has the claim of `run`; empty after another process has claimed it."""
     return AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
 
 

@@ -17,7 +17,7 @@ from analytics.spark.session import kill_java
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-# Spark usually cancels its jobs at once; after this time its process is killed
+# Spark normally cancels its jobs at once; after this time its process is killed
 END_SECONDS = 20
 
 
@@ -77,13 +77,13 @@ class RunWatch:
         try:
             self._beat()
             if self.ending is not None:
-                self._end()
+                self._end_jobs()
         except (Error, Py4JError, OSError) as error:
             # a locked database or a dead Java process raises an error in the executing thread too, which ends the run
             logger.warning("The watch of %s skipped a beat: %s", self._name, error)
 
     def _beat(self) -> None:
-        done, total = self._tasks()
+        done, total = self._task_counts()
         if not self._claimed.update(heartbeat_at=timezone.now(), tasks_done=done, tasks_total=total):
             self._set_ending(RunLost(f"{self._name} was claimed by another process"))
         elif self._claimed.filter(cancel_requested_at__isnull=False).exists():
@@ -97,15 +97,15 @@ class RunWatch:
             self._ending_since = time.monotonic()
         self.ending = ending
 
-    def _end(self) -> None:
+    def _end_jobs(self) -> None:
         if time.monotonic() - self._ending_since > END_SECONDS:
             kill_java()
         elif self._context is not None:
             # repeated at every poll, because a query may have started its next job
             self._context.cancelJobGroup(self._group)
 
-    def _tasks(self) -> tuple[int, int]:
-        """Return the numbers of finished and known tasks of all jobs so far. Spark plans later tasks as it goes."""
+    def _task_counts(self) -> tuple[int, int]:
+        """Return (finished tasks, known tasks) of all jobs so far. Spark adds tasks when it plans later stages."""
         if self._context is None:
             return 0, 0
         tracker = self._context.statusTracker()

@@ -44,7 +44,7 @@ from grants.querysets import effective_memberships
 ROWS_PER_GROUP = 100_000
 BLOCK_BYTES = 8_000_000
 ROWS_PER_FILE = 500_000
-# an older lease or incomplete snapshot belongs to a process that was killed
+# a lease or an incomplete snapshot that is older than this belongs to a process that was killed
 ABANDONED_AFTER = timedelta(hours=24)
 
 
@@ -132,7 +132,7 @@ def _write_snapshot(filesystem: FileSystem, path: str, check: Callable[[], None]
 
 
 def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
-    """Yield each table with the querysets of its rows, values in the order of its columns."""
+    """Yield each table with the querysets of its rows. Their values have the order of the columns."""
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
     yield USERS, (User.objects.active_principals().values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
@@ -151,8 +151,8 @@ def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _fetch_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    waiting = rows.iterator(chunk_size=ROWS_PER_GROUP // 10)
-    while batch := list(islice(waiting, ROWS_PER_GROUP)):
+    remaining = rows.iterator(chunk_size=ROWS_PER_GROUP // 10)
+    while batch := list(islice(remaining, ROWS_PER_GROUP)):
         columns = zip(zip(*batch, strict=True), schema.types, strict=True)
         yield pa.record_batch([pa.array(column, data_type) for column, data_type in columns], schema=schema)
 
@@ -181,26 +181,26 @@ def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 class _CopyFile(io.RawIOBase):
-    """A file object over a running COPY, to be read once."""
+    """A file object that reads the output of a running COPY."""
 
     def __init__(self, copy: psycopg.Copy):
-        self._copy, self._left = copy, b""
+        self._copy, self._buffered = copy, b""
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        blocks, length = [self._left], len(self._left)
+        blocks, length = [self._buffered], len(self._buffered)
         while size < 0 or length < size:
             block = bytes(self._copy.read())
             if not block:
                 break
             blocks.append(block)
             length += len(block)
-        read = b"".join(blocks)
-        size = len(read) if size < 0 else size
-        self._left = read[size:]
-        return read[:size]
+        data = b"".join(blocks)
+        size = len(data) if size < 0 else size
+        self._buffered = data[size:]
+        return data[:size]
 
 
 def _write_table(filesystem: FileSystem, folder: str, table: Table, parts: tuple[QuerySet, ...], check) -> None:
@@ -229,18 +229,19 @@ def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema)
 def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written."""
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
-    finished = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])
-    # by time, not by revision: a restored or emptied database starts again at a lower revision
-    written_at = {n: f.mtime or datetime.now(UTC) for n, f in zip(names, finished, strict=True) if f.is_file}
+    complete_marks = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])
+    # by time, not by revision, because a restored or emptied database starts again at a lower revision
+    written_at = {name: mark.mtime or datetime.now(UTC)
+                  for name, mark in zip(names, complete_marks, strict=True) if mark.is_file}
     kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
     for name in names:
-        if name not in kept and not _is_active(filesystem, f"{folder}/{name}", finished=name in written_at):
+        if name not in kept and not _is_active(filesystem, f"{folder}/{name}", is_complete=name in written_at):
             discard_path(filesystem, f"{folder}/{name}")
 
 
-def _is_active(filesystem: FileSystem, path: str, *, finished: bool) -> bool:
+def _is_active(filesystem: FileSystem, path: str, *, is_complete: bool) -> bool:
     """Return whether a process reads the snapshot, or still writes it."""
     files = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-    oldest = datetime.now(UTC) - ABANDONED_AFTER
-    marks = [f for f in files if f.base_name.startswith("_LEASE-")] if finished else files
-    return any(f.mtime is None or f.mtime > oldest for f in marks)
+    newest_abandoned = datetime.now(UTC) - ABANDONED_AFTER
+    recent_files = [file for file in files if file.mtime is None or file.mtime > newest_abandoned]
+    return any(file.base_name.startswith("_LEASE-") for file in recent_files) if is_complete else bool(recent_files)

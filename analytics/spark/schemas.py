@@ -33,7 +33,7 @@ def schema_of(table: Table) -> StructType:
 
 
 def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
-    """Return a stored table. With the schema given, the empty folder of a table without rows can be read too."""
+    """Return a stored table. The given schema makes it possible to read the folder of a table without rows."""
     return spark.read.schema(schema_of(table)).parquet(uri)
 
 
@@ -44,7 +44,7 @@ def read_snapshot(spark: SparkSession, uri: str, *, is_small: bool = False) -> T
 
 
 def write_table(rows: DataFrame | SortedTable, table: Table, uri: str) -> None:
-    """Write a table sorted by its key, and replace what is there. The names of the files follow the order of the key."""
+    """Write a table sorted by its key, and replace an existing table. The file names have the order of the key."""
     if isinstance(rows, SortedTable) and is_shared(uri):
         write_files(rows, uri)
         return

@@ -1,7 +1,7 @@
 """The Spark session of this process: built on first use, reused, and rebuilt if its Java process has died.
 
-INVARIANT: the session is never built before a fork, because a Java handle does not survive one. A session that was inherited from
-another process is forgotten and not stopped: only its own process may stop it.
+INVARIANT: the session is never built before a fork, because a Java handle does not work in a forked process. A session that was
+inherited from another process is discarded but not stopped: only the process that built it may stop it.
 """
 
 import os
@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
-PATIENCE_SECONDS = 30
+# How long the Java process may take to end.
+SHUTDOWN_SECONDS = 30
 # Limits for starting Spark, and for a standalone master to accept a connection.
 START_SECONDS = 120
 CONNECT_SECONDS = 5
@@ -58,22 +59,22 @@ def spark_session(
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
         return _session
-    _forget_session()
+    _discard_session()
     _check_master(master)
     _owner_pid = os.getpid()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _kill_java_after(patience_seconds) as patience_is_over:
+        with _kill_java_after(patience_seconds) as has_timed_out:
             session = _build(master, memory, settings or {})
             is_up = is_alive(session)
     except Exception as error:
         reason = first_line(error)
-        _forget_session()
-        if patience_is_over():
+        _discard_session()
+        if has_timed_out():
             raise SparkUnavailable(_no_answer_message(master, patience_seconds)) from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     if not is_up:
-        _forget_session()
+        _discard_session()
         raise SparkUnavailable(_no_answer_message(master, patience_seconds))
     _session = session
     return _session
@@ -96,15 +97,15 @@ def _check_master(master: str) -> None:
 
 
 def _no_answer_message(master: str, seconds: float) -> str:
-    return (f"The Spark master at SPARK_MASTER {master} did not give this console a place within {seconds:,.0f} s: look "
-            f"whether it works and has free workers, or point SPARK_MASTER at another.")
+    return (f"The Spark master at SPARK_MASTER {master} did not accept this console within {seconds:,.0f} s: check whether it "
+            f"works and has free workers, or point SPARK_MASTER at another.")
 
 
 @contextmanager
 def _kill_java_after(seconds: float) -> Iterator[Callable[[], bool]]:
-    """Kill the Java process if the block takes longer. The thread in the block waits for that process and cannot do it.
+    """Kill the Java process if the block takes longer. The thread in the block cannot do it, because it waits for that process.
 
-    Yields a function that returns whether the time was over.
+    Yield a function that returns whether the time is over.
     """
     is_started, is_over = threading.Event(), threading.Event()
 
@@ -144,7 +145,7 @@ def stop_spark() -> None:
     """Stop the session of this process, if it has one, and its Java process."""
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
         _session.stop()
-    _forget_session()
+    _discard_session()
 
 
 def is_alive(session: SparkSession) -> bool:
@@ -209,7 +210,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
     }
 
 
-def _forget_session() -> None:
+def _discard_session() -> None:
     """Make PySpark launch a new Java process next time, by clearing the class attributes with the handles of the old one."""
     global _session, _owner_pid, _scratch
     if _owner_pid == os.getpid():
@@ -232,7 +233,7 @@ def _close_gateway(gateway: JavaGateway) -> None:
     if process is not None:
         process.stdin.close()
         try:
-            process.wait(PATIENCE_SECONDS)
+            process.wait(SHUTDOWN_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -1,7 +1,7 @@
-"""Tables whose rows are made by Python workers, already in the order of the key.
+"""Tables with rows that Python workers build in the order of the key.
 
-Where the workers and this process share a folder, the workers write the Parquet files themselves. Otherwise they hand the rows to
-Spark, which takes each row apart and puts it together again; that is most of the cost of a large table.
+If the workers and this process share a folder, the workers write the Parquet files themselves. Otherwise they return the rows to
+Spark, which converts each row to its own format and back; that is most of the cost of a large table.
 """
 
 import os
@@ -30,7 +30,7 @@ for module in (sys.modules[__name__], index):
 # The columns that a worker returns for each file that it wrote.
 FILES = "part int, name string, rows long, least string, greatest string"
 LOCAL_SCHEME = "file://"
-# Of the texts of one column in one row group. Beyond that, each row repeats its text.
+# The size limit of the dictionary of one column in one row group. Beyond it, each row contains its text.
 DICTIONARY_BYTES = 64 << 20
 
 
@@ -38,8 +38,8 @@ DICTIONARY_BYTES = 64 << 20
 class SortedTable:
     """A table that can be written without sorting it.
 
-    source: its partitions follow one another in the order of the table's key. rows: makes the rows of a partition of `source`, in
-    that order; texts may be dictionaries.
+    source: a DataFrame with partitions in the order of the table's key.
+    rows: a function that builds the sorted rows of a partition of `source`; texts may be dictionaries.
     """
 
     table: Table
@@ -59,7 +59,7 @@ def is_shared(uri: str) -> bool:
 
 
 def write_files(sorted_table: SortedTable, uri: str) -> None:
-    """Let the workers write the table and its index, and replace what is there. uri: one that `is_shared`.
+    """Write the table in the workers, and its index. Replace an existing table. uri: a URI for which `is_shared` is true.
 
     If a worker fails, the folder has no file that a reader would read.
     """
@@ -68,14 +68,14 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write = _write_partition(sorted_table.rows, str(folder), sorted_table.table.key[0])
-    # One row for each file, and a partition writes at most one.
+    # One row for each file. A partition writes at most one file.
     written = sorted_table.source.mapInArrow(write, FILES).collect()
     files = []
     for file in sorted(written, key=lambda file: file.part):
         name = f"part-{file.part:05}.parquet"
         (folder / file.name).rename(folder / name)
         files.append(IndexedFile(name, file.rows, file.least, file.greatest))
-    # Files of attempts that failed.
+    # Delete the files of failed attempts.
     for leftover in folder.glob(".*"):
         leftover.unlink()
     if not files:
@@ -87,8 +87,8 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
 def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
     """Return a function from a partition to FILES, which writes the rows of the partition; nothing if there are none.
 
-    first_key: the column for which row groups get statistics. In other columns, which are not sorted, statistics would not help a
-    reader, and take as long as writing.
+    first_key: the only column with statistics. The other columns are not sorted, so their statistics would not help a reader, and
+    they would double the time of writing.
     """
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get()
@@ -101,7 +101,7 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
                                                     dictionary_pagesize_limit=DICTIONARY_BYTES)
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             except OSError as error:
-                # The error of an open file does not contain its name.
+                # The error message for an open file does not contain its path.
                 raise OSError(f"{path}: {error}") from error
         if writer:
             writer.close()
@@ -114,12 +114,12 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
 
 
 def _without_dictionaries(rows: BatchFunction) -> BatchFunction:
-    """Return a function that makes the same rows with plain texts, in batches of a size that suits Spark."""
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return a function that builds the same rows with plain texts, in batches of BATCH_ROWS for Spark."""
+    def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows(batches):
             for first in range(0, batch.num_rows, BATCH_ROWS):
                 columns = batch.slice(first, BATCH_ROWS).columns
                 yield pa.record_batch([column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
                                        for column in columns], names=batch.schema.names)
 
-    return make
+    return build

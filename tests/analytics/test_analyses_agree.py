@@ -22,10 +22,10 @@ from tests.support.random_tenants import random_tenant, reference_is_permitted, 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SEEDS = range(3)
-LITTLE, LARGE = computation.SMALL_SNAPSHOT_BYTES, 0
+SMALL, LARGE = computation.SMALL_SNAPSHOT_BYTES, 0
 # computing the same tables with the settings of a large tenant takes several times as long
-SEEDS_AND_SIZES = [*((seed, LITTLE) for seed in SEEDS), (len(SEEDS), LARGE)]
-OWN = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
+SEEDS_AND_SIZES = [*((seed, SMALL) for seed in SEEDS), (len(SEEDS), LARGE)]
+CUSTOM_ADDRESSES = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w", "probe:ns0.shop.p1")
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,15 @@ def size(request, monkeypatch):
     monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", request.param)
 
 
-def tenant_with_own_kinds(seed):
+def tenant_with_custom_kinds(seed):
     """Return a random tenant with a live entity of each custom kind and a namespace without grants."""
     tenant, dice = random_tenant(seed), random.Random(seed)
-    for address in ("namespace:bare", "application:ns0.shop", *OWN):
+    for address in ("namespace:bare", "application:ns0.shop", *CUSTOM_ADDRESSES):
         tenant.entities[parse_address(address)] = State.LIVE
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
-    for address in map(parse_address, OWN):
-        tenant.grants |= {(who, address, privilege) for who in principals for privilege in Privilege if dice.random() < 0.2}
+    for address in map(parse_address, CUSTOM_ADDRESSES):
+        tenant.grants |= {(principal, address, privilege)
+                          for principal in principals for privilege in Privilege if dice.random() < 0.2}
     store_tenant(tenant)
     return tenant
 
@@ -61,7 +62,7 @@ def active_users(tenant):
     return [name for name, standing in tenant.users.items() if standing == (True, True)]
 
 
-def permitted(tenant, generation):
+def permissions(tenant, generation):
     """Return every (user, address, operation) of active users and live entities that the generation permits."""
     return {(user, str(address), operation) for user in active_users(tenant) for address in live_addresses(tenant)
             for operation in KINDS[address.kind].operations
@@ -71,18 +72,18 @@ def permitted(tenant, generation):
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
 def test_every_decision_of_every_generation_equals_the_reference(spark, own_kinds, seed, generation, is_small):
-    tenant = tenant_with_own_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed)
     with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         no_counts = spark.createDataFrame([], "name string, pairs long")
         pairs = evaluate_rules(tables, generation_rules(generation), PairTable(IMPACT_DETAIL, no_counts)).frame.collect()
     assert all(pair["after"] for pair in pairs)
-    permissions = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
-    assert len(permissions) == len(set(permissions))
-    assert set(permissions) == permitted(tenant, generation)
+    permitted = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
+    assert len(permitted) == len(set(permitted))
+    assert set(permitted) == permissions(tenant, generation)
 
 
-def analysed(folder, *arguments, detail=True):
+def run_analysis(folder, *arguments, detail=True):
     """Run the command and return the rows of the result table and of the detail table."""
     paths = [folder / "rows.jsonl", folder / "detail.jsonl"][: 1 + detail]
     options = [option for name, path in zip(("--output", "--detail"), paths, strict=False) for option in (name, str(path))]
@@ -90,63 +91,65 @@ def analysed(folder, *arguments, detail=True):
     return [[tuple(json.loads(line).values()) for line in path.read_text().splitlines()] for path in paths]
 
 
-def in_order(rows, key_columns):
+def sort_rows(rows, key_columns):
     return sorted(rows, key=lambda row: [part.encode() for part in row[:key_columns]])
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, folder, seed, size, generation):
-    tenant = tenant_with_own_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed)
     pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
              if "list" in KINDS[address.kind].operations
              and reference_is_permitted(tenant, Question("user", user, "list", address, generation))}
     counts = {}
     for user, address in pairs:
-        place = user, address.kind, address.namespace.key if address.namespace else ""
-        counts[place] = counts.get(place, 0) + 1
-    rows, detail = analysed(folder, "visibility", "--generation", generation)
-    assert rows == in_order([(*place, count) for place, count in counts.items()], 3)
-    assert detail == in_order([(user, str(address)) for user, address in pairs], 2)
+        key = user, address.kind, address.namespace.key if address.namespace else ""
+        counts[key] = counts.get(key, 0) + 1
+    rows, detail = run_analysis(folder, "visibility", "--generation", generation)
+    assert rows == sort_rows([(*key, count) for key, count in counts.items()], 3)
+    assert detail == sort_rows([(user, str(address)) for user, address in pairs], 2)
 
 
 @pytest.mark.parametrize(("before", "after", "size"), [
-    ("existing", "final", LITTLE), ("final", "existing", LITTLE), ("core", "proposed", LITTLE), ("existing", "proposed", LITTLE),
-    ("proposed", "core", LITTLE), ("existing", "final", LARGE), ("proposed", "core", LARGE),
+    ("existing", "final", SMALL), ("final", "existing", SMALL), ("core", "proposed", SMALL), ("existing", "proposed", SMALL),
+    ("proposed", "core", SMALL), ("existing", "final", LARGE), ("proposed", "core", LARGE),
 ], indirect=["size"])
 def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder, before, after, size):
-    tenant = tenant_with_own_kinds(len(before + after))
+    tenant = tenant_with_custom_kinds(len(before + after))
     comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
                   if all(GENERATIONS[name].policy(kind.name, operation).has_rule for name in (before, after))}
-    once, then = permitted(tenant, before), permitted(tenant, after)
-    turned = [(user, address, operation, (user, address, operation) in once, (user, address, operation) in then)
-              for user, address, operation in once ^ then if (address.partition(":")[0], operation) in comparable]
+    permitted_before, permitted_after = permissions(tenant, before), permissions(tenant, after)
+    changed = [(*permission, permission in permitted_before, permission in permitted_after)
+               for permission in permitted_before ^ permitted_after
+               if (permission[1].partition(":")[0], permission[2]) in comparable]
     counts = {}
-    for user, address, operation, _, is_gained in turned:
+    for user, address, operation, _, is_gained in changed:
         gained, lost = counts.get((user, address.partition(":")[0], operation), (0, 0))
         counts[user, address.partition(":")[0], operation] = gained + is_gained, lost + (not is_gained)
-    rows, detail = analysed(folder, "policy-impact", "--generation", before, "--to-generation", after)
-    assert rows == in_order([(*place, *both) for place, both in counts.items()], 3) != []
-    assert detail == in_order(turned, 3)
+    rows, detail = run_analysis(folder, "policy-impact", "--generation", before, "--to-generation", after)
+    assert rows == sort_rows([(*key, *gained_and_lost) for key, gained_and_lost in counts.items()], 3) != []
+    assert detail == sort_rows(changed, 3)
 
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_ghost_grants_are_the_grants_on_addresses_that_are_not_live(spark, folder, seed, size):
     tenant = random_tenant(seed)
     store_tenant(tenant)
-    shown = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
-    ghosts = [(who, str(address), privilege.value, tenant.entities[address], "")
-              for who, address, privilege in tenant.grants if tenant.entities[address] != State.LIVE and who in shown]
-    assert analysed(folder, "ghost-grants", detail=False) == [in_order(ghosts, 3)]
+    listed_principals = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
+    ghosts = [(principal, str(address), privilege.value, tenant.entities[address], "")
+              for principal, address, privilege in tenant.grants
+              if tenant.entities[address] != State.LIVE and principal in listed_principals]
+    assert run_analysis(folder, "ghost-grants", detail=False) == [sort_rows(ghosts, 3)]
 
 
 @pytest.mark.parametrize(("seed", "size"), SEEDS_AND_SIZES, indirect=["size"])
 def test_stranded_entities_have_fewer_than_two_active_administrators(spark, own_kinds, folder, seed, size):
-    tenant = tenant_with_own_kinds(seed)
+    tenant = tenant_with_custom_kinds(seed)
     stranded = []
     for address in live_addresses(tenant):
         admins = [user for user in active_users(tenant)
                   if reference_is_permitted(tenant, Question("user", user, "ADMIN", address, "final"))]
         if len(admins) < 2:
             stranded.append((str(address), len(admins), "".join(admins)))
-    assert analysed(folder, "stranded", detail=False) == [in_order(stranded, 1)]
+    assert run_analysis(folder, "stranded", detail=False) == [sort_rows(stranded, 1)]

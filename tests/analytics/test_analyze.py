@@ -17,7 +17,7 @@ def folder(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (["visibilty"], "`visibilty` is not an analysis; there is delete-readiness"),
     (["delete-readiness", "--generation", "next"], f"the generations are {', '.join(GENERATIONS)}"),
     (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
@@ -32,12 +32,12 @@ def folder(settings, tmp_path):
     (["delete-readiness", "--output", "tests/../out.csv", "--detail", "out.csv"], "are the same file"),
     (["delete-readiness", "--detail", "absent/out.csv"], "there is no folder absent"),
 ])
-def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(monkeypatch, arguments, says):
+def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(monkeypatch, arguments, message):
     monkeypatch.setattr("analytics.runs.computation.compute_report", lambda **_: pytest.fail("it was computed"))
     Entity.objects.create(kind="namespace", key="sales")
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as raised:
         call_command("analyze", *arguments)
-    assert says in str(refused.value)
+    assert message in str(raised.value)
 
 
 def test_a_failed_analysis_prints_a_message(monkeypatch, tmp_path):
@@ -62,6 +62,6 @@ def test_analyze_writes_files_or_prints_the_overview_and_leaves_no_results(spark
     assert {row["required"] for row in rows} == {"1"} and {row["ready"] for row in rows} == {"true", "false"}
     assert len(detail) == sum(int(row["missing"]) for row in rows) > 0
     call_command("analyze", "delete-readiness", "--generation", "core", "--namespace", rows[0]["namespace"])
-    shown = capsys.readouterr().out.splitlines()
-    assert len(shown) == 2 and shown[0].split()[:2] == ["namespace", "required"] and shown[1].startswith(rows[0]["namespace"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and lines[0].split()[:2] == ["namespace", "required"] and lines[1].startswith(rows[0]["namespace"])
     assert not list((tmp_path / "snapshots" / "results").glob("*/command-*"))

@@ -26,17 +26,17 @@ def ada(spark, settings, tmp_path):
     store_tenant(random_tenant(9))
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
-    activated(client, BEFORE)
+    activate(client, BEFORE)
     return client
 
 
-def activated(client, name: str) -> None:
-    sent = {"from": active_generation().name, "reason": "the new rules"}
-    assert client.post(f"/policies/{name}/activate", sent).status_code == 303
+def activate(client, name: str) -> None:
+    form = {"from": active_generation().name, "reason": "the new rules"}
+    assert client.post(f"/policies/{name}/activate", form).status_code == 303
     assert active_generation().name == name
 
 
-def reported(client) -> AnalysisRun:
+def run_policy_impact(client) -> AnalysisRun:
     """Start a policy-impact run with the form of the Analyses page, and return the finished run."""
     page = client.post("/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER})
     execute_run(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
@@ -45,7 +45,7 @@ def reported(client) -> AnalysisRun:
     return run
 
 
-def permitted() -> set[tuple[str, str, str]]:
+def permissions() -> set[tuple[str, str, str]]:
     """Return every (user, entity, operation) that the active generation permits, if both generations have a policy for it."""
     cases = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
              for entity in Entity.objects.filter(state=State.LIVE) for operation in KINDS[entity.kind].operations
@@ -58,13 +58,13 @@ def permitted() -> set[tuple[str, str, str]]:
             if answer["decision"]}
 
 
-def planned(client, run: AnalysisRun, **scope) -> Plan:
+def create_plan(client, run: AnalysisRun, **scope) -> Plan:
     page = client.post(f"/plans/policy-impact/{run.pk}", scope, follow=True)
     assert "the smallest set of grants" in page.content.decode() or "would not be enough" in page.content.decode()
     return page.context["plan"]
 
 
-def applied(client, plan: Plan) -> None:
+def apply_plan(client, plan: Plan) -> None:
     page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps what people have"}, follow=True)
     plan.refresh_from_db()
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
@@ -75,27 +75,28 @@ def total_grants() -> int:
 
 
 def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada):
-    had, held = permitted(), total_grants()
-    run = reported(ada)
-    plan = planned(ada, run)
+    before, grants_before = permissions(), total_grants()
+    run = run_policy_impact(ada)
+    plan = create_plan(ada, run)
     assert run.summary["answers_lost"] == plan.recipe["answers"] > 50
-    assert total_grants() == held, "a plan changes nothing until it is applied"
-    applied(ada, plan)
-    assert total_grants() == held + plan.effect["grants"]
-    again = reported(ada)
-    assert again.summary["answers_lost"] == 0 and again.revision == JournalLine.objects.latest("revision").revision
-    activated(ada, AFTER)
-    assert had <= permitted()
+    assert total_grants() == grants_before, "a plan changes nothing until it is applied"
+    apply_plan(ada, plan)
+    assert total_grants() == grants_before + plan.effect["grants"]
+    second_run = run_policy_impact(ada)
+    assert second_run.summary["answers_lost"] == 0 and second_run.revision == JournalLine.objects.latest("revision").revision
+    activate(ada, AFTER)
+    assert before <= permissions()
     assert JournalLine.objects.filter(action="grant", reason="keeps what people have").count() == plan.effect["grants"]
 
 
-def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):
-    had = permitted()
-    run = reported(ada)
-    plan = planned(ada, run, namespace=SCOPE)
-    applied(ada, plan)
-    activated(ada, AFTER)
-    inside = {answer for answer in had if f"{answer[1]}.".partition(":")[2].startswith(f"{SCOPE}.")}
-    lost = had - permitted()
-    assert inside and not lost & inside
+def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_run_policy_impact(ada):
+    before = permissions()
+    run = run_policy_impact(ada)
+    plan = create_plan(ada, run, namespace=SCOPE)
+    apply_plan(ada, plan)
+    activate(ada, AFTER)
+    in_namespace = {permission for permission in before
+                    if f"{permission[1]}.".partition(":")[2].startswith(f"{SCOPE}.")}
+    lost = before - permissions()
+    assert in_namespace and not lost & in_namespace
     assert 0 < len(lost) == run.summary["answers_lost"] - plan.recipe["answers"]

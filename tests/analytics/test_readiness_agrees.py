@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transac
 READINESS = analysis_by_name("delete-readiness")
 
 
-class Unwatched:
+class NoProgress:
+    """A `computation.Progress` that does nothing."""
+
     def begin_stage(self, stage):
         pass
 
@@ -32,37 +34,37 @@ class Unwatched:
         pass
 
 
-def computed(generation):
-    """Return (namespace, user) -> (required, held, ready, missing addresses) from Spark."""
+def spark_readiness(generation):
+    """Return {(namespace, user): (required, held, ready, missing addresses)} from Spark."""
     compute_report(analysis=READINESS, options={"generation": generation}, folder="report", max_detail_rows=None,
-                   progress=Unwatched())
+                   progress=NoProgress())
     missing = {}
-    for row in written(READINESS.detail.table):
+    for row in table_rows(READINESS.detail.table):
         missing.setdefault((row["namespace"], row["user"]), []).append(row["entity"])
-    rows = {(r["namespace"], r["user"]): r for r in written(READINESS.rows)}
+    rows = {(r["namespace"], r["user"]): r for r in table_rows(READINESS.rows)}
     assert list(rows) == sorted(rows, key=lambda key: [part.encode() for part in key])
     return {key: (r["required"], r["held"], r["ready"], missing.get(key, [])) for key, r in rows.items()}
 
 
-def written(table):
+def table_rows(table):
     return [row for batch in result_batches(table, "report") for row in batch.to_pylist()]
 
 
-def reference(tenant, generation):
-    """Compute the same with loops over lists."""
+def reference_readiness(tenant, generation):
+    """Return the same, computed with loops over lists."""
     readiness = {}
     for namespace, state in tenant.entities.items():
         if namespace.kind != "namespace" or state != State.LIVE:
             continue
         inside = [a for a in tenant.entities if a.namespace == namespace]
         live = [a for a in inside if tenant.entities[a] == State.LIVE]
-        needed = live if EXPECTED[generation].deleting_counts_content else [namespace]
+        required = live if EXPECTED[generation].deleting_counts_content else [namespace]
         for user in tenant.users:
             holders = tenant.holders("user", user) or []
             admin = {a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)}
             if admin:
-                lacking = sorted((str(a) for a in needed if a not in admin), key=str.encode)
-                readiness[namespace.key, user] = (len(needed), len(needed) - len(lacking), not lacking, lacking)
+                missing = sorted((str(a) for a in required if a not in admin), key=str.encode)
+                readiness[namespace.key, user] = (len(required), len(required) - len(missing), not missing, missing)
     return readiness
 
 
@@ -75,23 +77,24 @@ def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, 
     store_tenant(tenant)
     users = {user.username: user for user in User.objects.all()}
     for generation in GENERATIONS.values():
-        rows = computed(generation.name)
-        assert rows == reference(tenant, generation.name)
+        rows = spark_readiness(generation.name)
+        assert rows == reference_readiness(tenant, generation.name)
         for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
             for name, user in users.items():
-                allowed = check(Question("user", name, "delete", namespace, generation.name)).is_permitted
+                is_permitted = check(Question("user", name, "delete", namespace, generation.name)).is_permitted
                 row = rows.get((namespace.key, name))
-                assert allowed == (row is not None and row[2]), (namespace, name)
+                assert is_permitted == (row is not None and row[2]), (namespace, name)
                 if row is not None:
-                    at_once = namespace_readiness(namespace, user, generation, max_listed=len(tenant.entities))
-                    missing = sorted((str(address) for address, _ in at_once.missing_grants), key=str.encode)
-                    assert (at_once.required_count, at_once.held_count, at_once.is_ready, missing) == row, (namespace, name)
+                    sql_readiness = namespace_readiness(namespace, user, generation, max_listed=len(tenant.entities))
+                    missing = sorted((str(address) for address, _ in sql_readiness.missing_grants), key=str.encode)
+                    assert (sql_readiness.required_count, sql_readiness.held_count, sql_readiness.is_ready, missing) == row, (
+                        namespace, name)
 
 
 def test_the_random_tenants_contain_the_cases_that_matter():
     """Without these cases, the comparison would prove little."""
     tenants = [random_tenant(seed) for seed in range(5)]
-    rows = [row for tenant in tenants for row in reference(tenant, "final").values()]
+    rows = [row for tenant in tenants for row in reference_readiness(tenant, "final").values()]
     assert any(ready for _, _, ready, _ in rows) and any(not ready for _, _, ready, _ in rows)
-    assert any((False, True) == facts for tenant in tenants for facts in tenant.users.values())
-    assert any((True, False) == facts for tenant in tenants for facts in tenant.users.values())
+    assert any((False, True) == standing for tenant in tenants for standing in tenant.users.values())
+    assert any((True, False) == standing for tenant in tenants for standing in tenant.users.values())

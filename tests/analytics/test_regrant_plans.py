@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def storage(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
 
@@ -45,20 +45,21 @@ def differences(tenant, before, after):
                     yield user, str(address), operation, *results
 
 
-def impact(place, tenant, before, after):
+def policy_impact_run(storage, tenant, before, after):
+    """Return (a done run with the reference's rows, these rows)."""
     rows = list(differences(tenant, before, after))
-    run = create_report(place, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact",
-                        options={"generation": before, "to_generation": after}, revision=current_revision(),
+    run = create_report(storage, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact",
+                        revision=current_revision(), options={"generation": before, "to_generation": after},
                         summary={"detail_is_written": True})
     return run, rows
 
 
 @pytest.mark.parametrize("seed", [1, 4])
-def test_after_the_plan_no_user_loses_a_permission(seed, place):
+def test_after_the_plan_no_user_loses_a_permission(seed, storage):
     tenant, kept = random_tenant(seed), 0
     store_tenant(tenant)
     for before, after in permutations(GENERATIONS, 2):
-        run, rows = impact(place, tenant, before, after)
+        run, rows = policy_impact_run(storage, tenant, before, after)
         lost = [row for row in rows if row[3]]
         if not lost:
             with pytest.raises(PlanError, match="nothing is lost"):
@@ -75,8 +76,8 @@ def test_after_the_plan_no_user_loses_a_permission(seed, place):
 
 
 @pytest.fixture
-def report(place):
-    """Change from existing, where ned's ADMIN on the namespace permits drop on everything inside, to final, where it does not."""
+def report(storage):
+    """Return a policy-impact run from existing to final, where users lose what ADMIN on a namespace permits inside it."""
     create_sample_tenant()
     change_grants(author=SETUP,
                   grant=[("user:dee", parse_address("namespace:hr"), "ADMIN"),
@@ -84,8 +85,8 @@ def report(place):
     rows = [(user, entity, operation, True, False) for user in ("dee", "grp")
             for entity, operation in (("dataset:hr.salaries", "drop"), ("dataset:hr.salaries", "truncate"),
                                       ("namespace:hr", "delete"))]
-    rows.append(("ned", "dataset:sales.orders", "get", False, True))
-    return create_report(place, {"rows": [], "operations": [], "detail": rows},
+    gained = ("ned", "dataset:sales.orders", "get", False, True)
+    return create_report(storage, {"rows": [], "operations": [], "detail": [*rows, gained]},
                          analysis="policy-impact", revision=current_revision(), summary={"detail_is_written": True},
                          options={"generation": "existing", "to_generation": "final"})
 
@@ -105,23 +106,23 @@ def test_permissions_that_share_a_grant_need_it_once(report):
     assert ("user:grp", "dataset:hr.salaries", "ADMIN") in all_grants()
 
 
-@pytest.mark.parametrize(("scope", "who"), [
+@pytest.mark.parametrize(("scope", "principals"), [
     ({"user": "dee"}, ["user:dee"]), ({"group": "operators"}, ["user:grp"]), ({"namespace": "hr"}, ["user:dee", "user:grp"]),
     ({"namespace": "sales"}, None), ({"user": "ned"}, None), ({"user": "dee", "group": "operators"}, None),
 ])
-def test_a_regrant_plan_can_be_limited_to_a_user_group_or_namespace(report, scope, who):
-    if who is None:
+def test_a_regrant_plan_can_be_limited_to_a_user_group_or_namespace(report, scope, principals):
+    if principals is None:
         with pytest.raises(PlanError, match="nothing is lost, (by|in)"):
             create_regrant_plan(author=COMMAND, run=report, **scope)
     else:
-        assert [principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))] == who
+        assert [principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))] == principals
 
 
-@pytest.mark.parametrize(("scope", "words"), [
+@pytest.mark.parametrize(("scope", "message"), [
     ({"user": "x"}, "user:x does not exist"), ({"group": "x"}, "group:x does not exist"),
 ])
-def test_an_unknown_user_or_group_is_refused(report, scope, words):
-    with pytest.raises(PlanError, match=words):
+def test_an_unknown_user_or_group_is_refused(report, scope, message):
+    with pytest.raises(PlanError, match=message):
         create_regrant_plan(author=COMMAND, run=report, **scope)
 
 
@@ -136,7 +137,7 @@ def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
         renew_plan(author=COMMAND, plan_id=plan.pk)
 
 
-def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, place):
+def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, storage):
     report.summary = {"detail_is_written": False}
     with pytest.raises(AnalysisError, match=r"run \d+ has no detail"):
         create_regrant_plan(author=COMMAND, run=report)
@@ -144,7 +145,7 @@ def test_a_run_without_a_usable_report_is_refused_with_a_reason(report, place):
     with pytest.raises(AnalysisError, match="is running: it has no report"):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(AnalysisError, match="only a report of policy-impact"):
-        create_regrant_plan(author=COMMAND, run=create_report(place, {"rows": []}))
+        create_regrant_plan(author=COMMAND, run=create_report(storage, {"rows": []}))
 
 
 def test_a_plan_over_the_item_limit_is_refused(report, monkeypatch):

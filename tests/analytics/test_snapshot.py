@@ -34,7 +34,7 @@ def change_something():
         append_to_journal(lock_journal(), [Change("test")], author=Author("test"))
 
 
-def kept(folder):
+def snapshot_names(folder):
     return sorted(path.name for path in (folder / database_identity()).iterdir())
 
 
@@ -78,24 +78,24 @@ def test_a_snapshot_stores_the_ids_of_containers():
 def test_a_snapshot_has_one_revision_and_does_not_block_concurrent_writes(monkeypatch):
     store_tenant(random_tenant(1))
     entities, users = Entity.objects.count(), User.objects.count()
-    seen = []
+    counts_after_write = []
 
-    def write_elsewhere():
+    def write_in_other_thread():
         change_something()
         Entity.objects.create(kind="namespace", key="late")
         User.objects.create(username="late")
-        seen.append(Entity.objects.count())
+        counts_after_write.append(Entity.objects.count())
         connections.close_all()
 
-    def meanwhile():
-        if not seen:
-            thread = threading.Thread(target=write_elsewhere)
+    def write_once():
+        if not counts_after_write:
+            thread = threading.Thread(target=write_in_other_thread)
             thread.start()
             thread.join(timeout=10)
-            assert not thread.is_alive(), "the snapshot keeps a writer waiting"
+            assert not thread.is_alive(), "the snapshot blocks a writer"
 
-    with lease_snapshot(check=meanwhile) as snapshot:
-        assert seen == [entities + 1]
+    with lease_snapshot(check=write_once) as snapshot:
+        assert counts_after_write == [entities + 1]
         assert snapshot.revision == 0
         assert len(rows(snapshot, ENTITIES)) == entities
         assert "late" not in {row["name"] for row in rows(snapshot, USERS)}
@@ -134,16 +134,12 @@ def test_a_different_journal_at_the_same_revision_needs_a_new_snapshot():
     change_something()
     with lease_snapshot() as first:
         pass
-    head = journal_lock_head()
+    with transaction.atomic():
+        head = lock_journal()
     head.hash = "f" * 64
     head.save()
     with lease_snapshot() as second:
         assert second.revision == first.revision and second.path != first.path
-
-
-def journal_lock_head():
-    with transaction.atomic():
-        return lock_journal()
 
 
 def test_a_snapshot_without_its_completion_mark_is_not_read(folder):
@@ -165,7 +161,7 @@ def test_a_failed_snapshot_leaves_no_files(folder):
 
     with pytest.raises(Ended), lease_snapshot(check=end):
         pass
-    assert kept(folder) == []
+    assert snapshot_names(folder) == []
 
 
 def test_the_latest_snapshots_are_kept_and_older_ones_removed(settings, folder):
@@ -175,7 +171,7 @@ def test_the_latest_snapshots_are_kept_and_older_ones_removed(settings, folder):
         change_something()
         with lease_snapshot() as snapshot:
             paths.append(snapshot.path)
-    assert kept(folder) == [path.rpartition("/")[2] for path in paths[-2:]]
+    assert snapshot_names(folder) == [path.rpartition("/")[2] for path in paths[-2:]]
 
 
 def test_a_snapshot_in_use_is_not_removed(settings, folder):
@@ -187,7 +183,7 @@ def test_a_snapshot_in_use_is_not_removed(settings, folder):
                 pass
         assert rows(first, USERS) == []
     with lease_snapshot() as newest:
-        assert kept(folder) == [newest.path.rpartition("/")[2]]
+        assert snapshot_names(folder) == [newest.path.rpartition("/")[2]]
 
 
 def test_an_unfinished_snapshot_is_removed_only_after_its_writer_must_have_ended(monkeypatch, folder):

@@ -19,7 +19,7 @@ AFTER = [("eng", "ada", 4, 4, 0, True), ("eng", "bob", 3, 3, 0, True), ("hr", "a
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def storage(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     return tmp_path
 
@@ -31,9 +31,9 @@ def compare(run):
     return changes
 
 
-def test_rows_are_added_removed_and_changed_by_key_and_counted(place):
-    earlier = create_report(place, {"rows": BEFORE}, revision=5)
-    run = create_report(place, {"rows": AFTER}, revision=8)
+def test_rows_are_added_removed_and_changed_by_key_and_counted(storage):
+    earlier = create_report(storage, {"rows": BEFORE}, revision=5)
+    run = create_report(storage, {"rows": AFTER}, revision=8)
     assert compare(run) == {"run": earlier.pk, "revision": 5, "added": 2, "removed": 1, "changed": 1}
     page = result_page(run, "changes")
     assert [(row["namespace"], row["user"], row["change"]) for row in page.rows] == [
@@ -45,57 +45,57 @@ def test_rows_are_added_removed_and_changed_by_key_and_counted(place):
     assert (added["ready_before"], added["ready_after"]) == (None, False)
 
 
-def test_changes_are_paged_and_filtered_like_any_table(place):
-    create_report(place, {"rows": BEFORE})
-    run = create_report(place, {"rows": AFTER})
+def test_changes_are_paged_and_filtered_like_any_table(storage):
+    create_report(storage, {"rows": BEFORE})
+    run = create_report(storage, {"rows": AFTER})
     compare(run)
     assert result_page(run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})).total_rows == 1
     page = result_page(run, "changes", first_row=1, max_rows=2)
     assert page.total_rows == 4 and [row["user"] for row in page.rows] == ["cy", "dee"]
 
 
-def test_the_same_report_twice_has_no_changes(place):
-    create_report(place, {"rows": AFTER})
-    run = create_report(place, {"rows": AFTER})
+def test_the_same_report_twice_has_no_changes(storage):
+    create_report(storage, {"rows": AFTER})
+    run = create_report(storage, {"rows": AFTER})
     assert {name: count for name, count in compare(run).items() if name in ("added", "removed", "changed")} == {
         "added": 0, "removed": 0, "changed": 0}
     assert result_page(run, "changes").total_rows == 0
 
 
-def test_a_report_without_rows_is_compared(place):
-    create_report(place, {"rows": BEFORE})
-    assert compare(create_report(place, {"rows": []}))["removed"] == 4
-    assert compare(create_report(place, {"rows": BEFORE}))["added"] == 4
+def test_a_report_without_rows_is_compared(storage):
+    create_report(storage, {"rows": BEFORE})
+    assert compare(create_report(storage, {"rows": []}))["removed"] == 4
+    assert compare(create_report(storage, {"rows": BEFORE}))["added"] == 4
 
 
-def test_only_the_newest_kept_report_of_the_same_question_counts(place):
-    expected = create_report(place, {"rows": BEFORE})
-    create_report(place, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
-    create_report(place, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
-    removed = create_report(place, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
+def test_a_report_is_compared_with_the_newest_kept_report_with_the_same_options(storage):
+    expected = create_report(storage, {"rows": BEFORE})
+    create_report(storage, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
+    create_report(storage, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
+    removed = create_report(storage, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
     AnalysisRun.objects.create(analysis="delete-readiness", options=expected.options, state=RunState.FAILED)
-    run = create_report(place, {"rows": AFTER})
-    create_report(place, {"rows": BEFORE})
+    run = create_report(storage, {"rows": AFTER})
+    create_report(storage, {"rows": BEFORE})
     assert previous_report(run) == expected and previous_report(expected) is None and previous_report(removed) == expected
 
 
-def test_the_first_report_has_no_comparison(place):
-    run = create_report(place, {"rows": BEFORE})
+def test_the_first_report_has_no_comparison(storage):
+    run = create_report(storage, {"rows": BEFORE})
     assert compare(run) is None
     with pytest.raises(TableLeftOut, match=f"run {run.pk} was compared with nothing"):
         result_page(run, "changes")
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
-def test_an_unreadable_previous_report_does_not_affect_the_new_report(place, damage):
-    earlier = create_report(place, {"rows": BEFORE})
-    damage(place / earlier.result_folder / "rows" / "part-0.parquet")
-    assert compare(create_report(place, {"rows": AFTER})) is None
+def test_an_unreadable_previous_report_does_not_affect_the_new_report(storage, damage):
+    earlier = create_report(storage, {"rows": BEFORE})
+    damage(storage / earlier.result_folder / "rows" / "part-0.parquet")
+    assert compare(create_report(storage, {"rows": AFTER})) is None
 
 
-def test_ending_the_run_ends_the_comparison(place):
-    create_report(place, {"rows": BEFORE})
-    run = create_report(place, {"rows": AFTER})
+def test_ending_the_run_ends_the_comparison(storage):
+    create_report(storage, {"rows": BEFORE})
+    run = create_report(storage, {"rows": AFTER})
 
     def end():
         raise RunCancelled("cancelled")
@@ -104,7 +104,7 @@ def test_ending_the_run_ends_the_comparison(place):
         compare_with_previous(run, run.result_folder, check=end)
 
 
-def numbered(numbers, *, missing=0):
+def rows_of_users(numbers, *, missing=0):
     return [("sales", f"user {number:05}", 9, 9 - missing, missing, not missing) for number in numbers]
 
 
@@ -114,56 +114,56 @@ def numbered(numbers, *, missing=0):
     (range(2_000, 3_000), range(1_000), {"added": 1_000, "removed": 1_000, "changed": 0}),
     ([], range(3_000), {"added": 3_000, "removed": 0, "changed": 0}),
 ])
-def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(place, monkeypatch, before, after, counts):
+def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(storage, monkeypatch, before, after, counts):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 100)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 70)
-    held, compared, fill, take_until = [], [], SortedRows.fill, SortedRows.take_until
+    buffer_sizes, compared_counts, fill, pop_until = [], [], SortedRows.fill, SortedRows.pop_until
 
-    def counted_fill(rows):
+    def counting_fill(rows):
         last = fill(rows)
-        held.append(rows.buffered_rows)
+        buffer_sizes.append(rows.buffered_rows)
         return last
 
-    def counted_take(rows, last):
-        taken = take_until(rows, last)
-        compared.append(taken.num_rows)
-        return taken
+    def counting_pop_until(rows, last):
+        removed = pop_until(rows, last)
+        compared_counts.append(removed.num_rows)
+        return removed
 
-    monkeypatch.setattr(SortedRows, "fill", counted_fill)
-    monkeypatch.setattr(SortedRows, "take_until", counted_take)
-    create_report(place, {"rows": numbered(before)})
-    run = create_report(place, {"rows": numbered(after)})
+    monkeypatch.setattr(SortedRows, "fill", counting_fill)
+    monkeypatch.setattr(SortedRows, "pop_until", counting_pop_until)
+    create_report(storage, {"rows": rows_of_users(before)})
+    run = create_report(storage, {"rows": rows_of_users(after)})
     assert {name: count for name, count in compare(run).items() if name in counts} == counts
     users = [row["user"] for row in result_page(run, "changes", max_rows=10_000).rows]
     assert users == sorted(f"user {number:05}" for number in set(before) ^ set(after))
     # a step reads at most one batch more than it needs
-    assert max(held) <= 100 + 70 and sum(compared) == len(before) + len(after)
+    assert max(buffer_sizes) <= 100 + 70 and sum(compared_counts) == len(before) + len(after)
 
 
-def test_every_row_is_compared_with_the_row_of_its_key_across_steps(place, monkeypatch):
+def test_every_row_is_compared_with_the_row_of_its_key_across_steps(storage, monkeypatch):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 7)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 5)
-    create_report(place, {"rows": numbered(range(500))})
-    run = create_report(place, {"rows": numbered(range(500), missing=1)})
+    create_report(storage, {"rows": rows_of_users(range(500))})
+    run = create_report(storage, {"rows": rows_of_users(range(500), missing=1)})
     assert compare(run)["changed"] == 500
 
 
-def test_a_report_that_is_not_sorted_is_not_compared(place, monkeypatch, caplog):
+def test_a_report_that_is_not_sorted_is_not_compared(storage, monkeypatch, caplog):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 2)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 2)
-    create_report(place, {"rows": numbered([3, 4, 1, 2])})
-    assert compare(create_report(place, {"rows": numbered(range(9))})) is None
+    create_report(storage, {"rows": rows_of_users([3, 4, 1, 2])})
+    assert compare(create_report(storage, {"rows": rows_of_users(range(9))})) is None
     assert "its rows are not sorted by namespace, user" in caplog.text
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-def test_the_changes_of_every_analysis_can_be_computed(place, name):
+def test_the_changes_of_every_analysis_can_be_computed(storage, name):
     analysis = analysis_by_name(name)
     row = tuple({"long": 1, "string": "x", "boolean": True}[column.type] for column in analysis.rows.columns)
     other = tuple(f"{value}y" if column.name == analysis.rows.key[0] else value
                   for value, column in zip(row, analysis.rows.columns, strict=True))
     options = dict.fromkeys(analysis.options, "final")
-    create_report(place, {"rows": [row]}, analysis=name, options=options)
-    run = create_report(place, {"rows": [other]}, analysis=name, options=options)
-    assert [compare(run)[what] for what in ("added", "removed", "changed")] == [1, 1, 0]
+    create_report(storage, {"rows": [row]}, analysis=name, options=options)
+    run = create_report(storage, {"rows": [other]}, analysis=name, options=options)
+    assert [compare(run)[change] for change in ("added", "removed", "changed")] == [1, 1, 0]
     assert tuple(result_page(run, "changes").rows[0]) == analysis.changes.column_names

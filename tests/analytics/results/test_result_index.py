@@ -16,7 +16,7 @@ from analytics.tables import READINESS
 FILES, ROWS_PER_FILE = 5_120, 60
 
 
-class CountedFiles(FileSystemHandler):
+class RecordingFileSystem(FileSystemHandler):
     """A local file system that records the files opened for reading."""
 
     def __init__(self):
@@ -58,8 +58,8 @@ def rows_of(number):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """Write a report of 5,120 files, like the workers of a cluster."""
+def storage(tmp_path_factory):
+    """Write a report of 5,120 files, like the workers of a cluster. Return the folder of the storage."""
     folder = tmp_path_factory.mktemp("many") / "results" / "rows"
     folder.mkdir(parents=True)
     schema = arrow_schema(READINESS)
@@ -69,12 +69,12 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(place, settings, monkeypatch):
+def opened(storage, settings, monkeypatch):
     """Return the list of the names of the files opened from now on."""
-    settings.SNAPSHOT_URI = str(place)
-    handler = CountedFiles()
+    settings.SNAPSHOT_URI = str(storage)
+    handler = RecordingFileSystem()
     for module in ("read", "files"):
-        monkeypatch.setattr(f"analytics.results.{module}.storage_root", lambda: (PyFileSystem(handler), str(place)))
+        monkeypatch.setattr(f"analytics.results.{module}.storage_root", lambda: (PyFileSystem(handler), str(storage)))
     return handler.opened
 
 
@@ -84,11 +84,11 @@ def run():
 
 
 @pytest.fixture
-def index(place, opened):
+def index(storage, opened):
     write_index(READINESS, "results")
     opened.clear()
-    yield place / "results" / "rows" / INDEX_NAME
-    (place / "results" / "rows" / INDEX_NAME).unlink()
+    yield storage / "results" / "rows" / INDEX_NAME
+    (storage / "results" / "rows" / INDEX_NAME).unlink()
 
 
 @pytest.mark.parametrize("first_row", [0, 55, 150_000, FILES * ROWS_PER_FILE - 50, FILES * ROWS_PER_FILE])
@@ -108,9 +108,9 @@ def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened):
 
 
 def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, opened):
-    some = ResultFilter(among={"namespace": ["ns00007", "ns01234"]})
-    assert row_counts(run, "rows", by="namespace", where=some) == {"ns00007": ROWS_PER_FILE, "ns01234": ROWS_PER_FILE}
-    assert sum(batch.num_rows for batch in result_batches(READINESS, "results", where=some)) == 2 * ROWS_PER_FILE
+    two_namespaces = ResultFilter(among={"namespace": ["ns00007", "ns01234"]})
+    assert row_counts(run, "rows", by="namespace", where=two_namespaces) == {"ns00007": ROWS_PER_FILE, "ns01234": ROWS_PER_FILE}
+    assert sum(batch.num_rows for batch in result_batches(READINESS, "results", where=two_namespaces)) == 2 * ROWS_PER_FILE
     assert set(opened) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
 
 
@@ -133,5 +133,5 @@ def test_the_index_can_be_written_and_read(tmp_path):
 
 
 def test_a_file_with_an_unknown_range_can_contain_any_value():
-    assert IndexedFile("f", 3).may_hold(["x"]) and not IndexedFile("f", 0).may_hold(["x"])
-    assert IndexedFile("f", 3, "b", "d").may_hold(["a", "c"]) and not IndexedFile("f", 3, "b", "d").may_hold(["a", "e"])
+    assert IndexedFile("f", 3).may_contain(["x"]) and not IndexedFile("f", 0).may_contain(["x"])
+    assert IndexedFile("f", 3, "b", "d").may_contain(["a", "c"]) and not IndexedFile("f", 3, "b", "d").may_contain(["a", "e"])

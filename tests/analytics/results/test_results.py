@@ -102,11 +102,11 @@ def test_missing_files_raise_results_gone(run):
 
 
 DAMAGES = {
-    "cut off": lambda whole: whole[: len(whole) // 2],
-    "empty": lambda whole: b"",
-    "no Parquet": lambda whole: b"not found",
+    "cut off": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "no Parquet": lambda content: b"not found",
     # the header and the footer are valid, the rows between them are not
-    "scrambled": lambda whole: whole[:4] + b"\xff" * 300 + whole[304:],
+    "scrambled": lambda content: content[:4] + b"\xff" * 300 + content[304:],
 }
 
 
@@ -132,11 +132,11 @@ def test_csv_has_a_header_minimal_quotes_and_lower_case_booleans(run, tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_the_chunks_of_a_stream_equal_the_file(run, tmp_path, form):
-    pieces = list(export_chunks(READINESS, result_stream(run, "rows"), EXPORT_FORMATS[form]))
-    export_table(READINESS, "results", tmp_path / f"out{form}")
-    assert b"".join(pieces) == (tmp_path / f"out{form}").read_bytes() and len(pieces) > 2
+@pytest.mark.parametrize("extension", EXPORT_FORMATS)
+def test_the_chunks_of_a_stream_equal_the_file(run, tmp_path, extension):
+    chunks = list(export_chunks(READINESS, result_stream(run, "rows"), EXPORT_FORMATS[extension]))
+    export_table(READINESS, "results", tmp_path / f"out{extension}")
+    assert b"".join(chunks) == (tmp_path / f"out{extension}").read_bytes() and len(chunks) > 2
 
 
 def test_a_line_break_in_a_value_stays_in_its_field(settings, tmp_path):
@@ -176,12 +176,12 @@ def test_a_removed_report_names_its_date_and_an_omitted_table_its_reason(run):
         result_page(run)
 
 
-def test_json_lines_and_parquet_hold_the_same_rows_in_the_same_order(run, tmp_path):
+def test_json_lines_and_parquet_contain_the_same_rows_in_the_same_order(run, tmp_path):
     export_table(READINESS, "results", tmp_path / "out.jsonl")
     export_table(READINESS, "results", tmp_path / "out.parquet")
     assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ROWS
-    written = pq.read_table(tmp_path / "out.parquet")
-    assert written.to_pylist() == ROWS and written.schema == arrow_schema(READINESS)
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.to_pylist() == ROWS and table.schema == arrow_schema(READINESS)
 
 
 def test_a_failed_export_keeps_the_existing_file(run, tmp_path, monkeypatch):
@@ -201,13 +201,13 @@ def test_a_table_without_rows_is_exported_as_a_header(settings, tmp_path):
     assert (tmp_path / "out.csv").read_text() == ",".join(READINESS_NAMESPACES.column_names) + "\n"
 
 
-@pytest.mark.parametrize(("name", "says"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("out.xls", "it must be one of .csv, .parquet, .jsonl"),
     ("out", "it must be one of .csv, .parquet, .jsonl"),
     ("absent/out.csv", "there is no folder"),
     ("folder.csv", "is a folder"),
 ])
-def test_an_unwritable_file_is_refused_before_the_computation(tmp_path, name, says):
+def test_an_unwritable_file_is_refused_before_the_computation(tmp_path, name, message):
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(AnalysisError, match=says):
+    with pytest.raises(AnalysisError, match=message):
         check_export_path(tmp_path / name)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.results.files import ResultsGone
 from analytics.results.read import result_page, result_stream
-from analytics.runs.retention import ABANDONED_AFTER, LAST_READERS, clean_results
+from analytics.runs.retention import ABANDONED_AFTER, READER_GRACE_PERIOD, clean_results
 from analytics.storage import database_identity
 from tests.support.reports import create_report
 
@@ -20,97 +20,100 @@ ROWS = {"rows": [("eng", "ada", 3, 1, 2, False)]}
 
 
 @pytest.fixture(autouse=True)
-def place(settings, tmp_path):
+def storage(settings, tmp_path):
+    """Return the folder of SNAPSHOT_URI. Two reports are kept, for 30 days."""
     settings.SNAPSHOT_URI, settings.RESULTS_KEPT, settings.RESULTS_KEPT_DAYS = str(tmp_path), 2, 30
     return tmp_path
 
 
-def kept():
+def kept_runs():
     return list(AnalysisRun.objects.filter(results_removed_at=None).order_by("pk"))
 
 
-def long_ago(days):
+def days_ago(days):
     return timezone.now() - timedelta(days=days)
 
 
-def test_the_latest_reports_of_each_question_are_kept_and_others_marked_removed(place):
-    done = [create_report(place, ROWS) for _ in range(4)]
-    other = [create_report(place, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
-    failed = AnalysisRun.objects.create(analysis="delete-readiness", options=done[0].options, state=RunState.FAILED)
+def test_the_latest_reports_with_the_same_options_are_kept_and_others_marked_removed(storage):
+    runs = [create_report(storage, ROWS) for _ in range(4)]
+    other_runs = [create_report(storage, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
+    failed = AnalysisRun.objects.create(analysis="delete-readiness", options=runs[0].options, state=RunState.FAILED)
     clean_results()
-    assert kept() == [*done[2:], *other, failed]
-    with pytest.raises(ResultsGone, match=f"run {done[0].pk} was removed on"):
-        result_page(AnalysisRun.objects.get(pk=done[0].pk))
+    assert kept_runs() == [*runs[2:], *other_runs, failed]
+    with pytest.raises(ResultsGone, match=f"run {runs[0].pk} was removed on"):
+        result_page(AnalysisRun.objects.get(pk=runs[0].pk))
 
 
-def test_old_reports_are_removed_except_the_latest(place, settings):
-    old = [create_report(place, ROWS, finished_at=long_ago(40)) for _ in range(2)]
-    alone = create_report(place, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility", options={"generation": "final"},
-                          finished_at=long_ago(400))
+def test_old_reports_are_removed_except_the_latest(storage, settings):
+    old = [create_report(storage, ROWS, finished_at=days_ago(40)) for _ in range(2)]
+    only_report = create_report(storage, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility",
+                                options={"generation": "final"}, finished_at=days_ago(400))
     settings.RESULTS_KEPT_DAYS = 0
     clean_results()
-    assert kept() == [*old, alone]
+    assert kept_runs() == [*old, only_report]
     settings.RESULTS_KEPT_DAYS = 30
     clean_results()
-    assert kept() == [old[1], alone]
+    assert kept_runs() == [old[1], only_report]
 
 
 @pytest.mark.parametrize("number", [0, -3])
-def test_no_setting_removes_the_latest_report(place, settings, number):
+def test_no_setting_removes_the_latest_report(storage, settings, number):
     settings.RESULTS_KEPT = number
-    newest = [create_report(place, ROWS) for _ in range(3)][-1]
+    newest = [create_report(storage, ROWS) for _ in range(3)][-1]
     clean_results()
-    assert kept() == [newest]
+    assert kept_runs() == [newest]
 
 
-def test_files_are_deleted_after_their_readers_had_time_to_finish(place):
-    runs = [create_report(place, ROWS) for _ in range(3)]
+def test_files_are_deleted_after_their_readers_had_time_to_finish(storage):
+    runs = [create_report(storage, ROWS) for _ in range(3)]
     batches = result_stream(runs[0], "rows")
     clean_results()
     clean_results()
-    assert (place / runs[0].result_folder).is_dir() and sum(batch.num_rows for batch in batches) == 1
-    AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=timezone.now() - LAST_READERS - timedelta(minutes=1))
+    assert (storage / runs[0].result_folder).is_dir() and sum(batch.num_rows for batch in batches) == 1
+    marked_at = timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
+    AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=marked_at)
     clean_results()
-    assert not (place / runs[0].result_folder).exists() and all((place / run.result_folder).is_dir() for run in runs[1:])
+    assert not (storage / runs[0].result_folder).exists() and all((storage / run.result_folder).is_dir() for run in runs[1:])
     assert AnalysisRun.objects.get(pk=runs[0].pk).result_folder == ""
     assert AnalysisRun.objects.get(pk=runs[0].pk).summary == runs[0].summary
 
 
-def folder(place, name, *, hours_old):
-    path = place / "results" / database_identity() / name
+def create_folder(storage, name, *, hours_old):
+    """Create the folder of a run or command, last changed some hours ago."""
+    path = storage / "results" / database_identity() / name
     (path / "rows").mkdir(parents=True)
     (path / "rows" / "part-0.parquet").write_bytes(b"half")
-    touched = time.time() - hours_old * 3_600
-    for one in (path / "rows" / "part-0.parquet", path / "rows", path):
-        os.utime(one, (touched, touched))
+    changed_at = time.time() - hours_old * 3_600
+    for changed_path in (path / "rows" / "part-0.parquet", path / "rows", path):
+        os.utime(changed_path, (changed_at, changed_at))
     return path
 
 
-def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(place):
+def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(storage):
     old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
     run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
     done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
     AnalysisRun.objects.filter(pk=done.pk).update(result_folder=f"results/{database_identity()}/run-{done.pk}-1")
-    stay = [folder(place, f"run-{run.pk}-2", hours_old=old), folder(place, f"run-{done.pk}-1", hours_old=old),
-            folder(place, "command-abc", hours_old=1), folder(place, "run-98765-1", hours_old=1)]
-    go = [folder(place, f"run-{run.pk}-1", hours_old=old), folder(place, "command-def", hours_old=old),
-          folder(place, "run-98765-2", hours_old=old)]
-    stranger = place / "results" / "another-database" / "run-1-1"
-    stranger.mkdir(parents=True)
+    needed = [create_folder(storage, f"run-{run.pk}-2", hours_old=old), create_folder(storage, f"run-{done.pk}-1", hours_old=old),
+            create_folder(storage, "command-abc", hours_old=1), create_folder(storage, "run-98765-1", hours_old=1)]
+    abandoned = [create_folder(storage, f"run-{run.pk}-1", hours_old=old), create_folder(storage, "command-def", hours_old=old),
+          create_folder(storage, "run-98765-2", hours_old=old)]
+    other_database = storage / "results" / "another-database" / "run-1-1"
+    other_database.mkdir(parents=True)
     clean_results()
-    assert all(path.is_dir() for path in [*stay, stranger]) and not any(path.exists() for path in go)
+    assert all(path.is_dir() for path in [*needed, other_database]) and not any(path.exists() for path in abandoned)
 
 
-def test_an_unreachable_storage_is_logged_and_does_not_raise(place, settings, caplog):
+def test_an_unreachable_storage_is_logged_and_does_not_raise(storage, settings, caplog):
     for _ in range(3):
-        create_report(place, ROWS)
+        create_report(storage, ROWS)
     settings.SNAPSHOT_URI = "nothing://there"
     clean_results()
-    assert "Old results could not be removed" in caplog.text and len(kept()) == 2
+    assert "Old results could not be removed" in caplog.text and len(kept_runs()) == 2
 
 
-def test_cleaning_takes_a_fixed_number_of_queries(place, django_assert_max_num_queries):
+def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num_queries):
     for _ in range(30):
-        create_report(place, ROWS)
+        create_report(storage, ROWS)
     with django_assert_max_num_queries(5):
         clean_results()

@@ -6,7 +6,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES, AnalysisError
+from analytics.analyses import AnalysisError
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import recovery, selectors, services
 from analytics.runs.presence import redis_client
@@ -46,9 +46,9 @@ def test_a_request_stores_every_option_with_its_default(sent_tasks):
 def test_an_invalid_request_is_refused_with_the_valid_choices_and_nothing_is_stored(sent_tasks, analysis, options, message):
     Entity.objects.create(kind="namespace", key="sales")
     Entity.objects.create(kind="namespace", key="old", state=State.DELETED)
-    with pytest.raises(AnalysisError) as refusal:
+    with pytest.raises(AnalysisError) as raised:
         services.request_run(analysis=analysis, options=options, requested_by=None)
-    assert message in str(refusal.value)
+    assert message in str(raised.value)
     assert sent_tasks == [] and not AnalysisRun.objects.exists()
 
 
@@ -56,8 +56,8 @@ def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypa
     def fail(name, args, **options):
         raise kombu.exceptions.OperationalError("refused")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(celery.current_app, "send_task", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(celery.current_app, "send_task", fail)
         run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
     assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is None
     recovery.sweep_runs()
@@ -93,12 +93,3 @@ def test_the_latest_run_of_a_namespace_may_be_a_run_over_all_namespaces():
     assert selectors.latest_run("delete-readiness", "sales") == sales
     assert selectors.latest_run("delete-readiness", "hr") == all_namespaces
     assert selectors.latest_run("visibility") is None
-
-
-def test_the_build_function_of_every_output_exists():
-    from importlib import import_module
-
-    for analysis in ANALYSES.values():
-        for output in filter(None, (*analysis.outputs, analysis.detail)):
-            module, _, function = output.build.partition(":")
-            assert callable(getattr(import_module(module), function))

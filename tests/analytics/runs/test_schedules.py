@@ -26,26 +26,26 @@ READINESS = "delete-readiness"
 
 
 @pytest.fixture(autouse=True)
-def sent(monkeypatch):
+def sent_tasks(monkeypatch):
     """Return the list of tasks sent to the worker."""
-    sent_tasks = []
+    tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
-    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args, **options: sent_tasks.append((name, *args)))
-    return sent_tasks
+    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args)))
+    return tasks
 
 
 def switch(is_on=True, *, analysis=READINESS, at=time(2, 30), author=SETUP, **options):
     return schedules.change_schedule(author=author, analysis=analysis, is_on=is_on, at=at, options=options)
 
 
-def a_day_later(analysis=READINESS):
+def move_back_one_day(analysis=READINESS):
     """Move the last scheduled time of every schedule back by one day."""
     schedule = Schedule.objects.get(analysis=analysis)
     Schedule.objects.filter(pk=schedule.pk).update(last_moment=schedule.last_moment - timedelta(days=1))
 
 
 def test_every_schedule_is_off_by_default():
-    assert [(one.analysis, one.is_on, one.at) for one in schedules.all_schedules()] == [
+    assert [(schedule.analysis, schedule.is_on, schedule.at) for schedule in schedules.all_schedules()] == [
         (name, False, time(2, 30)) for name in ANALYSES]
     assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
 
@@ -56,33 +56,33 @@ def test_switching_on_creates_no_run_before_the_next_scheduled_time():
     assert timezone.now() - Schedule.objects.get().last_moment <= timedelta(days=1)
 
 
-def test_repeated_messages_create_one_run_per_scheduled_time(sent):
+def test_repeated_messages_create_one_run_per_scheduled_time(sent_tasks):
     switch(generation="core")
-    a_day_later()
+    move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
     assert (run.is_scheduled, run.requested_by, run.options) == (True, None, {"generation": "core", "namespace": ""})
     assert schedules.request_scheduled_run(analysis=READINESS) is None
-    assert sent == [("analytics.run_execute", run.pk)]
+    assert sent_tasks == [("analytics.run_execute", run.pk)]
 
 
 @pytest.mark.slow
 def test_two_concurrent_messages_create_one_run():
     for _ in range(5):
         switch()
-        a_day_later()
-        before, ready = AnalysisRun.objects.count(), threading.Barrier(4)
+        move_back_one_day()
+        count_before, ready = AnalysisRun.objects.count(), threading.Barrier(4)
 
-        def fire(ready=ready):
+        def request(ready=ready):
             ready.wait()
             schedules.request_scheduled_run(analysis=READINESS)
             connections.close_all()
 
-        threads = [threading.Thread(target=fire) for _ in range(4)]
+        threads = [threading.Thread(target=request) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert AnalysisRun.objects.count() == before + 1
+        assert AnalysisRun.objects.count() == count_before + 1
         AnalysisRun.objects.update(state=RunState.DONE)
 
 
@@ -94,18 +94,18 @@ def test_a_message_slightly_early_by_the_clock_of_the_worker_counts(monkeypatch)
 
 def test_no_scheduled_run_is_requested_while_the_previous_one_waits():
     switch()
-    a_day_later()
+    move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
-    a_day_later()
+    move_back_one_day()
     assert schedules.request_scheduled_run(analysis=READINESS) is None
     AnalysisRun.objects.filter(pk=run.pk).update(state=RunState.DONE)
-    a_day_later()
+    move_back_one_day()
     assert schedules.request_scheduled_run(analysis=READINESS) is not None
 
 
 def test_a_schedule_that_is_switched_off_creates_no_runs():
     switch()
-    a_day_later()
+    move_back_one_day()
     switch(False)
     assert schedules.request_scheduled_run(analysis=READINESS) is None
 
@@ -114,18 +114,18 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     sales = Entity.objects.create(kind="namespace", key="sales")
     switch(namespace="sales")
     Entity.objects.filter(pk=sales.pk).update(state=State.DELETED)
-    a_day_later()
+    move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
     assert run.state == RunState.FAILED and run.is_scheduled
     assert run.error.startswith("The scheduled run could not be started: namespace:sales is deleted, not live")
 
 
-@pytest.mark.parametrize(("analysis", "options", "says"), [
+@pytest.mark.parametrize(("analysis", "options", "message"), [
     ("nothing", {}, "`nothing` is not an analysis"), ("visibility", {"namespace": "sales"}, "takes no namespace"),
     ("policy-impact", {}, "to_generation"), (READINESS, {"namespace": "absent"}, "is not registered"),
 ])
-def test_a_schedule_with_invalid_options_is_refused(analysis, options, says):
-    with pytest.raises(AnalysisError, match=says):
+def test_a_schedule_with_invalid_options_is_refused(analysis, options, message):
+    with pytest.raises(AnalysisError, match=message):
         switch(analysis=analysis, **options)
     assert not Schedule.objects.exists() and not PeriodicTask.objects.exists() and not JournalLine.objects.exists()
 
@@ -158,8 +158,8 @@ def scheduler():
 def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only():
     switch(at=time(hour=datetime.now(UTC).hour))
     switch(False, analysis="visibility")
-    older = IntervalSchedule.objects.create(every=3, period="seconds")
-    PeriodicTask.objects.create(name="of an older version", task="gone", interval=older)
+    interval = IntervalSchedule.objects.create(every=3, period="seconds")
+    PeriodicTask.objects.create(name="of an older version", task="gone", interval=interval)
     entries = scheduler().schedule
     assert set(entries) == {"runs_sweep", "results_clean", f"nightly {READINESS}"}
     assert entries["runs_sweep"].schedule.run_every == timedelta(seconds=5)
@@ -171,9 +171,9 @@ def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only
 
 
 def test_the_scheduler_recovers_after_its_table_was_emptied():
-    one = scheduler()
+    running_scheduler = scheduler()
     PeriodicTask.objects.all().delete()
-    assert set(one.all_as_schedule()) == {"runs_sweep", "results_clean"}
+    assert set(running_scheduler.all_as_schedule()) == {"runs_sweep", "results_clean"}
 
 
 def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
@@ -184,7 +184,7 @@ def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
 
 def test_a_missed_run_is_sent_once_at_the_start():
     switch()
-    a_day_later()
+    move_back_one_day()
     scheduler()
     scheduler()
     assert AnalysisRun.objects.count() == 1

@@ -15,29 +15,29 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_the_reason_names_the_address_of_a_missing_redis_without_the_password(settings):
     port = free_port()
-    settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+    settings.REDIS_URL = f"redis://:opensesame@127.0.0.1:{port}/0"
     reason = run_waiting_reason(create_waiting_run())
-    assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "geheim" not in reason
+    assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "opensesame" not in reason
 
 
 @pytest.mark.parametrize("url", [
-    "redis://:geheim@127.0.0.1:1/0", "redis://name:geheim@127.0.0.1:1", "redis://127.0.0.1:1/0?password=geheim",
-    "redis://127.0.0.1:1/0?password=a@geheim", "redis://:geh#geheim@127.0.0.1:1/0", "redis://:1#geheim@127.0.0.1:1/0",
-    "redis://:a/geheim@127.0.0.1:1/0", "redis://:a?geheim@127.0.0.1:1/0", "rediss://:geheim@[::1]:1/0", "redis://geheim#@x:1",
+    "redis://:opensesame@127.0.0.1:1/0", "redis://name:opensesame@127.0.0.1:1", "redis://127.0.0.1:1/0?password=opensesame",
+    "redis://127.0.0.1:1/0?password=a@opensesame", "redis://:geh#opensesame@127.0.0.1:1/0", "redis://:1#opensesame@127.0.0.1:1/0",
+    "redis://:a/opensesame@127.0.0.1:1/0", "redis://:a?opensesame@127.0.0.1:1/0", "rediss://:opensesame@[::1]:1/0", "redis://opensesame#@x:1",
 ])
 def test_the_reason_does_not_contain_the_password_of_any_form_of_redis_url(settings, url):
     settings.REDIS_URL = url
     reason = run_waiting_reason(create_waiting_run())
-    assert reason.startswith("Redis does not answer at ") and "geheim" not in reason
+    assert reason.startswith("Redis does not answer at ") and "opensesame" not in reason
 
 
 def test_the_reason_does_not_contain_a_wrong_redis_password(settings, tmp_path):
     port = free_port()
     with run_redis(port, tmp_path), redis.Redis(port=port) as client:
-        client.config_set("requirepass", "richtig")
-        settings.REDIS_URL = f"redis://:geheim@127.0.0.1:{port}/0"
+        client.config_set("requirepass", "swordfish")
+        settings.REDIS_URL = f"redis://:opensesame@127.0.0.1:{port}/0"
         reason = run_waiting_reason(create_waiting_run())
-    assert "does not answer" in reason and "geheim" not in reason and "richtig" not in reason
+    assert "does not answer" in reason and "opensesame" not in reason and "swordfish" not in reason
 
 
 def test_the_reason_is_a_missing_worker_then_the_run_before_it_then_none(settings, redis_server):

@@ -40,11 +40,12 @@ def wait_until(condition, what):
     return value
 
 
-def run_in(run, *states, stage=None, attempt=None):
+def wait_for_run(run, *states, stage=None, attempt=None):
     def expected_run():
-        now = AnalysisRun.objects.get(pk=run.pk)
-        assert now.state in states or now.state in (RunState.WAITING, RunState.RUNNING), f"{now} is {now.state}: {now.error}"
-        return now if now.state in states and stage in (None, now.stage) and attempt in (None, now.attempt) else None
+        current = AnalysisRun.objects.get(pk=run.pk)
+        assert current.state in (*states, RunState.WAITING, RunState.RUNNING), f"{current} is {current.state}: {current.error}"
+        is_expected = current.state in states and stage in (None, current.stage) and attempt in (None, current.attempt)
+        return current if is_expected else None
 
     return wait_until(expected_run, f"{run} in {states}, stage {stage}")
 
@@ -55,16 +56,16 @@ def java_processes(worker):
 
 def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
     store_tenant(random_tenant(3))
-    run = run_in(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
+    run = wait_for_run(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
     assert selectors.run_waiting_reason(run) == ""
     java = java_processes(worker)[0]
-    executing = int(Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(executing, signal.SIGKILL)
-    killed = time.monotonic()
-    run_in(run, RunState.WAITING, RunState.RUNNING, attempt=2)
-    # long before RUN_LOST_AFTER_SECONDS: the process is known to have ended
-    assert time.monotonic() - killed < 30
-    run = run_in(run, RunState.DONE)
+    worker_process = int(Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(worker_process, signal.SIGKILL)
+    killed_at = time.monotonic()
+    wait_for_run(run, RunState.WAITING, RunState.RUNNING, attempt=2)
+    # long before RUN_LOST_AFTER_SECONDS, because the sweep detects that the process has ended
+    assert time.monotonic() - killed_at < 30
+    run = wait_for_run(run, RunState.DONE)
     assert run.attempt == 2 and run.result_folder.endswith("-2")
     assert result_page(run).total_rows == run.summary["pairs"] > 0
     wait_until(lambda: not Path(f"/proc/{java}").exists(), "the killed process's Java process has ended")
@@ -72,7 +73,7 @@ def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
 
 def test_a_requested_run_creates_a_report(worker):
     store_tenant(random_tenant(3))
-    run = run_in(request(), RunState.DONE)
+    run = wait_for_run(request(), RunState.DONE)
     assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
     assert selectors.latest_run("delete-readiness").pk == run.pk
     page = result_page(run, sort="missing", descending=True, max_rows=3)
@@ -84,44 +85,44 @@ def test_a_requested_run_creates_a_report(worker):
     assert result_page(run, "namespaces").total_rows == run.summary["namespaces"]
 
 
-def test_the_session_stays_warm_between_runs(worker):
-    run_in(request(), RunState.DONE)
+def test_the_spark_session_is_reused_by_the_next_run(worker):
+    wait_for_run(request(), RunState.DONE)
     java = java_processes(worker)
-    run_in(request(), RunState.DONE)
+    wait_for_run(request(), RunState.DONE)
     assert java_processes(worker) == java
 
 
 def test_a_java_process_that_died_between_two_runs_is_replaced(worker):
-    run_in(request(), RunState.DONE)
+    wait_for_run(request(), RunState.DONE)
     for pid in java_processes(worker):
         os.kill(pid, signal.SIGKILL)
-    assert run_in(request(), RunState.DONE).attempt == 1
+    assert wait_for_run(request(), RunState.DONE).attempt == 1
 
 
 def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
-    run_in(request(), RunState.DONE)
-    # Java sleeps until the cancellation is stored, so that the run cannot end before
+    wait_for_run(request(), RunState.DONE)
+    # Java is stopped until the cancellation is stored, so the run cannot finish before
     (java,) = java_processes(worker)
     os.kill(java, signal.SIGSTOP)
     try:
-        run = run_in(request(), RunState.RUNNING)
+        run = wait_for_run(request(), RunState.RUNNING)
         services.cancel_run(run=run)
     finally:
         os.kill(java, signal.SIGCONT)
-    assert run_in(run, RunState.CANCELLED).error == ""
-    run_in(request(), RunState.DONE)
+    assert wait_for_run(run, RunState.CANCELLED).error == ""
+    wait_for_run(request(), RunState.DONE)
 
 
 def test_a_run_reports_the_changes_since_the_previous_run(worker):
     store_tenant(random_tenant(3))
-    first = run_in(request(), RunState.DONE)
+    first = wait_for_run(request(), RunState.DONE)
     assert "changes" not in first.summary
-    same = run_in(request(), RunState.DONE)
+    same = wait_for_run(request(), RunState.DONE)
     assert same.summary["changes"] == {"run": first.pk, "revision": first.revision, "added": 0, "removed": 0, "changed": 0}
     row = result_page(same, where=ResultFilter(equal={"ready": False}), max_rows=1).rows[0]
-    lacked = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
-    change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in lacked.rows])
-    third = run_in(request(), RunState.DONE)
+    missing = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
+    change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in missing.rows])
+    third = wait_for_run(request(), RunState.DONE)
     assert third.summary["changes"]["changed"] >= 1 and third.summary["changes"]["run"] == same.pk
     (changed,) = result_page(third, "changes", where=ResultFilter(
         equal={"namespace": row["namespace"], "user": row["user"]})).rows
