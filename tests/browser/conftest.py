@@ -14,8 +14,8 @@ def chromium(django_db_setup):
     program = machine.chromium()
     if program is None:
         pytest.fail("Chromium is missing; `make test` installs it")
-    with pytest.MonkeyPatch.context() as patched, sync_playwright() as playwright:
-        patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    with pytest.MonkeyPatch.context() as monkeypatch, sync_playwright() as playwright:
+        monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=str(program), args=OPTIONS)
         yield browser
         browser.close()

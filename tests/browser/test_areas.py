@@ -22,11 +22,11 @@ AREAS = {}
 
 def area(title):
     """Register a walk through the area with this navigation title."""
-    def keep(walk):
+    def register(walk):
         AREAS[title] = walk
         return walk
 
-    return keep
+    return register
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
@@ -51,10 +51,10 @@ class Filters:
     def __init__(self, page, scripts):
         self._page, self._scripts = page, scripts
 
-    def fill(self, part, label, text):
-        part.get_by_label(label, exact=True).fill(text)
+    def fill(self, section, label, text):
+        section.get_by_label(label, exact=True).fill(text)
         if not self._scripts:
-            part.get_by_role("button", name="Filter").click()
+            section.get_by_role("button", name="Filter").click()
 
 
 @area("Overview")

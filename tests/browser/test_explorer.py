@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from authzconsole.web.explorer import tree as branches
+from authzconsole.web.explorer import tree as explorer_tree
 from entities.address import parse_address
 from entities.services import ensure_entities
 from tests.support.cast import create_sample_tenant
@@ -15,11 +15,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SALES = "/entities/namespace:sales"
 
 
-def line(page, name):
+def tree_item(page, name):
     return page.get_by_role("treeitem", name=name)
 
 
-def focused(page) -> str:
+def focused_name(page) -> str:
+    """Return the name of the focused node of the tree."""
     return page.evaluate("document.activeElement.querySelector('.branch-name')?.textContent ?? ''")
 
 
@@ -27,15 +28,15 @@ def test_clicking_a_tree_node_opens_its_entity_and_back_returns_to_the_previous_
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:hr")
-    expect(line(page, "hr")).to_have_attribute("aria-current", "page")
-    line(page, "sales").click()
+    expect(tree_item(page, "hr")).to_have_attribute("aria-current", "page")
+    tree_item(page, "sales").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:sales")
     expect(page).to_have_url(re.compile(f"{SALES}$"))
     expect(page).to_have_title("namespace:sales · Authorization console")
-    expect(line(page, "sales")).to_have_attribute("aria-current", "page")
-    expect(line(page, "hr")).not_to_have_attribute("aria-current", "page")
-    line(page, "applications 1").locator(".branch-toggle").click()
-    expect(line(page, "shop")).to_be_visible()
+    expect(tree_item(page, "sales")).to_have_attribute("aria-current", "page")
+    expect(tree_item(page, "hr")).not_to_have_attribute("aria-current", "page")
+    tree_item(page, "applications 1").locator(".branch-toggle").click()
+    expect(tree_item(page, "shop")).to_be_visible()
     expect(page).to_have_url(re.compile(f"{SALES}$"))
     page.go_back()
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
@@ -45,44 +46,44 @@ def test_the_tree_can_be_navigated_with_the_keyboard(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
-    line(page, "sales").focus()
+    tree_item(page, "sales").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    assert focused(page) == "applications"
+    assert focused_name(page) == "applications"
     page.keyboard.press("ArrowRight")
-    expect(line(page, "shop")).to_be_visible()
+    expect(tree_item(page, "shop")).to_be_visible()
     page.keyboard.press("ArrowRight")
-    assert focused(page) == "shop"
+    assert focused_name(page) == "shop"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("application:sales.shop")
     expect(page.locator("#announce")).to_have_text("application:sales.shop")
-    assert focused(page) == "shop"
+    assert focused_name(page) == "shop"
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert focused(page) == "applications"
+    assert focused_name(page) == "applications"
     page.keyboard.press("ArrowLeft")
-    expect(line(page, "shop")).to_be_hidden()
+    expect(tree_item(page, "shop")).to_be_hidden()
     page.keyboard.press("End")
-    assert focused(page) == "datasets"
+    assert focused_name(page) == "datasets"
     page.keyboard.press("h")
-    assert focused(page) == "hr"
+    assert focused_name(page) == "hr"
     page.keyboard.press("Home")
-    assert focused(page) == "cdap"
+    assert focused_name(page) == "cdap"
 
 
 def test_further_nodes_replace_the_show_more_line(page_of, monkeypatch):
-    monkeypatch.setattr(branches, "MAX_ROWS", 3)
+    monkeypatch.setattr(explorer_tree, "MAX_ROWS", 3)
     create_sample_tenant()
     ensure_entities(states={parse_address(f"stream:sales.s{n}"): "live" for n in range(8)})
     page = page_of("ada")
     page.goto(SALES)
-    line(page, "streams 8").focus()
+    tree_item(page, "streams 8").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("treeitem", name="More")).to_be_visible()
     for _ in range(4):
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(line(page, "s5")).to_be_visible()
+    expect(tree_item(page, "s5")).to_be_visible()
     expect(page.locator(":focus .branch-name")).to_have_text("s3")
 
 
@@ -90,13 +91,13 @@ def test_filtering_the_tree_by_state_keeps_the_open_entity(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto(SALES)
-    line(page, "datasets 4").locator(".branch-toggle").click()
-    line(page, "legacy").click()
+    tree_item(page, "datasets 4").locator(".branch-toggle").click()
+    tree_item(page, "legacy").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("legacy")
     page.locator("#explorer-state").select_option("deleted")
-    expect(line(page, "datasets 1")).to_be_visible()
-    expect(line(page, "legacy")).to_have_attribute("aria-current", "page")
-    expect(line(page, "orders")).to_have_count(0)
+    expect(tree_item(page, "datasets 1")).to_be_visible()
+    expect(tree_item(page, "legacy")).to_have_attribute("aria-current", "page")
+    expect(tree_item(page, "orders")).to_have_count(0)
 
 
 def test_on_a_phone_the_tree_is_a_separate_page(page_of):
@@ -105,8 +106,8 @@ def test_on_a_phone_the_tree_is_a_separate_page(page_of):
     page.goto(SALES)
     expect(page.locator("#explorer [role=tree]")).to_have_count(0)
     page.get_by_role("link", name="Tree").click()
-    expect(line(page, "sales")).to_have_attribute("aria-current", "page")
-    line(page, "hr").click()
+    expect(tree_item(page, "sales")).to_have_attribute("aria-current", "page")
+    tree_item(page, "hr").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
 
 
@@ -116,6 +117,6 @@ def test_without_scripts_the_tree_is_filtered_by_a_button_and_links_to_pages(pag
     page.goto("/explorer?at=namespace:sales")
     page.locator("#explorer-kind").select_option("dataset")
     page.get_by_role("button", name="Filter").click()
-    expect(line(page, "datasets 4")).to_be_visible()
-    line(page, "datasets 4").click()
+    expect(tree_item(page, "datasets 4")).to_be_visible()
+    tree_item(page, "datasets 4").click()
     expect(page.locator("#children tbody tr")).to_have_count(4)

@@ -15,20 +15,20 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 ORDERS = "/entities/dataset:sales.orders"
 
 
-def pressed(page, element, key="Enter"):
+def press_key(page, element, key="Enter"):
     element.focus()
     page.keyboard.press(key)
 
 
-def in_sight(notices) -> bool:
-    place, height = notices.bounding_box(), notices.page.viewport_size["height"]
-    return place is not None and place["y"] >= 0 and place["y"] + place["height"] <= height
+def is_in_window(notices) -> bool:
+    box, height = notices.bounding_box(), notices.page.viewport_size["height"]
+    return box is not None and box["y"] >= 0 and box["y"] + box["height"] <= height
 
 
 def test_the_button_keeps_the_focus_after_a_question(page):
     page.goto(f"{ORDERS}?subject=user:dee")
     with page.expect_response(lambda response: "operation=" in response.url or "generation" in response.url):
-        pressed(page, page.locator("#ask").get_by_role("button", name="Ask"))
+        press_key(page, page.locator("#ask").get_by_role("button", name="Ask"))
     expect(page.locator("#ask").get_by_role("button", name="Ask")).to_be_focused()
 
 
@@ -37,7 +37,7 @@ def test_a_decision_is_announced_and_updates_the_page_title(page):
     page.get_by_label("User or group").fill("user:dee")
     page.get_by_label("Operation", exact=True).fill("read")
     page.get_by_label("Entity", exact=True).fill("dataset:sales.orders")
-    pressed(page, page.get_by_role("button", name="Ask"))
+    press_key(page, page.get_by_role("button", name="Ask"))
     expect(page.locator("#announce")).to_have_text("Allowed: user:dee holds READ on dataset:sales.orders.")
     expect(page).to_have_title("May user:dee read dataset:sales.orders? · Authorization console")
 
@@ -49,7 +49,7 @@ def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_v
     page.locator("#grant-form").get_by_label("READ").check()
     reason = page.locator("#grant-form-reason")
     reason.evaluate("field => { field.scrollIntoView({ block: 'end' }); scrollBy(0, 8); }")
-    pressed(page, reason)
+    press_key(page, reason)
     expect(page.locator("#grant-form").get_by_role("alert")).to_contain_text("user:stranger does not exist")
     principal = page.locator("#grant-form-principal")
     expect(principal).to_have_attribute("aria-invalid", "true")
@@ -60,28 +60,28 @@ def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_v
 
 def test_a_dialog_is_named_by_its_heading(page):
     page.goto(ORDERS)
-    pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
+    press_key(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
     expect(page.get_by_role("dialog", name="Revoke ADMIN")).to_be_visible()
     page.keyboard.press("Escape")
     page.goto("/accounts/user:ned")
-    pressed(page, page.locator("#change-activity"))
+    press_key(page, page.locator("#change-activity"))
     expect(page.get_by_role("dialog", name="Deactivate user:ned")).to_be_visible()
 
 
 def test_the_heading_of_a_list_is_focused_after_its_last_page(page):
     ensure_entities(states={parse_address(f"dataset:sales.more_{number}"): "live" for number in range(30)})
     page.goto("/entities/namespace:sales")
-    pressed(page, page.locator("#children-next"))
+    press_key(page, page.locator("#children-next"))
     expect(page.locator("#children-previous")).to_be_visible()
     expect(page.locator("#children-title")).to_be_focused()
-    pressed(page, page.locator("#children-previous"))
+    press_key(page, page.locator("#children-previous"))
     expect(page.locator("#children-next")).to_be_visible()
     expect(page.locator("#children-title")).to_be_focused()
 
 
 def test_opening_a_branch_of_the_visible_entities_focuses_its_heading(page):
     page.goto("/people/user:ned")
-    pressed(page, page.locator("#visibility").get_by_role("link", name="Open namespace:sales"))
+    press_key(page, page.locator("#visibility").get_by_role("link", name="Open namespace:sales"))
     expect(page.locator("#visibility .breadcrumbs")).to_contain_text("sales")
     expect(page.locator("#visibility-title")).to_be_focused()
 
@@ -93,27 +93,27 @@ def test_a_grant_far_down_a_page_shows_its_notice_in_the_window_and_keeps_the_fo
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:out")
     page.locator("#grant-form").get_by_label("READ").check()
-    pressed(page, page.locator("#grant-form-send"))
+    press_key(page, page.locator("#grant-form-send"))
     notices = page.locator("#notices")
     expect(notices).to_contain_text("Granted READ on dataset:sales.orders to user:out.")
-    assert in_sight(notices)
+    assert is_in_window(notices)
     expect(page.locator("#holders")).to_contain_text("out")
     expect(page.locator("#history .change").first).to_contain_text("Granted READ user out")
     button = page.locator("#grant-form-send")
     expect(button).to_be_focused()
     over, focused = notices.bounding_box(), button.bounding_box()
     assert focused["y"] + focused["height"] <= over["y"] or focused["x"] + focused["width"] <= over["x"]
-    pressed(page, notices.get_by_role("button", name="Close this notice"))
+    press_key(page, notices.get_by_role("button", name="Close this notice"))
     expect(notices.locator(".notice")).to_have_count(0)
     expect(button).to_be_focused()
 
 
 def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(page):
     page.goto(ORDERS)
-    pressed(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
+    press_key(page, page.locator("#holders").get_by_role("link", name="Revoke ADMIN from user:ned"))
     dialog = page.locator("#dialog")
     expect(dialog).to_contain_text("would have no administrator")
-    pressed(page, dialog.get_by_label("Reason", exact=True))
+    press_key(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
     expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
     expect(page.locator("#history .change").first).to_contain_text("Revoked ADMIN user ned")
@@ -123,22 +123,22 @@ def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
 def test_a_change_on_a_separate_page_returns_to_the_entity_page(verb, page):
     page.goto(f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}")
-    pressed(page, page.get_by_label("Reason", exact=True))
+    press_key(page, page.get_by_label("Reason", exact=True))
     page.wait_for_url(f"**{ORDERS}")
     expect(page.locator("#notices")).to_contain_text("user:dee")
-    assert in_sight(page.locator("#notices"))
+    assert is_in_window(page.locator("#notices"))
 
 
 def test_a_deactivation_is_confirmed_in_a_dialog_with_a_reason(page):
     page.goto("/accounts/user:ned")
-    pressed(page, page.locator("#change-activity"))
+    press_key(page, page.locator("#change-activity"))
     dialog = page.locator("#dialog")
     expect(dialog).to_contain_text("6 entities would have fewer than two administrators: 6 with none.")
     page.keyboard.press("Escape")
     expect(page.locator("#change-activity")).to_be_focused()
-    pressed(page, page.locator("#change-activity"))
+    press_key(page, page.locator("#change-activity"))
     dialog.get_by_label("Reason", exact=True).fill("left the company")
-    pressed(page, dialog.get_by_role("button", name="Deactivate account"))
+    press_key(page, dialog.get_by_role("button", name="Deactivate account"))
     expect(page.locator("#notices")).to_contain_text("user:ned is inactive now.")
 
 
@@ -148,7 +148,7 @@ def test_the_plan_button_is_disabled_without_a_selection_and_shows_its_count(pag
     expect(button).to_be_disabled()
     page.get_by_label("Select dataset:sales.orders").check()
     expect(button).to_have_text("Plan for 1 selected")
-    pressed(page, page.get_by_role("button", name="Select all on this page"))
+    press_key(page, page.get_by_role("button", name="Select all on this page"))
     expect(button).to_have_text("Plan for 4 selected")
     expect(button).to_be_focused()
     page.keyboard.press("Enter")

@@ -15,27 +15,27 @@ def page(page_of):
     return page
 
 
-@pytest.mark.parametrize(("url", "pieces"), [
+@pytest.mark.parametrize(("url", "selector"), [
     ("/policies/?generation=existing&with=final", ".chip"), ("/", "nav[aria-label=Main] a"),
     ("/entities/namespace:sales", "#explorer .branch"),
     ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".generation-answers > li"),
 ])
-def test_selected_items_look_different_from_others(url, pieces, page):
+def test_selected_items_look_different_from_others(url, selector, page):
     page.goto(url)
-    chosen, other = page.locator(f"{pieces}[aria-current]").last, page.locator(f"{pieces}:not([aria-current])").last
-    assert edge_of(chosen) != edge_of(other)
+    selected, other = page.locator(f"{selector}[aria-current]").last, page.locator(f"{selector}:not([aria-current])").last
+    assert edge_pixels(selected) != edge_pixels(other)
 
 
 def test_a_held_privilege_looks_different_from_others(page):
     page.goto("/entities/dataset:sales.orders")
-    held, other = page.locator("#holders .privilege.direct").first, page.locator("#holders .privilege.none").first
-    assert edge_of(held) != edge_of(other)
+    direct, none = page.locator("#holders .privilege.direct").first, page.locator("#holders .privilege.none").first
+    assert edge_pixels(direct) != edge_pixels(none)
 
 
-def edge_of(piece) -> bytes:
+def edge_pixels(element) -> bytes:
     """Return a screenshot of the right edge, because the computed style does not show the colours of the system."""
-    piece.scroll_into_view_if_needed()
-    box = piece.bounding_box()
+    element.scroll_into_view_if_needed()
+    box = element.bounding_box()
     clip = {"x": round(box["x"] + box["width"]) - 5, "y": round(box["y"] + box["height"] / 2), "width": 5, "height": 2}
     # hiding the caret would need a style that the content security policy refuses
-    return piece.page.screenshot(clip=clip, caret="initial")
+    return element.page.screenshot(clip=clip, caret="initial")

@@ -86,8 +86,8 @@ def test_plans_for_selected_entities_and_from_pasted_changes_work_without_script
     page.get_by_label("Or paste the changes").fill("verb,principal,entity,privilege\ngive,user:out,dataset:sales.orders,READ\n")
     page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", name="1 line to correct")).to_be_visible()
-    kept = page.get_by_label("Or paste the changes")
-    kept.fill(kept.input_value().replace("give", "grant"))
+    field = page.get_by_label("Or paste the changes")
+    field.fill(field.input_value().replace("give", "grant"))
     page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Grant 1 from pasted text")
 
@@ -130,13 +130,13 @@ def test_a_late_response_does_not_replace_a_newer_one(page_of):
     create_sample_tenant()
     page = page_of("ada")
     page.goto("/entities/namespace:sales")
-    children, held = page.locator("#children"), []
-    page.route(lambda url: "state=live" in url and "kind=" not in url, lambda route: held.append(route))
+    children, routes = page.locator("#children"), []
+    page.route(lambda url: "state=live" in url and "kind=" not in url, lambda route: routes.append(route))
     children.get_by_label("State").select_option("live")
     children.get_by_role("link", name="artifacts").click()
     expect(children.locator("tbody tr")).to_have_count(1)
-    assert len(held) == 1
-    held[0].continue_()
+    assert len(routes) == 1
+    routes[0].continue_()
     page.wait_for_load_state("networkidle")
     expect(children.locator("tbody tr")).to_have_count(1)
     expect(page).to_have_url(re.compile("kind=artifact"))
@@ -200,16 +200,16 @@ def test_no_page_is_wider_than_its_window(width, page_of):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_with_the_longest_names_is_wider_than_its_window(width, page_of):
     create_sample_tenant()
-    namespace, person, other = "N" * 100, "p" * MAX_NAME_CHARACTERS, "q" * MAX_NAME_CHARACTERS
+    namespace, user, other = "N" * 100, "p" * MAX_NAME_CHARACTERS, "q" * MAX_NAME_CHARACTERS
     dataset = f"dataset:{namespace}.{'d' * (MAX_KEY_LENGTH - 101)}"
     ensure_entities(states={parse_address(f"namespace:{namespace}"): "live", parse_address(dataset): "live"})
-    for name in (person, other):
+    for name in (user, other):
         add_user(author=SETUP, name=name)
-    change_grants(author=SETUP, grant=[(f"user:{person}", parse_address(dataset), "ADMIN")])
+    change_grants(author=SETUP, grant=[(f"user:{user}", parse_address(dataset), "ADMIN")])
     page = page_of("ada", width=width)
-    for url in (f"/entities/{dataset}", f"/people/compare?one={person}&other={other}", f"/people/leaving/user:{person}",
+    for url in (f"/entities/{dataset}", f"/people/compare?one={user}&other={other}", f"/people/leaving/user:{user}",
                 f"/forecast/namespace:{namespace}?deleter={other}", f"/plans/many?within=namespace:{namespace}",
-                f"/lifecycle/delete/namespace:{namespace}", f"/people/user:{person}?in=namespace:{namespace}"):
+                f"/lifecycle/delete/namespace:{namespace}", f"/people/user:{user}?in=namespace:{namespace}"):
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
 

@@ -16,9 +16,9 @@ from grants.models import User
 from tests.support.reports import write_sample_report
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
-GRAVE = ("serious", "critical")
+SERIOUS = ("serious", "critical")
 CONTRAST = {"runOnly": ["color-contrast"]}
-ASK_AXE = """options => axe.run(document, {resultTypes: ["violations"], ...options}).then(found => found.violations.map(
+VIOLATIONS = """options => axe.run(document, {resultTypes: ["violations"], ...options}).then(result => result.violations.map(
     fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))"""
 
 
@@ -47,22 +47,22 @@ def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_s
         context.add_init_script(AXE)
         page = context.new_page()
         for name, address in page_urls(examples, pages).items():
-            faults += looked_at(page, name, address)
+            faults += page_violations(page, name, address)
         context.close()
     assert faults == []
 
 
-def looked_at(page, name, address):
-    """Return the serious accessibility violations of one page, loaded once."""
+def page_violations(page, name, address):
+    """Load the page once, and yield its serious violations in light, in dark and at phone width."""
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
     assert page.goto(address).status == 200, address
-    yield from grave(page, f"{name}, light", {})
+    yield from serious_violations(page, f"{name}, light", {})
     page.emulate_media(color_scheme="dark")
-    yield from grave(page, f"{name}, dark", CONTRAST)
+    yield from serious_violations(page, f"{name}, dark", CONTRAST)
     page.set_viewport_size({"width": 390, "height": 844})
-    yield from grave(page, f"{name}, narrow", {"rules": {"color-contrast": {"enabled": False}}})
+    yield from serious_violations(page, f"{name}, narrow", {"rules": {"color-contrast": {"enabled": False}}})
 
 
-def grave(page, where, options):
-    return [(where, *fault) for fault in page.evaluate(ASK_AXE, options) if fault[0] in GRAVE]
+def serious_violations(page, title, options):
+    return [(title, *fault) for fault in page.evaluate(VIOLATIONS, options) if fault[0] in SERIOUS]

@@ -17,7 +17,7 @@ def test_a_form_submitted_twice_creates_one_plan(page):
     form = page.locator("form[action='/plans/copy']")
     form.locator("[name=source]").fill("user:ned")
     form.locator("[name=target]").fill("user:out")
-    # both before a response can arrive
+    # both before a response arrives
     form.evaluate("form => { form.requestSubmit(); setTimeout(() => form.requestSubmit(), 1); }")
     page.wait_for_url("**/plans/*/")
     time.sleep(0.3)
@@ -26,14 +26,14 @@ def test_a_form_submitted_twice_creates_one_plan(page):
 
 def test_a_second_submit_is_blocked_until_the_page_is_shown_again(page):
     page.goto("/plans/")
-    held_back = """() => {
+    submit_three_times = """() => {
       const form = document.querySelector("form[action='/plans/copy']");
-      const sent = () => form.dispatchEvent(new SubmitEvent("submit", {bubbles: true, cancelable: true}));
-      const first = sent(), second = sent();
+      const submit = () => form.dispatchEvent(new SubmitEvent("submit", {bubbles: true, cancelable: true}));
+      const first = submit(), second = submit();
       dispatchEvent(new PageTransitionEvent("pageshow"));
-      return [first, second, sent()];
+      return [first, second, submit()];
     }"""
-    assert page.evaluate(held_back) == [True, False, True]
+    assert page.evaluate(submit_three_times) == [True, False, True]
 
 
 def test_each_section_keeps_the_query_of_the_other_sections_in_the_url(page):
@@ -83,13 +83,12 @@ def test_a_dialog_opened_before_another_sign_in_reports_an_expired_form(page):
 
 def test_a_branch_and_a_page_that_fail_to_load_can_be_retried(page):
     page.goto("/entities/namespace:sales")
-    shut = page.locator("#explorer [role=treeitem][aria-expanded=false]").first
-    expect(shut).to_be_visible()
-    shut = page.locator(f"#explorer [id='{shut.get_attribute('id')}']") if shut.get_attribute("id") else shut
-    name = shut.get_attribute("href")
+    collapsed = page.locator("#explorer [role=treeitem][aria-expanded=false]").first
+    expect(collapsed).to_be_visible()
+    href = collapsed.get_attribute("href")
     page.route("**/explorer/inside**", lambda route: route.abort())
     page.route("**/entities/**", lambda route: route.abort())
-    branch = page.locator(f"#explorer [role=treeitem][href='{name}']")
+    branch = page.locator(f"#explorer [role=treeitem][href='{href}']")
     branch.locator(".branch-toggle").click()
     expect(page.locator("#notices")).to_contain_text("The console did not respond.")
     expect(branch).to_have_attribute("aria-expanded", "false")

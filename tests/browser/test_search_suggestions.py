@@ -17,13 +17,13 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 @pytest.fixture
 def field_of(page_of):
     """Return a function: field_of("ada") returns an entity page, its search field and its list of suggestions."""
-    def opened(name, **how):
+    def open_page(name, **options):
         create_sample_tenant()
-        page = page_of(name, **how)
+        page = page_of(name, **options)
         page.goto("/entities/namespace:sales")
         return page, page.locator("#search"), page.locator("#search-suggestions")
 
-    return opened
+    return open_page
 
 
 def test_arrow_keys_select_a_result_and_enter_opens_it(field_of):
@@ -141,6 +141,6 @@ def test_the_open_list_has_no_serious_accessibility_violation(text, scheme, fiel
     expect(suggestions).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.evaluate(AXE)
-    faults = page.evaluate("""() => axe.run(".topbar", {resultTypes: ["violations"]}).then(found => found.violations.map(
+    faults = page.evaluate("""() => axe.run(".topbar", {resultTypes: ["violations"]}).then(result => result.violations.map(
         fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))""")
     assert [fault for fault in faults if fault[0] in ("serious", "critical")] == []

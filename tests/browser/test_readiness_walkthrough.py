@@ -1,6 +1,6 @@
 """The main task of the console: see why a namespace cannot be deleted, grant what is missing by a plan, and undo the plan.
 
-In a separate module because a worker caches the ids of the permissions, which change with the next test.
+It has its own module, because a worker caches the ids of the permissions, and they change with each test.
 """
 
 import io
@@ -18,18 +18,18 @@ pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest
               pytest.mark.django_db(transaction=True)]
 
 REPORT_PATIENCE_MILLISECONDS = 240_000
-NOW = "Whether sofia.lindqvist can delete namespace:logistics now"
+NEXT_STEP = "Check whether sofia.lindqvist can delete namespace:logistics now"
 
 
-def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it(page_of, worker_console):
+def test_missing_grants_are_found_granted_by_a_plan_and_revoked_by_undoing_it(page_of, worker_console):
     """Start at the overview and use only links and buttons; only the reason is typed."""
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
     page = page_of("ada")
     report = page.locator("#readiness")
     page.get_by_role("button", name="Check all namespaces").click()
-    finished(page)
-    overview(page)
+    wait_for_report(page)
+    open_overview(page)
     tile(page, "logistics").click()
     expect(report).to_contain_text("No user can delete it.")
     report.get_by_role("link", name="sofia.lindqvist is closest and is missing 3 of 54").click()
@@ -40,25 +40,25 @@ def test_a_new_user_finds_missing_grants_creates_a_plan_applies_it_and_undoes_it
     expect(page.locator(".decision.denied")).to_contain_text("Nothing is deleted")
     page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
-    decided(page, "she takes over logistics", "is applied: 3 granted.")
-    page.get_by_role("link", name=NOW).click()
+    apply_plan(page, "she takes over logistics", "is applied: 3 granted.")
+    page.get_by_role("link", name=NEXT_STEP).click()
     expect(report.locator(".decision.allowed")).to_contain_text("sofia.lindqvist can delete it")
-    overview(page)
+    open_overview(page)
     page.get_by_role("button", name="Check all namespaces").click()
-    finished(page)
-    overview(page)
+    wait_for_report(page)
+    open_overview(page)
     expect(tile(page, "logistics").locator(".tile.good")).to_be_visible()
     tile(page, "logistics").click()
     expect(report.locator(".outcome.good")).to_have_text("1 user can delete it.")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Plans").click()
     page.get_by_role("link", name="Let user:sofia.lindqvist delete namespace:logistics").click()
     page.get_by_role("button", name="Undo with a plan").click()
-    decided(page, "the handover is off", "is applied: 3 revoked.")
-    page.get_by_role("link", name=NOW).click()
+    apply_plan(page, "the handover is off", "is applied: 3 revoked.")
+    page.get_by_role("link", name=NEXT_STEP).click()
     expect(report.locator(".decision.denied")).to_contain_text("51 are held")
 
 
-def overview(page):
+def open_overview(page):
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Overview").click()
 
 
@@ -66,12 +66,12 @@ def tile(page, namespace):
     return page.get_by_role("link", name=re.compile(f"^namespace:{namespace}:"))
 
 
-def finished(page):
+def wait_for_report(page):
     expect(page.locator(".run-bar")).to_contain_text(re.compile("done|failed"), timeout=REPORT_PATIENCE_MILLISECONDS)
     expect(page.locator("#rows")).to_be_visible()
 
 
-def decided(page, reason, says):
+def apply_plan(page, reason, message):
     page.get_by_label("Reason", exact=True).fill(reason)
     page.get_by_role("button", name="Apply plan").click()
-    expect(page.locator("#notices")).to_contain_text(says)
+    expect(page.locator("#notices")).to_contain_text(message)
