@@ -19,12 +19,12 @@ def folder(settings, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["visibilty"], "`visibilty` is not an analysis; there is delete-readiness"),
-    (["delete-readiness", "--generation", "next"], f"the generations are {', '.join(GENERATIONS)}"),
+    (["delete-readiness", "--generation", "newest"], f"the generations are {', '.join(GENERATIONS)}"),
     (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
     (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),
     (["policy-impact", "--generation", "core"], "--to-generation) is missing: the generations are core, existing"),
     (["policy-impact", "--generation", "core", "--to-generation", "core"], "compares two generations, and both are core"),
-    (["policy-impact", "--generation", "core", "--to-generation", "next"], "`next` is not a generation of rules"),
+    (["policy-impact", "--generation", "core", "--to-generation", "newest"], "`newest` is not a generation of rules"),
     (["visibility", "--namespace", "sales"], "visibility takes no namespace; it takes generation"),
     (["ghost-grants", "--detail", "out.csv"], "ghost-grants has no detail table: use --output"),
     (["delete-readiness", "--output", "out.txt"], "must be one of .csv, .parquet, .jsonl"),
