@@ -33,34 +33,34 @@ VERY_LARGE = Size(entities=10_000_000, namespaces=2_000, users=50_000, groups=2_
 LARGE_GIGABYTES, VERY_LARGE_GIGABYTES = 6, 12
 VERY_LARGE_TIMES, EVERYONE_TIMES, IMPACT_SECONDS = 15, 2, 300
 
-# principals of grants and the users that these apply to
-_REACHED = """
-reached AS (SELECT 'user' AS principal_type, id AS principal_id, id AS user_id FROM users
+# the principals of grants with the users for whom their grants count
+_USERS_OF_PRINCIPALS = """
+users_of_principals AS (SELECT 'user' AS principal_type, id AS principal_id, id AS user_id FROM users
   UNION ALL SELECT 'group', m.group_id, m.user_id FROM memberships m SEMI JOIN users u ON u.id = m.user_id)"""
 _SQL = {
     "visibility": f"""
-WITH {_REACHED},
+WITH {_USERS_OF_PRINCIPALS},
 held AS (SELECT DISTINCT r.user_id, g.entity_id FROM (SELECT DISTINCT principal_type, principal_id, entity_id FROM grants) g
-  JOIN reached r USING (principal_type, principal_id)),
-around AS (SELECT h.user_id, e.id, e.kind, e.namespace_id, e.application_id FROM held h JOIN entities e ON e.id = h.entity_id),
-seen AS (SELECT user_id, id FROM around WHERE kind NOT IN ('instance', 'namespace', 'application', 'kerberosprincipal')
-  UNION ALL SELECT DISTINCT user_id, application_id FROM around WHERE application_id IS NOT NULL
-  UNION ALL SELECT DISTINCT user_id, namespace_id FROM around WHERE namespace_id IS NOT NULL),
+  JOIN users_of_principals r USING (principal_type, principal_id)),
+located AS (SELECT h.user_id, e.id, e.kind, e.namespace_id, e.application_id FROM held h JOIN entities e ON e.id = h.entity_id),
+visible AS (SELECT user_id, id FROM located WHERE kind NOT IN ('instance', 'namespace', 'application', 'kerberosprincipal')
+  UNION ALL SELECT DISTINCT user_id, application_id FROM located WHERE application_id IS NOT NULL
+  UNION ALL SELECT DISTINCT user_id, namespace_id FROM located WHERE namespace_id IS NOT NULL),
 counted AS (SELECT s.user_id, e.kind, e.namespace_id, count(*) AS visible
-  FROM seen s JOIN entities e ON e.id = s.id AND e.state = 'live' GROUP BY ALL)
+  FROM visible s JOIN entities e ON e.id = s.id AND e.state = 'live' GROUP BY ALL)
 SELECT u.name AS "user", c.kind, n.key AS namespace, c.visible
 FROM counted c JOIN users u ON u.id = c.user_id JOIN entities n ON n.id = c.namespace_id ORDER BY ALL""",
     "delete-readiness": f"""
-WITH {_REACHED},
+WITH {_USERS_OF_PRINCIPALS},
 admin AS (SELECT DISTINCT principal_type, principal_id, entity_id FROM grants WHERE privilege = 'ADMIN'),
 live AS (SELECT id, key FROM entities WHERE kind = 'namespace' AND state = 'live'),
-held AS (SELECT DISTINCT r.user_id, a.entity_id FROM admin a JOIN reached r USING (principal_type, principal_id)),
+held AS (SELECT DISTINCT r.user_id, a.entity_id FROM admin a JOIN users_of_principals r USING (principal_type, principal_id)),
 counted AS (SELECT h.user_id, e.namespace_id, count(*) FILTER (e.state = 'live') AS held
   FROM held h JOIN entities e ON e.id = h.entity_id WHERE e.namespace_id IS NOT NULL GROUP BY ALL),
-needed AS (SELECT namespace_id, count(*) FILTER (state = 'live') AS required
+totals AS (SELECT namespace_id, count(*) FILTER (state = 'live') AS required
   FROM entities WHERE namespace_id IS NOT NULL GROUP BY ALL)
 SELECT n.key AS namespace, u.name AS "user", required, held, required - held AS missing, required = held AS ready
-FROM counted JOIN needed USING (namespace_id) JOIN live n ON n.id = namespace_id JOIN users u ON u.id = user_id ORDER BY ALL""",
+FROM counted JOIN totals USING (namespace_id) JOIN live n ON n.id = namespace_id JOIN users u ON u.id = user_id ORDER BY ALL""",
 }
 
 
@@ -75,7 +75,7 @@ def measure_analyses(folder: Path) -> bool:
     try:
         write_parquet_tenant(large, LARGE)
         seconds, is_within_limits = _measure_visibility(large)
-        is_within_limits &= _compare_with_duckdb("delete-readiness", large, at_most=1.5)
+        is_within_limits &= _compare_with_duckdb("delete-readiness", large, max_share=1.5)
         is_within_limits &= _measure_impact(large)
         everyone = folder / "everyone"
         add_group_of_everyone(large, everyone, LARGE)
@@ -88,22 +88,22 @@ def measure_analyses(folder: Path) -> bool:
 
 def _measure_visibility(tenant: Path) -> tuple[float, bool]:
     """Return the seconds of a warm run, and whether the limits are met."""
-    written = _table_writer("visibility", tenant)
+    write_table_of_tenant = _table_writer("visibility", tenant)
     with measure_peak_memory() as peak:
-        written()
+        write_table_of_tenant()
     is_within_limits = _print_figure("visibility, memory of all processes", peak.gigabytes, LARGE_GIGABYTES, "GB")
-    is_within_limits &= _compare_with_duckdb("visibility", tenant, at_most=0.35)
-    return _seconds(written), is_within_limits
+    is_within_limits &= _compare_with_duckdb("visibility", tenant, max_share=0.35)
+    return _seconds(write_table_of_tenant), is_within_limits
 
 
-def _compare_with_duckdb(name: str, tenant: Path, *, at_most: float) -> bool:
-    """Compare an analysis with DuckDB. at_most: the limit as a share of DuckDB's time."""
+def _compare_with_duckdb(name: str, tenant: Path, *, max_share: float) -> bool:
+    """Compare an analysis with DuckDB. max_share: the time limit, as a share of the time of DuckDB."""
     spark, duck = _table_writer(name, tenant), _duckdb(name, tenant)
     spark(), duck()
     _check_same(name, tenant)
     size = f"{LARGE.entities:,} entities, {LARGE.grants:,} grants"
     return compare(f"{name} (final; {size})", Task("DuckDB", duck, 1), Task("Spark", spark, 1),
-                   at_least=1 / at_most, rounds=3)
+                   min_ratio=1 / max_share, rounds=3)
 
 
 def _measure_impact(tenant: Path) -> bool:
@@ -155,10 +155,12 @@ def _spark_folder(tenant: Path, name: str) -> str:
 
 
 def _check_same(name: str, tenant: Path) -> None:
-    ours, theirs = f"read_parquet('{_spark_folder(tenant, name)}/*.parquet')", f"read_parquet('{tenant}/{name}.duckdb')"
+    spark_rows = f"read_parquet('{_spark_folder(tenant, name)}/*.parquet')"
+    duckdb_rows = f"read_parquet('{tenant}/{name}.duckdb')"
     with duckdb.connect() as database:
         differing = database.execute(
-            f"SELECT count(*) FROM ((FROM {ours} EXCEPT ALL FROM {theirs}) UNION ALL (FROM {theirs} EXCEPT ALL FROM {ours}))"
+            f"SELECT count(*) FROM ((FROM {spark_rows} EXCEPT ALL FROM {duckdb_rows}) "
+            f"UNION ALL (FROM {duckdb_rows} EXCEPT ALL FROM {spark_rows}))"
         ).fetchone()[0]
     assert differing == 0, f"Spark and DuckDB disagree on {differing:,} rows of {name}"
     frame = read_table(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _spark_folder(tenant, name))
@@ -169,7 +171,7 @@ def measure_snapshot(folder: Path) -> bool:
     """Compare a snapshot of the large tenant in PostgreSQL with `psql \\copy`."""
     with postgresql() as url:
         os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-                       "SNAPSHOT_URI": str(folder / "taken")}
+                       "SNAPSHOT_URI": str(folder / "snapshots")}
         import django
 
         django.setup()
@@ -179,8 +181,8 @@ def measure_snapshot(folder: Path) -> bool:
 
         call_command("migrate", verbosity=0)
         tenants.write_tenant(LARGE)
-        copied = Task("psql \\copy", lambda: _copy_with_psql(url, folder), 1)
-        return compare("snapshot from PostgreSQL", copied, Task("snapshot", _take_snapshot, 1), at_least=1 / 3, rounds=3)
+        psql_copy = Task("psql \\copy", lambda: _copy_with_psql(url, folder), 1)
+        return compare("snapshot from PostgreSQL", psql_copy, Task("snapshot", _take_snapshot, 1), min_ratio=1 / 3, rounds=3)
 
 
 def _copy_with_psql(url: str, folder: Path) -> None:
@@ -195,8 +197,8 @@ def _take_snapshot() -> None:
     from analytics.snapshots.snapshot import lease_snapshot
 
     shutil.rmtree(settings.SNAPSHOT_URI, ignore_errors=True)
-    with lease_snapshot() as taken:
-        assert taken.size_bytes
+    with lease_snapshot() as snapshot:
+        assert snapshot.size_bytes
 
 
 def _seconds(call: Callable[[], None]) -> float:
@@ -205,10 +207,10 @@ def _seconds(call: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
-def _print_figure(title: str, figure: float, at_most: float, unit: str) -> bool:
-    mark = "ok " if figure <= at_most else "LOW"
-    print(f"{mark} {title}: {figure:.1f} {unit} (at most {at_most:g})", flush=True)
-    return figure <= at_most
+def _print_figure(title: str, figure: float, maximum: float, unit: str) -> bool:
+    mark = "ok " if figure <= maximum else "LOW"
+    print(f"{mark} {title}: {figure:.1f} {unit} (at most {maximum:g})", flush=True)
+    return figure <= maximum
 
 
 if __name__ == "__main__":

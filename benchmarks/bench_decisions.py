@@ -44,9 +44,10 @@ def read_pairs(dice: random.Random) -> list:
     from grants.models import User, UserGrant, permission_ids
 
     read = UserGrant.objects.filter(permission_id=permission_ids()[Privilege.READ], content_object__kind="dataset")
-    held = [(grant.user, grant.content_object) for grant in read.select_related("user", "content_object")[: CHECKS // 2]]
+    granted_pairs = [(grant.user, grant.content_object) for grant in read.select_related("user", "content_object")[: CHECKS // 2]]
     users, datasets = list(User.objects.all()[:2_000]), list(Entity.objects.filter(kind="dataset")[:20_000])
-    pairs = held + [(dice.choice(users), dice.choice(datasets)) for _ in range(CHECKS - len(held))]
+    random_pairs = [(dice.choice(users), dice.choice(datasets)) for _ in range(CHECKS - len(granted_pairs))]
+    pairs = granted_pairs + random_pairs
     dice.shuffle(pairs)
     return pairs
 
@@ -78,7 +79,7 @@ def measure_single(pairs: list, guardian) -> bool:
     assert answers == guardian.call(), "the engine and guardian disagree about who holds READ"
     assert 0.4 < sum(answers) / len(answers) < 0.6
     return compare("one decision (final, dataset read)", guardian, Task("engine", lambda: one_by_one(questions), len(questions)),
-                   at_least=10)
+                   min_ratio=10)
 
 
 def measure_batch(dice: random.Random, guardian) -> bool:
@@ -88,7 +89,7 @@ def measure_batch(dice: random.Random, guardian) -> bool:
     questions = mixed_questions(dice, 1_000)
     assert [answer["decision"] for answer in answer_questions(questions)] == one_by_one(questions)
     return compare("a batch of 1,000 mixed decisions, per check", guardian,
-                   Task("engine", lambda: list(answer_questions(questions)), len(questions)), at_least=60)
+                   Task("engine", lambda: list(answer_questions(questions)), len(questions)), min_ratio=60)
 
 
 def mixed_questions(dice: random.Random, count: int) -> list:
@@ -99,8 +100,8 @@ def mixed_questions(dice: random.Random, count: int) -> list:
     from grants.policies.catalogue import GENERATIONS
     from grants.policies.question import Question
 
-    held = UserGrant.objects.select_related("user", "content_object").order_by("?")[:count]
-    pairs = [(grant.user, grant.content_object) for grant in held]
+    grants = UserGrant.objects.select_related("user", "content_object").order_by("?")[:count]
+    pairs = [(grant.user, grant.content_object) for grant in grants]
     others = list(Entity.objects.order_by("?")[:count])
     users = list(User.objects.order_by("?")[:count])
     pairs = pairs[: count // 2] + list(zip(users, others, strict=True))
@@ -122,19 +123,19 @@ def measure_namespaces(dice: random.Random, guardian) -> bool:
         answers = one_by_one(questions)
         assert 0.1 < sum(answers) / len(answers) < 0.95
         is_within_limits &= compare(f"`{operation}` of a namespace (final)", guardian,
-                        Task("engine", lambda questions=questions: one_by_one(questions), len(questions)), at_least=10)
+                        Task("engine", lambda questions=questions: one_by_one(questions), len(questions)), min_ratio=10)
     return is_within_limits
 
 
 def measure_first_pages() -> bool:
     from benchmarks.tenants import create_user_who_sees_nearly_everything
 
-    is_within_limits = measure_first_page("a user with few grants", user_of_few_grants())
+    is_within_limits = measure_first_page("a user with few grants", user_with_few_grants())
     watcher = create_user_who_sees_nearly_everything("dataset")
     return measure_first_page("a user who sees nearly everything", watcher) and is_within_limits
 
 
-def user_of_few_grants():
+def user_with_few_grants():
     """Return a user with the fewest grants among those in no group that hold READ on a dataset."""
     from django.db.models import Count
 
@@ -143,10 +144,10 @@ def user_of_few_grants():
 
     reads = User.objects.filter(groups=None, grants__permission_id=permission_ids()[Privilege.READ],
                                 grants__content_object__kind="dataset")
-    return reads.annotate(held=Count("grants")).order_by("held", "pk").first()
+    return reads.annotate(grant_count=Count("grants")).order_by("grant_count", "pk").first()
 
 
-def measure_first_page(who: str, user) -> bool:
+def measure_first_page(title: str, user) -> bool:
     from guardian.shortcuts import get_objects_for_user
 
     from benchmarks.ratios import Task, compare
@@ -157,22 +158,22 @@ def measure_first_page(who: str, user) -> bool:
     question = Question("user", user.username, "read", Address("dataset", ""), "final")
 
     def guardian() -> list[str]:
-        found = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
-        return [entity.key for entity in found.order_by("key")[:PAGE_ROWS]]
+        datasets = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
+        return [entity.key for entity in datasets.order_by("key")[:PAGE_ROWS]]
 
     def engine() -> list[str]:
         return search_entities(question, after="", max_rows=PAGE_ROWS).ids
 
     assert engine() == guardian() != []
-    reference, subject = (Task(name, lambda once=once: [once() for _ in range(PAGES)], PAGES)
-                          for name, once in (("get_objects_for_user", guardian), ("search", engine)))
-    return compare(f"first page of resource search, {who}", reference, subject, at_least=5)
+    reference, subject = (Task(name, lambda search=search: [search() for _ in range(PAGES)], PAGES)
+                          for name, search in (("get_objects_for_user", guardian), ("search", engine)))
+    return compare(f"first page of resource search, {title}", reference, subject, min_ratio=5)
 
 
 def measure_over_http(pairs: list) -> bool:
     """Compare the endpoints over HTTP. The endpoint of the reference verifies no token."""
+    from benchmarks.http_server.server import get_decisions, request_bytes, running_server
     from benchmarks.ratios import Task, compare
-    from benchmarks.served.server import get_decisions, request_bytes, running_server
 
     secret = token_secret()
     bodies = [{"subject": {"type": "user", "id": user.username}, "action": {"name": "read"},
@@ -183,7 +184,7 @@ def measure_over_http(pairs: list) -> bool:
         assert get_decisions(port, requests) == get_decisions(port, reference), "the console and guardian disagree over HTTP"
         guardian = Task("guardian has_perm over HTTP", lambda: get_decisions(port, reference), len(bodies))
         evaluation = Task("evaluation", lambda: get_decisions(port, requests), len(bodies))
-        return compare("POST evaluation over HTTP, 2 workers", guardian, evaluation, at_least=4, rounds=15)
+        return compare("POST evaluation over HTTP, 2 workers", guardian, evaluation, min_ratio=4, rounds=15)
 
 
 def token_secret() -> str:

@@ -27,7 +27,7 @@ def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
         os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
                        "SPARK_DRIVER_MEMORY": "3g",
-                       # without a line for each request between the figures
+                       # without a log line for each request
                        "LOG_LEVEL": "ERROR"}
         os.environ.pop("SNAPSHOT_URI", None)
         import django
@@ -81,9 +81,9 @@ def create_callers(dice: random.Random) -> list[Caller]:
 
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     few, watcher = create_user_with_few_grants(dice), create_user_who_sees_nearly_everything("dataset")
-    staged = create_examples(administrator)
-    return [Caller("an administrator", administrator, [any_objects(dice) | staged for _ in range(TIMES + 1)]),
-            Caller("a user with three grants", few, [held_objects(dice, few) for _ in range(TIMES + 1)]),
+    created = create_examples(administrator)
+    return [Caller("an administrator", administrator, [any_objects(dice) | created for _ in range(TIMES + 1)]),
+            Caller("a user with three grants", few, [granted_objects(dice, few) for _ in range(TIMES + 1)]),
             Caller("a user who sees nearly everything", watcher, [watched_objects(dice, watcher) for _ in range(TIMES + 1)])]
 
 
@@ -95,8 +95,8 @@ def create_user_with_few_grants(dice: random.Random):
     from grants.models import User
 
     user = User.objects.create(username="few")
-    places = [Entity.objects.filter(kind=kind)[dice.randrange(10_000)] for kind in ("dataset", "program", "stream")]
-    change_grants(author=Author("benchmark"), grant=[("user:few", place.address, Privilege.READ) for place in places])
+    entities = [Entity.objects.filter(kind=kind)[dice.randrange(10_000)] for kind in ("dataset", "program", "stream")]
+    change_grants(author=Author("benchmark"), grant=[("user:few", entity.address, Privilege.READ) for entity in entities])
     return user
 
 
@@ -111,8 +111,8 @@ def create_examples(administrator) -> dict[str, str]:
     from grants.plans.sources.copy import create_plan_from_copy
 
     author = Author("benchmark")
-    for state, rest in (("planned", 0), ("deleted", 1)):
-        Entity.objects.extra(where=[f"id %% 1000 = {rest}"]).filter(kind="dataset").update(state=state)
+    for state, remainder in (("planned", 0), ("deleted", 1)):
+        Entity.objects.extra(where=[f"id %% 1000 = {remainder}"]).filter(kind="dataset").update(state=state)
     reports = create_reports(administrator, finish_run)
     stop_spark()
     plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
@@ -151,13 +151,13 @@ def any_objects(dice: random.Random) -> dict[str, str]:
     return names | {name: str(entity.address) for name, entity in entities.items()}
 
 
-def held_objects(dice: random.Random, user) -> dict[str, str]:
+def granted_objects(dice: random.Random, user) -> dict[str, str]:
     """Return three entities with direct grants of the user, and their containers, which are visible through them."""
-    held = {grant.content_object.kind: grant.content_object for grant in user.grants.select_related("content_object")}
-    place = dice.choice(list(held.values()))
-    return {**_names_of_user(user), "word": "ns", "namespace": f"namespace:{place.key.split('.')[0]}",
-            "dataset": str(held["dataset"].address), "program": str(held["program"].address),
-            "application": f"application:{held['program'].key.rsplit('.', 2)[0]}"}
+    entities = {grant.content_object.kind: grant.content_object for grant in user.grants.select_related("content_object")}
+    entity = dice.choice(list(entities.values()))
+    return {**_names_of_user(user), "word": "ns", "namespace": f"namespace:{entity.key.split('.')[0]}",
+            "dataset": str(entities["dataset"].address), "program": str(entities["program"].address),
+            "application": f"application:{entities['program'].key.rsplit('.', 2)[0]}"}
 
 
 def watched_objects(dice: random.Random, user) -> dict[str, str]:
@@ -180,13 +180,13 @@ def reference_milliseconds(user) -> float:
     from entities.models import Entity
 
     def first_page() -> list[str]:
-        found = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
-        return [entity.key for entity in found.order_by("key")[:50]]
+        datasets = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
+        return [entity.key for entity in datasets.order_by("key")[:50]]
 
     first_page()
-    took = statistics.median(_milliseconds(first_page) for _ in range(REFERENCE_TIMES))
-    print(f"    guardian's first page: {took:,.0f} ms", flush=True)
-    return took
+    milliseconds = statistics.median(_milliseconds(first_page) for _ in range(REFERENCE_TIMES))
+    print(f"    guardian's first page: {milliseconds:,.0f} ms", flush=True)
+    return milliseconds
 
 
 def measure_page(name: str, address: str, caller: Caller, reference: float) -> bool:
@@ -231,27 +231,27 @@ class SlowestStatement:
         from django.db import connection
 
         self.milliseconds, self.text, self.parameters = 0.0, "", ()
-        self._wrapping = connection.execute_wrapper(self._execute)
-        self._wrapping.__enter__()
+        self._wrapper = connection.execute_wrapper(self._execute)
+        self._wrapper.__enter__()
         return self
 
     def __exit__(self, *error) -> None:
-        self._wrapping.__exit__(*error)
+        self._wrapper.__exit__(*error)
 
     def _execute(self, execute, sql, params, many, context):
         started = time.perf_counter()
         try:
             return execute(sql, params, many, context)
         finally:
-            took = 1_000 * (time.perf_counter() - started)
-            if took > self.milliseconds:
-                self.milliseconds, self.text, self.parameters = took, str(sql), params
+            milliseconds = 1_000 * (time.perf_counter() - started)
+            if milliseconds > self.milliseconds:
+                self.milliseconds, self.text, self.parameters = milliseconds, str(sql), params
 
 
-def _print_page(title: str, took: float, reference: float, slowest: SlowestStatement) -> bool:
-    is_fast = took <= MAX_MILLISECONDS
-    print(f"{'ok ' if is_fast else 'LOW'} {title}: 95 of 100 within {took:,.0f} ms (at most {MAX_MILLISECONDS}), "
-          f"{took / reference:.2f} times guardian's first page", flush=True)
+def _print_page(title: str, milliseconds: float, reference: float, slowest: SlowestStatement) -> bool:
+    is_fast = milliseconds <= MAX_MILLISECONDS
+    print(f"{'ok ' if is_fast else 'LOW'} {title}: 95 of 100 within {milliseconds:,.0f} ms (at most {MAX_MILLISECONDS}), "
+          f"{milliseconds / reference:.2f} times guardian's first page", flush=True)
     if not is_fast:
         statement = " ".join(slowest.text.split())
         print(f"    its slowest statement took {slowest.milliseconds:,.0f} ms: {statement[:MAX_CHARACTERS]}", flush=True)

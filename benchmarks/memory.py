@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-EVERY_SECONDS = 0.3
+SAMPLE_SECONDS = 0.3
 
 
 class Peak:
-    """bytes: the maximum so far; memory shared by several processes counts once."""
+    """bytes: the maximum so far. Memory that several processes share is counted once."""
 
     bytes = 0
 
@@ -21,10 +21,10 @@ class Peak:
 
 @contextlib.contextmanager
 def measure_peak_memory() -> Iterator[Peak]:
-    peak, is_over = Peak(), threading.Event()
+    peak, stop = Peak(), threading.Event()
 
     def sample() -> None:
-        while not is_over.wait(EVERY_SECONDS):
+        while not stop.wait(SAMPLE_SECONDS):
             peak.bytes = max(peak.bytes, _current_bytes())
 
     watcher = threading.Thread(target=sample, name="memory", daemon=True)
@@ -32,7 +32,7 @@ def measure_peak_memory() -> Iterator[Peak]:
     try:
         yield peak
     finally:
-        is_over.set()
+        stop.set()
         watcher.join()
 
 
@@ -42,10 +42,10 @@ def _current_bytes() -> int:
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    return sum(_proportional_bytes(pid) for pid in parents if _is_below(pid, parents))
+    return sum(_proportional_bytes(pid) for pid in parents if _is_descendant(pid, parents))
 
 
-def _is_below(pid: int, parents: dict[int, int]) -> bool:
+def _is_descendant(pid: int, parents: dict[int, int]) -> bool:
     while pid and pid != os.getpid():
         pid = parents.get(pid, 0)
     return bool(pid)

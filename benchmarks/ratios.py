@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Task:
-    """An implementation of the work to measure. call() does `count` units of work."""
+    """An implementation of the work to measure. A call does `count` units of work."""
 
     name: str
     call: Callable[[], object]
     count: int
 
 
-def compare(title: str, reference: Task, subject: Task, *, at_least: float, rounds: int = 7) -> bool:
-    """Print how many times faster `subject` does one unit than `reference`, as the median of the rounds."""
+def compare(title: str, reference: Task, subject: Task, *, min_ratio: float, rounds: int = 7) -> bool:
+    """Print how many times faster `subject` does one unit of work than `reference`, as the median of the rounds.
+
+    Return whether the ratio is at least `min_ratio`.
+    """
     ratios, reference_seconds, subject_seconds = [], [], []
     reference.call(), subject.call()
     for _ in range(rounds):
@@ -24,12 +27,12 @@ def compare(title: str, reference: Task, subject: Task, *, at_least: float, roun
         subject_seconds.append(_seconds(subject))
         ratios.append(reference_seconds[-1] / subject_seconds[-1])
     ratio = statistics.median(ratios)
-    mark = "ok " if ratio >= at_least else "LOW"
+    mark = "ok " if ratio >= min_ratio else "LOW"
     print(f"{mark} {title}: {ratio:.1f} times {reference.name} "
-          f"(required {at_least:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
+          f"(required {min_ratio:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
           f"{_pace(statistics.median(subject_seconds))} against {_pace(statistics.median(reference_seconds))})",
           flush=True)
-    return ratio >= at_least
+    return ratio >= min_ratio
 
 
 def _pace(seconds: float) -> str:

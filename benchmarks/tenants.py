@@ -67,14 +67,14 @@ def _entities(dice: random.Random, size: Size):
     for n in namespaces:
         yield n, "namespace", f"ns{n}", 1, n, None
     applications = range(namespaces.stop, namespaces.stop + size.applications)
-    namespace_of = {}
+    namespace_by_application = {}
     for n in applications:
-        namespace = namespace_of[n] = 1 + skewed_number(dice, size.namespaces)
+        namespace = namespace_by_application[n] = 1 + skewed_number(dice, size.namespaces)
         yield n, "application", f"ns{namespace}.app{n}", namespace, namespace, n
     for n in range(applications.stop, size.entities + 1):
         if dice.random() < 0.25:
             application = dice.choice(applications)
-            namespace = namespace_of[application]
+            namespace = namespace_by_application[application]
             yield n, "program", f"ns{namespace}.app{application}.workflow.p{n}", application, namespace, application
         else:
             namespace, kind = 1 + skewed_number(dice, size.namespaces), dice.choice(NAMESPACED)

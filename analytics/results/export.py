@@ -132,7 +132,7 @@ def export_table(table: Table, folder: str, path: Path) -> int:
 
 
 def export_chunks(table: Table, batches: Batches, export_format: ExportFormat) -> Iterator[bytes]:
-    """Yield a file with these batches in chunks. Each chunk is made when it is requested."""
+    """Yield a file with these batches in chunks. Each chunk is built when it is requested."""
     buffer, schema = _ChunkBuffer(), arrow_schema(table)
     with export_format.open_writer(cast(IO[bytes], buffer), schema) as write:
         yield buffer.pop_chunk()

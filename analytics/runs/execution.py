@@ -49,7 +49,7 @@ def execute_claimed_run(run: AnalysisRun) -> None:
 def _record_failure(run: AnalysisRun, error: Exception) -> None:
     """Close or requeue a run that ended with an error.
 
-    INVARIANT: whatever the error, the run leaves the state running, unless another process has taken it over.
+    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it.
     """
     match error:
         case RunCancelled():

@@ -13,7 +13,7 @@ _JAVA_MESSAGES = {
     "Read-only file system": errno.EROFS, "Permission denied": errno.EACCES, "Not a directory": errno.ENOTDIR,
     "Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG,
 }
-# exceptions whose message is written for users
+# exceptions with a message for users
 USER_ERRORS = (AnalysisError, StorageError, SparkUnavailable)
 
 

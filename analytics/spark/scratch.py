@@ -15,7 +15,7 @@ _locks: dict[str, int] = {}
 
 
 def create_scratch_folder() -> str:
-    """Create a folder and return its path. First remove the folders of sessions whose process has ended."""
+    """Create a folder and return its path. First remove the folders of sessions without a living process."""
     _remove_abandoned_folders()
     folder = tempfile.mkdtemp(prefix=_PREFIX)
     lock = os.open(os.path.join(folder, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

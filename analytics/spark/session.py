@@ -160,7 +160,7 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def has_session_died() -> bool:
-    """Return whether this process had a session whose Java process has ended."""
+    """Return whether this process has a session without a living Java process."""
     return _session is not None and not is_alive(_session)
 
 
@@ -187,7 +187,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # It makes three more calls to Java for each column, to name the line in an error message.
+        # This feature calls Java three more times for each column, to name the line in an error message.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",

@@ -193,7 +193,7 @@ def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:
 def _grant_rows(evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[str, ...]) -> DataFrame:
     """Return the grants as rows of their own block, and of the other blocks where they count.
 
-    One pass over the joined grants makes the rows of all types. A join for each type would take several times as long.
+    One pass over the joined grants builds the rows of all types. A join for each type would take several times as long.
     """
     is_target = (F.col("state") == "live") & F.col("kind").isin(*grant_kinds)
     kind = F.when(is_target, _kind_number(evaluation)) if grant_kinds else F.lit(NONE)

@@ -42,7 +42,7 @@ _NUMPY_TYPES = {"tinyint": np.int8, "int": np.int32, "bigint": np.int64}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetRows:
-    """Entities whose rules are evaluated."""
+    """Entities for which rules are evaluated."""
 
     subtree: Array
     block: Array

@@ -44,11 +44,11 @@ def broadcast_inputs(plan):
         if "BroadcastExchange" in line:
             depth = line.index("BroadcastExchange")
             below = []
-            for other in lines[number + 1 :]:
-                indent = re.search(r"[A-Za-z*(]", other)
+            for line_below in lines[number + 1 :]:
+                indent = re.search(r"[A-Za-z*(]", line_below)
                 if indent is None or indent.start() <= depth:
                     break
-                below.append(other)
+                below.append(line_below)
             inputs.append("\n".join(below))
     return inputs
 

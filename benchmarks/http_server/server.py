@@ -23,7 +23,8 @@ MAX_START_SECONDS = 60
 def running_server() -> Iterator[int]:
     """Start the web program with its supervisord command and yield its port; stop it at the end."""
     port = free_port()
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.served.settings", "SECRET_KEY": "only-for-a-benchmark" * 3}
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.http_server.settings",
+                   "SECRET_KEY": "only-for-a-benchmark" * 3}
     server = subprocess.Popen(_command(port), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, server)

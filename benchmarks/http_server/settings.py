@@ -2,4 +2,4 @@
 
 from authzconsole.settings import *  # noqa: F403
 
-ROOT_URLCONF = "benchmarks.served.urls"
+ROOT_URLCONF = "benchmarks.http_server.urls"
