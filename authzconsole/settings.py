@@ -24,11 +24,14 @@ STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
 STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _stored_secret_key() -> str:
-    """Return the secret key of this checkout. It is generated at the first start, and only its owner can read it."""
-    path = STATE_DIR / "secret_key"
+def _stored_secret(name: str, consequence: str) -> str:
+    """Return a secret of this checkout. It is generated at the first start, and only its owner can read it.
+
+    consequence: what happens if the secret is generated again.
+    """
+    path = STATE_DIR / name
     if not path.exists():
-        temporary = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        temporary = path.with_name(f"{name}.{os.getpid()}.{secrets.token_hex(4)}")
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(50))
         # atomic: the first process that links its file decides the key for all
@@ -37,8 +40,7 @@ def _stored_secret_key() -> str:
         temporary.unlink()
     key = path.read_text()
     if not key:
-        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key (all users have to "
-                                   f"sign in again)")
+        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key ({consequence})")
     return key
 
 
@@ -64,7 +66,10 @@ def _spark_conf() -> dict[str, str]:
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in conf.items()}
 
 
-SECRET_KEY = env.str("SECRET_KEY", default="") or _stored_secret_key()
+SECRET_KEY = env.str("SECRET_KEY", default="") or _stored_secret("secret_key", "all users have to sign in again")
+# The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
+JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or _stored_secret(
+    "journal_keys", "the console is read-only until the journal is sealed again").split()
 DEBUG = env.bool("DEBUG", default=False)
 PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")

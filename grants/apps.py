@@ -18,4 +18,9 @@ class GrantsConfig(AppConfig):
         except UnknownGeneration as error:
             raise ImproperlyConfigured(f"DEFAULT_GENERATION: {error}") from None
 
+        from grants.journal_keys import key_fault
+
+        if fault := key_fault(settings.JOURNAL_KEYS):
+            raise ImproperlyConfigured(f"JOURNAL_KEYS: {fault}")
+
         post_migrate.connect(lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids")

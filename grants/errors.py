@@ -5,6 +5,10 @@ class GrantError(ValueError):
     """The change was refused. The message says what is wrong, where, and how to correct it."""
 
 
+class JournalReadOnly(Exception):
+    """The journal cannot be signed, so nothing can be changed. The message names the key at fault."""
+
+
 class NotAdministrator(GrantError):
     """The author is not an administrator of this console."""
 

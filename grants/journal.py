@@ -4,7 +4,7 @@ INVARIANT: a change and its lines are written in one transaction, under the lock
 in the order in which the changes took effect.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,19 +12,22 @@ from django.db import transaction
 from django.utils import timezone
 
 from grants.bulk_rows import database_time, insert_rows
-from grants.models import JournalHead, JournalLine
+from grants.journal_keys import check_head, head_fault, is_line_signed, signing_key
+from grants.models import JournalHead, JournalLine, line_hash
 
 ACTIONS = (
     "grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-activate", "user-deactivate",
     "user-change", "role-set", "password-set", "principal-add", "group-add", "member-add", "member-remove", "generation-activate",
-    "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke",
+    "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
             "member-add", "member-remove"}
+SEAL = "seal"
 LINES_PER_BATCH = 2_000
+MAX_LINES_PER_PROOF = 100_000
 MAX_LINES_READ = 1_000
-_COLUMNS = (*JournalLine.HASHED, "hash")
+_COLUMNS = (*JournalLine.HASHED, "hash", "key_id", "mac")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +61,30 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
-    """The first line that breaks the hash chain."""
+    """The first line at which the chain does not hold."""
 
     revision: int
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The result of verifying a part of the journal. verified_to: the last verified line. is_complete: it is the newest line."""
+
+    chain_break: ChainBreak | None
+    verified_to: int
+    is_complete: bool
+
+
 def lock_journal() -> JournalHead:
-    """Lock the head row until the transaction ends. Call this before reading the data on which a change depends."""
+    """Lock the head row until the transaction ends. Call this before reading the data that a change depends on.
+
+    Raise JournalReadOnly if this console cannot verify the signature of the head.
+    """
     head, _ = JournalHead.objects.get_or_create(pk=1)
-    return JournalHead.objects.select_for_update().get(pk=head.pk)
+    head = JournalHead.objects.select_for_update().get(pk=head.pk)
+    check_head(head.revision, head.hash, head.key_id, head.mac)
+    return head
 
 
 def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
@@ -78,8 +95,14 @@ def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: A
     lines = _lines(head, changes, author, at)
     while batch := list(islice(lines, LINES_PER_BATCH)):
         insert_rows(JournalLine, _COLUMNS, [_row(line) for line in batch])
-    head.save(update_fields=["revision", "at", "hash"])
+    sign_head(head)
+    head.save(update_fields=["revision", "at", "hash", "key_id", "mac"])
     return head.revision
+
+
+def sign_head(head: JournalHead) -> None:
+    key = signing_key()
+    head.key_id, head.mac = key.key_id, key.sign_head(head.revision, head.hash)
 
 
 def _row(line: JournalLine) -> tuple:
@@ -88,6 +111,7 @@ def _row(line: JournalLine) -> tuple:
 
 
 def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> Iterator[JournalLine]:
+    key = signing_key()
     for change in changes:
         line = JournalLine(
             revision=head.revision + 1, at=at, actor=author.name, action=change.action, principal=change.principal,
@@ -96,6 +120,7 @@ def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> 
             caller_request_id=author.caller_request_id, token=author.token, issuer=author.issuer,
         )
         line.hash = line.hash_after(head.hash)
+        line.key_id, line.mac = key.key_id, key.sign_line(line.hash)
         head.revision, head.hash = line.revision, line.hash
         yield line
 
@@ -117,52 +142,107 @@ def decision_changes_after(revision: int | None) -> int:
     return sum(action in DECISION_ACTIONS for action in actions)
 
 
-def first_break() -> ChainBreak | None:
+def first_break(visit: Callable[[tuple], None] | None = None) -> ChainBreak | None:
     """Verify the whole chain. Return the first line that breaks it, or None.
 
     Reads lines in batches and keeps one line in memory. Lines may be appended during the verification.
+    visit: called with the values of each verified line, in the order of `VERIFIED_COLUMNS`.
     """
-    verifier, head = _ChainVerifier(), _head()
+    verifier, head = _ChainVerifier(visit=visit), current_head()
     while True:
         chain_break = verifier.verify_new_lines() or verifier.break_before(head)
         if chain_break is not None or verifier.revision == head.revision:
-            return chain_break
+            return chain_break or _unsigned_head(head)
         # The lines were read after the head. If lines were appended in between, there is a new head now.
-        old_head, head = head, _head()
+        old_head, head = head, current_head()
         if head.revision < verifier.revision:
             return verifier.break_after(old_head)
 
 
-def _head() -> JournalHead:
+def verify_part(after: int = 0, max_lines: int = MAX_LINES_PER_PROOF) -> Proof:
+    """Verify at most `max_lines` lines after line `after`. Call this again with `verified_to` to continue."""
+    previous = JournalLine.objects.filter(revision=after).first() if after > 0 else None
+    if previous is None and after > 0:
+        return Proof(ChainBreak(after, f"line {after} is missing"), 0, False)
+    verifier, head = _ChainVerifier(previous), current_head()
+    chain_break = verifier.verify_new_lines(max_lines)
+    if chain_break is None and verifier.revision < after + max_lines:
+        # fewer lines than allowed, so this is the end of the journal
+        head = current_head() if verifier.revision > head.revision else head
+        chain_break = (verifier.break_before(head) or
+                       (verifier.break_after(head) if verifier.revision > head.revision else None) or _unsigned_head(head))
+    return Proof(chain_break, verifier.revision, chain_break is None and verifier.revision >= head.revision)
+
+
+def read_only_reason() -> str:
+    """Return why nothing can be changed, such as a missing key; an empty text if changes are possible."""
+    head = current_head()
+    return head_fault(head.revision, head.hash, head.key_id, head.mac)
+
+
+def current_head() -> JournalHead:
+    """Return the head; that of an empty journal if there is none."""
     return JournalHead.objects.filter(pk=1).first() or JournalHead()
+
+
+def _unsigned_head(head: JournalHead) -> ChainBreak | None:
+    fault = head_fault(head.revision, head.hash, head.key_id, head.mac)
+    return ChainBreak(head.revision, fault) if fault else None
+
+
+def _sealed_to() -> int:
+    """Return the revision of the newest `seal` line with a valid signature; 0 without one.
+
+    Lines before it do not need a signature, because its signature covers their hashes.
+    """
+    seals = JournalLine.objects.filter(action=SEAL).order_by("-revision")
+    return next((line.revision for line in seals.iterator() if is_line_signed(line.key_id, line.mac, line.hash)), 0)
+
+
+VERIFIED_COLUMNS = _COLUMNS
+_HASH = _COLUMNS.index("hash")
 
 
 class _ChainVerifier:
     """Verify the chain line by line. revision, hash: of the last verified line."""
 
-    def __init__(self):
+    def __init__(self, previous: JournalLine | None = None, visit: Callable[[tuple], None] | None = None):
         self.revision, self.hash = 0, JournalHead._meta.get_field("hash").default
         # Start below every possible revision, so that lines with a number below 1 are found too.
         self._last_read = -(2**63)
+        if previous is not None:
+            self.revision = self._last_read = previous.revision
+            self.hash = previous.hash
+        self._visit, self._sealed_to = visit, _sealed_to()
 
-    def verify_new_lines(self) -> ChainBreak | None:
-        """Verify every line after the last verified line, and return the first break."""
-        lines = JournalLine.objects.filter(revision__gt=self._last_read).order_by("revision")
-        for line in lines.iterator(chunk_size=LINES_PER_BATCH):
-            if (chain_break := self._verify_line(line)) is not None:
+    def verify_new_lines(self, max_lines: int | None = None) -> ChainBreak | None:
+        """Verify every line after the last verified line, or the first `max_lines` of them. Return the first break."""
+        lines = JournalLine.objects.filter(revision__gt=self._last_read).order_by("revision").values_list(*_COLUMNS)
+        for values in (lines[:max_lines] if max_lines else lines).iterator(chunk_size=LINES_PER_BATCH):
+            if (chain_break := self._verify_line(values)) is not None:
                 return chain_break
+            if self._visit:
+                self._visit(values)
         return None
 
-    def _verify_line(self, line: JournalLine) -> ChainBreak | None:
-        expected = self.revision + 1
-        if line.revision < expected:
-            return ChainBreak(line.revision, f"line {line.revision} was inserted: the first line has the number 1")
-        if line.revision > expected:
-            return ChainBreak(expected, f"line {expected} is missing: line {line.revision} follows line {self.revision}")
-        if line.hash != line.hash_after(self.hash):
+    def _verify_line(self, values: tuple) -> ChainBreak | None:
+        expected, revision = self.revision + 1, values[0]
+        if revision < expected:
+            return ChainBreak(revision, f"line {revision} was inserted: the first line has the number 1")
+        if revision > expected:
+            return ChainBreak(expected, f"line {expected} is missing: line {revision} follows line {self.revision}")
+        content_hash, key_id, mac = values[_HASH:]
+        if content_hash != line_hash(self.hash, values[:_HASH]):
             return ChainBreak(expected, f"line {expected} was changed after it was written: its hash does not match")
-        self.revision = self._last_read = line.revision
-        self.hash = line.hash
+        is_signed = is_line_signed(key_id, mac, content_hash)
+        if is_signed is False:
+            return ChainBreak(expected, f"line {expected} was changed after it was written: its signature with the key {key_id} "
+                                        f"does not match")
+        if is_signed is None and revision > self._sealed_to:
+            return ChainBreak(expected, f"line {expected} is signed with the key {key_id}, which is not in JOURNAL_KEYS" if key_id
+                              else f"line {expected} is not signed")
+        self.revision = self._last_read = revision
+        self.hash = content_hash
         return None
 
     def break_before(self, head: JournalHead) -> ChainBreak | None:

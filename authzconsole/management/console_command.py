@@ -5,6 +5,7 @@ from pathlib import Path
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
+from grants.errors import JournalReadOnly
 from grants.models import JournalHead
 
 
@@ -16,6 +17,8 @@ class ConsoleCommand(BaseCommand):
             raise CommandError(_missing_console_message())
         try:
             return super().execute(*args, **options)
+        except JournalReadOnly as error:
+            raise CommandError(f"this console is read-only: {error}; nothing was changed") from None
         except DatabaseError:
             if _has_tables():
                 raise

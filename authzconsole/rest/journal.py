@@ -8,9 +8,9 @@ from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, Text, Time
+from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, StrictSerializer, Text, Time
 from authzconsole.rest.openapi.operations import api_operation
-from grants.journal import ACTIONS, current_revision, first_break
+from grants.journal import ACTIONS, MAX_LINES_PER_PROOF, current_head, read_only_reason, verify_part
 from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import JournalLine
 
@@ -33,6 +33,8 @@ class LineSerializer(serializers.Serializer):
     issuer = serializers.CharField(help_text="The account or command that created the token.")
     format = serializers.IntegerField(
         help_text="Which members the hash covers. In format 1, `caller_request_id`, `token`, `issuer` and `format` are not.")
+    key_id = serializers.CharField(help_text="The key of the signature; empty in lines before the journal had keys.")
+    mac = serializers.CharField(help_text="The HMAC-SHA-256 of `hash` with this key.")
     hash = serializers.CharField(help_text="The SHA-256 of the hash of the previous line and the other members of this line.")
 
 
@@ -42,9 +44,19 @@ class BreakSerializer(serializers.Serializer):
 
 
 class ProofSerializer(serializers.Serializer):
-    holds = serializers.BooleanField()
+    holds = serializers.BooleanField(help_text="Whether the verified lines are intact.")
     revision = serializers.IntegerField(help_text="The newest revision.")
     first_break = BreakSerializer(allow_null=True)
+    verified_to = serializers.IntegerField(help_text="The last verified line.")
+    next = serializers.IntegerField(allow_null=True, help_text="Send this as `after` to verify the following lines; null at the "
+                                                               "end of the journal.")
+    head_hash = serializers.CharField(help_text="The hash of the newest line.")
+    key_id = serializers.CharField(help_text="The key that signed the head of the journal.")
+    read_only_reason = serializers.CharField(help_text="Why nothing can be changed, such as a missing key; otherwise empty.")
+
+
+class ProofQuery(StrictSerializer):
+    after = QueryInteger(required=False, default=0, max_value=2**62, help_text="Verify the lines after this revision.")
 
 
 class JournalQuery(PageQuery):
@@ -63,6 +75,7 @@ LINE_EXAMPLE = {
     "principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", "detail": "",
     "reason": "quarterly close", "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "caller_request_id": "",
     "token": 3, "issuer": "admin", "format": 2, "hash": "0" * 64,
+    "key_id": "5f0c1d3c6e7a4f1f", "mac": "0" * 64,
 }
 
 
@@ -86,17 +99,25 @@ class Journal(Endpoint):
 
 
 class Proof(Endpoint):
+    queries = {"GET": ProofQuery}
+
     @api_operation(
         "journal_prove", TAG, "Verify the journal",
-        "Verifies the hash chain from the first line to the last. This takes about a second per 100,000 lines. For "
-        "administrators and auditors.",
-        responses={200: ProofSerializer}, response_example={"holds": True, "revision": 812, "first_break": None})
+        f"Verifies the hashes and signatures of at most {MAX_LINES_PER_PROOF:,} lines. Send `next` of the response as `after` to "
+        "continue. `manage.py verify_journal` also compares the journal with the tables. For administrators and auditors.",
+        query=ProofQuery, responses={200: ProofSerializer}, response_example={
+            "holds": True, "revision": 812, "first_break": None, "verified_to": 812, "next": None, "head_hash": "0" * 64,
+            "key_id": "5f0c1d3c6e7a4f1f", "read_only_reason": ""})
     def get(self, request: Request) -> Response:
         check_can_see_all(request)
-        revision, journal_break = current_revision(), first_break()
-        break_as_json = {"revision": journal_break.revision, "sentence": journal_break.sentence} if journal_break else None
-        return Response({"holds": journal_break is None, "revision": revision, "first_break": break_as_json})
+        head, proof = current_head(), verify_part(self.query["after"])
+        chain_break = proof.chain_break
+        return Response({
+            "holds": chain_break is None, "revision": head.revision,
+            "first_break": {"revision": chain_break.revision, "sentence": chain_break.sentence} if chain_break else None,
+            "verified_to": proof.verified_to, "next": None if proof.is_complete or chain_break else proof.verified_to,
+            "head_hash": head.hash, "key_id": head.key_id, "read_only_reason": read_only_reason()})
 
 
 def _line_as_json(line: JournalLine) -> dict:
-    return {name: getattr(line, name) for name in (*JournalLine.HASHED, "hash")} | {"at": as_json_time(line.at)}
+    return {name: getattr(line, name) for name in (*JournalLine.HASHED, "hash", "key_id", "mac")} | {"at": as_json_time(line.at)}

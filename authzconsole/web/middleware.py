@@ -13,6 +13,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
 from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
+from grants.errors import JournalReadOnly
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -72,7 +73,7 @@ class PasswordFirstMiddleware:
 
 
 class DatabaseBusyMiddleware:
-    """Return 503 with Retry-After if the database is locked by another write."""
+    """Return 503 if the database is locked by another write (with Retry-After), or if the journal cannot be signed."""
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -81,6 +82,8 @@ class DatabaseBusyMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request, error):
+        if isinstance(error, JournalReadOnly):
+            return render(request, "503.html", {"read_only_reason": str(error)}, status=503)
         if not is_database_locked(error):
             return None
         response = render(request, "503.html", status=503)

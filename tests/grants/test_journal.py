@@ -15,7 +15,16 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants import journal
 from grants.changes.services import change_grants
-from grants.journal import LINES_PER_BATCH, Change, append_to_journal, current_revision, first_break, lock_journal
+from grants.errors import JournalReadOnly
+from grants.journal import (
+    LINES_PER_BATCH,
+    Change,
+    append_to_journal,
+    current_revision,
+    first_break,
+    lock_journal,
+    verify_part,
+)
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
 from tests.support.authors import COMMAND, administrator, all_grants
@@ -126,7 +135,7 @@ def insert(revision, previous_hash):
 
 def test_a_line_inserted_at_the_end_is_named(five):
     insert(6, JournalLine.objects.get(revision=5).hash)
-    assert first_break().sentence == "line 6 was inserted: the head says that the journal ends at line 5"
+    assert first_break().revision == 6
 
 
 @pytest.mark.parametrize("revision", [0, -7])
@@ -135,11 +144,11 @@ def test_a_line_inserted_before_the_first_is_named(five, revision):
     assert first_break().sentence == f"line {revision} was inserted: the first line has the number 1"
 
 
-def test_a_line_inserted_in_the_middle_breaks_the_line_after_it(five):
+def test_a_line_inserted_in_the_middle_is_detected(five):
     run("UPDATE grants_journalline SET revision = revision + 100 WHERE revision >= 3")
     run("UPDATE grants_journalline SET revision = revision - 99 WHERE revision >= 100")
     insert(3, JournalLine.objects.get(revision=2).hash)
-    assert first_break().revision == 4
+    assert first_break().revision == 3
 
 
 def test_a_rewritten_end_is_detected_although_its_hashes_match(five):
@@ -147,11 +156,87 @@ def test_a_rewritten_end_is_detected_although_its_hashes_match(five):
     line.action = "forged"
     line.hash = line.hash_after(JournalLine.objects.get(revision=4).hash)
     line.save()
-    assert first_break().sentence == "line 5 was changed after it was written: its hash is not the head's"
+    assert first_break().sentence.startswith("line 5 was changed after it was written: its signature with the key ")
+
+
+def rewrite_from(revision, **changes):
+    """Change a line and compute every later hash and the hash of the head anew, as an account with database access can."""
+    previous = JournalLine.objects.get(revision=revision - 1).hash
+    for line in JournalLine.objects.filter(revision__gte=revision).order_by("revision"):
+        for name, value in (changes if line.revision == revision else {}).items():
+            setattr(line, name, value)
+        line.hash = previous = line.hash_after(previous)
+        line.save()
+    JournalHead.objects.update(hash=previous)
+
+
+@pytest.mark.parametrize("signature", [{}, {"key_id": "", "mac": ""}, {"key_id": "0" * 16, "mac": "f" * 64}], ids=str)
+def test_the_attack_a_rewritten_line_with_all_hashes_recomputed_is_detected(five, signature):
+    rewrite_from(3, actor="somebody else", **signature)
+    assert first_break().revision == 3
+    assert verify_part().chain_break.revision == 3
+    with pytest.raises(JournalReadOnly, match="was changed outside the console"):
+        append("x")
+
+
+def test_the_attack_rewriting_without_any_signature_is_detected(five):
+    rewrite_from(2, action="forged")
+    JournalLine.objects.update(key_id="", mac="")
+    JournalHead.objects.update(key_id="", mac="")
+    assert first_break().sentence == "line 1 is not signed"
+    with pytest.raises(JournalReadOnly, match="not signed"):
+        append("x")
+
+
+def test_the_attack_lines_removed_at_the_end_with_a_matching_head_is_detected(five):
+    JournalLine.objects.filter(revision__gt=3).delete()
+    last = JournalLine.objects.get(revision=3)
+    JournalHead.objects.update(revision=3, hash=last.hash, mac=last.mac)
+    assert "the head of the journal was changed outside the console" in first_break().sentence
+    with pytest.raises(JournalReadOnly):
+        append("x")
+
+
+def test_a_rotated_key_signs_and_the_old_key_verifies(five, settings):
+    old = settings.JOURNAL_KEYS
+    settings.JOURNAL_KEYS = ["n" * 40, *old]
+    append("x")
+    assert first_break() is None
+    assert len(set(JournalLine.objects.values_list("key_id", flat=True))) == 2
+    settings.JOURNAL_KEYS = ["n" * 40]
+    assert "line 1 is signed with the key" in first_break().sentence
+    settings.JOURNAL_KEYS = old
+    with pytest.raises(JournalReadOnly, match="which is not in JOURNAL_KEYS"):
+        append("y")
+
+
+def test_without_the_key_changes_are_refused_with_its_id_and_reads_work(five, settings, client):
+    User.objects.create(username="ada", role="administrator", is_principal=False)
+    client.force_login(User.objects.get(username="ada"))
+    key_id = JournalHead.objects.get().key_id
+    settings.JOURNAL_KEYS = ["w" * 40]
+    answer = client.post("/people/add", {"type": "group", "name": "g"})
+    assert answer.status_code == 503 and key_id in answer.content.decode()
+    answer = client.post("/api/v1/groups", {"name": "g"}, content_type="application/json")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:authzconsole:problem:read-only")
+    assert client.get("/journal/").status_code == 200 and key_id in client.get("/journal/proof").content.decode()
+    assert client.get("/api/v1/journal/proof").json()["read_only_reason"].startswith(
+        f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS")
+    assert current_revision() == 5
+
+
+def test_a_part_of_the_journal_is_verified_at_a_time(five):
+    first = verify_part(max_lines=3)
+    assert (first.chain_break, first.verified_to, first.is_complete) == (None, 3, False)
+    second = verify_part(after=3, max_lines=3)
+    assert (second.chain_break, second.verified_to, second.is_complete) == (None, 5, True)
+    assert verify_part(after=9).chain_break.sentence == "line 9 is missing"
+    run("UPDATE grants_journalline SET reason = 'x' WHERE revision = 5")
+    assert verify_part(max_lines=3).chain_break is None and verify_part(after=3, max_lines=3).chain_break.revision == 5
 
 
 def test_a_line_written_during_the_verification_is_not_reported(five, monkeypatch):
-    read, written = journal._head, []
+    read, written = journal.current_head, []
 
     def head_then_write():
         head = read()
@@ -159,13 +244,13 @@ def test_a_line_written_during_the_verification_is_not_reported(five, monkeypatc
             written.append(append("meanwhile"))
         return head
 
-    monkeypatch.setattr(journal, "_head", head_then_write)
+    monkeypatch.setattr(journal, "current_head", head_then_write)
     assert first_break() is None
     assert written == [6, 7, 8]
 
 
 def test_verification_keeps_one_batch_in_memory_and_reads_it_once(five, django_assert_max_num_queries):
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         first_break()
 
 

@@ -37,10 +37,10 @@ def test_an_invalid_value_stops_the_start_with_a_message(tmp_path, name, value, 
 def test_the_secret_key_is_created_once_and_readable_by_its_owner_only(tmp_path):
     first, second = load_settings(tmp_path), load_settings(tmp_path)
     assert first.stdout == second.stdout != "\n"
-    key_file = tmp_path / "state" / "secret_key"
-    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-    assert [path.name for path in key_file.parent.iterdir()] == ["secret_key"]
-    assert stat.S_IMODE(key_file.parent.stat().st_mode) == 0o700
+    folder = tmp_path / "state"
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
+        "secret_key": 0o600, "journal_keys": 0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_an_empty_secret_key_is_refused_with_a_remedy(tmp_path):

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 
 from entities.models import Entity
 from grants.changes.authority import administrator_transaction
+from grants.errors import JournalReadOnly
 from grants.journal import Author
 from grants.models import Role, User
 from grants.principals.services import add_user
@@ -64,7 +65,11 @@ class Command(BaseCommand):
     def handle(self, **options):
         call_command("migrate", interactive=False, verbosity=0)
         collect_static_files()
-        credentials = create_first_administrator()
+        try:
+            credentials = create_first_administrator()
+        except JournalReadOnly as error:
+            self.stderr.write(f"The console starts read-only: {error}.")
+            return
         try:
             if not Entity.objects.exists():
                 call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)

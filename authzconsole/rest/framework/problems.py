@@ -19,7 +19,7 @@ from analytics.storage import StorageError
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
-from grants.errors import GrantError, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
+from grants.errors import GrantError, JournalReadOnly, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
 from grants.policies.catalogue import UnknownGeneration
 from grants.policies.explain import join_words
 from grants.policies.question import QuestionError
@@ -85,6 +85,8 @@ def _problem_of(error: Exception, view) -> Problem | None:
                            errors=_errors_from_sentence(error.message) if error.status == 400 else [])
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
+        case JournalReadOnly():
+            return Problem(503, f"this console is read-only: {error}; nothing was changed", type_="read-only")
         case _ if is_database_locked(error):
             return Problem(503, "the database is locked by another change: nothing was changed, repeat the request",
                            headers={"Retry-After": str(RETRY_AFTER_SECONDS)})

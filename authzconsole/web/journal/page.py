@@ -23,7 +23,8 @@ from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
-from grants.journal import LINES_PER_BATCH, current_revision, first_break
+from grants.journal import LINES_PER_BATCH, current_head, current_revision, read_only_reason, verify_part
+from grants.journal_keys import journal_keys
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
 
@@ -69,7 +70,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
     return render_page(request, template, {
         "query": query, "form": query.fields, "page": page, "rows": [journal_row(line) for line in page.rows],
         "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
-        "url": reverse("journal"), "revision": current_revision(), "downloads": _downloads(query),
+        "url": reverse("journal"), "head": (head := current_head()), "revision": head.revision, "downloads": _downloads(query),
     })
 
 
@@ -90,8 +91,11 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 @require_safe
 @auditor_required
 def verify_journal(request: HttpRequest) -> HttpResponse:
-    """Verify the whole hash chain. This takes about a second for 100,000 lines."""
-    return render_page(request, "journal/proof.html", {"chain_break": first_break(), "revision": current_revision()})
+    """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
+    after = _revision(request, "after") or 0
+    return render_page(request, "journal/proof.html", {
+        "proof": verify_part(after), "first_line": after + 1, "revision": current_revision(),
+        "keys": list(journal_keys()), "read_only_reason": read_only_reason()})
 
 
 def _query(request: HttpRequest) -> JournalQuery:

@@ -13,7 +13,7 @@ ACTION_LABELS = {
     "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
     "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
     "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
-    "user-change": "Email changed", "role-set": "Console role changed", "password-set": "Password set",
+    "seal": "Journal sealed", "user-change": "Email changed", "role-set": "Console role changed", "password-set": "Password set",
     "principal-add": "Account became a principal", "group-add": "Group added",
     "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
