@@ -12,7 +12,7 @@ REMEDY = "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless
 
 
 def java_problem() -> str:
-    """Return why Spark cannot start here and what to do about it; empty if it can start."""
+    """Return why Spark cannot start on this machine, with a remedy; empty if it can start."""
     home = os.environ.get("JAVA_HOME", "")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None:

@@ -1,4 +1,4 @@
-"""Make a plan from a policy-impact report: the fewest grants that keep the permissions which users would lose.
+"""Create a plan from a policy-impact report, with the fewest grants that keep the permissions that users would lose.
 
 The plan grants to users only. A grant to a group would also give permissions to members who lose nothing.
 """

@@ -31,7 +31,7 @@ Key = tuple[str, ...]
 
 
 def previous_report(run: AnalysisRun) -> AnalysisRun | None:
-    """Return the newest earlier run of the same analysis with the same options with a report that still exists."""
+    """Return the newest earlier run of the same analysis and options that still has a report."""
     earlier = AnalysisRun.objects.filter(analysis=run.analysis, options=run.options, state=RunState.DONE, pk__lt=run.pk,
                                          results_removed_at=None)
     return earlier.order_by("-pk").first()

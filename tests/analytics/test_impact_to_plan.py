@@ -89,7 +89,7 @@ def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada
     assert JournalLine.objects.filter(action="grant", reason="keeps what people have").count() == plan.effect["grants"]
 
 
-def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_run_policy_impact(ada):
+def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):
     before = permissions()
     run = run_policy_impact(ada)
     plan = create_plan(ada, run, namespace=SCOPE)

@@ -1,10 +1,15 @@
 """Count the answers that change, by holder and by bucket: a rule with a namespace, or a rule alone.
 
-The counts of a user are a sum. At a target where all grants belong to one group, the answer is evaluated once for the group. The
-counts of a group stand for each of its members; they are expanded to users when the result is merged (see `merge`).
-Bits by user are only built for targets with an overlap: two groups hold a fact there, or a principal holds a fact on the whole
-subtree.
-The answers that every user gets without a grant are counted for everyone. All other counts are differences from those.
+The counts of a user are a sum of three parts:
+
+- The answers that change for every user, also without a grant, are counted once, for everyone.
+- At a target where at most one group holds facts, the answer is evaluated once for that group, and once for each user with own
+  grants. The counts of a group stand for each of its members; they are expanded to users when the result is merged (see `merge`).
+- Targets with an overlap are evaluated with bits by user: two groups hold a fact there, or a principal holds a fact on the whole
+  subtree.
+
+The counts of groups are differences from those of everyone. The counts of users are differences from those of everyone and of
+the user's groups.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Encode a tenant as typed rows, with Spark's joins: its targets, and the grants that count for them.
 
-A grant is sent once, to the block of the granted entity. It is not repeated for the entities around it. Only if a subtree is
-split into blocks, a grant that counts beyond its own block is sent to other blocks too. Users, groups, memberships and namespaces
-are not rows: they are collected into a Directory.
+A grant is sent once, to the block of the granted entity. It is not repeated for other entities for which it counts. If a subtree
+is split into blocks, a grant that counts beyond its own block is also sent to the other blocks. Users, groups, memberships and
+namespaces are not rows: they are collected into a Directory.
 """
 
 from collections.abc import Mapping

@@ -150,7 +150,7 @@ class PartMerger:
                           expanded_count: int) -> Iterator[CountColumns]:
         """Sort the counts of all users, with those of groups repeated for each member.
 
-        For results with very many buckets, of which each user has few.
+        For results with many buckets but few counts for each user.
         """
         step = -(-self._user_count // max(1, -(-expanded_count // MAX_SORTED_COUNTS)))
         for first in range(0, self._user_count, step):

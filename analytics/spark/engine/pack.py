@@ -22,7 +22,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # A row has counts of users (`users` is set), of groups (`groups` is set), or of everyone (neither is set).
 # part: the number of the part of the result. users: ranks, relative to the first of the part. groups: group indexes.
-# buckets: see BucketNumbers. The binary columns hold one number for each count, as in batches.packed_column.
+# buckets: see BucketNumbers. The binary columns contain one number for each count, see batches.packed_column.
 PARTIAL_COUNTS = "part int, users binary, groups binary, buckets binary, gained binary, lost binary"
 # users: ranks. held: by user or group, how many entities of the namespace are held.
 PARTIAL_HOLDERS = "namespace_rank bigint, part int, users binary, groups binary, held binary"

@@ -40,7 +40,7 @@ from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # One row for each part and answer. sort_keys: relative to the first of the part. entities: indexes into `names`.
-# rules: rule numbers. These three hold one number for each pair, as in batches.packed_column.
+# rules: rule numbers. These three columns contain one number for each pair, see batches.packed_column.
 # names: addresses, as an Arrow IPC stream.
 PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rules binary, names binary"
 # A part is sorted in memory, which takes about 40 bytes for each pair.
@@ -55,7 +55,7 @@ def changed_pairs(rows: TenantRows, directory: Directory, rules: CompiledRules, 
                   all_users: bool) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
     """Yield some pairs at a time as (unit, user indexes, targets of the unit, rule numbers, the answer after).
 
-    all_users: evaluate users without grants too; needed if is_met_without_grants.
+    all_users: evaluate users without grants too; required if rules.is_met_without_grants returns True.
     """
     for unit, unit_rows in split_into_units(rows, directory):
         facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)]
