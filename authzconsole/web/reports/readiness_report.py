@@ -153,7 +153,7 @@ def readiness_filter(run: AnalysisRun, form: dict) -> ResultFilter:
 
 
 def _filters(form: dict[str, str]) -> list[dict]:
-    """Return the filter fields, for `reports/_filters.html`."""
+    """Return the filter fields, for `reports/table/_filters.html`."""
     return [{"name": "namespace", "title": "Namespace", "value": form["namespace"]},
             {"name": "user", "title": "User", "value": form["user"]},
             {"name": "ready", "title": "Can delete it", "any_label": "Any status", "value": form["ready"],

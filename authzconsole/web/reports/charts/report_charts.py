@@ -62,7 +62,7 @@ def _readiness_treemap(run: AnalysisRun) -> dict | None:
         items.append(TreemapItem(row["namespace"], row["required"], f"{row['required']:,} entities", title,
                                  rows_url(run, namespace=exactly(row["namespace"])), meaning))
     more = namespaces.total_rows - len(namespaces.rows)
-    return {"template": "reports/_treemap.html", "tiles": treemap(items), "more": more} if items else None
+    return {"template": "reports/charts/_treemap.html", "tiles": treemap(items), "more": more} if items else None
 
 
 def _visibility_heat_map(run: AnalysisRun) -> dict | None:
@@ -81,7 +81,7 @@ def _visibility_heat_map(run: AnalysisRun) -> dict | None:
     largest_count = max(visible_counts.values(), default=1)
     users = _grouped_users(users, namespaces, visible_counts)
     return {
-        "template": "reports/_heat.html",
+        "template": "reports/charts/_heat.html",
         "width": _NAMES_WIDTH + _COLUMN_WIDTH * len(namespaces) + _RIGHT_MARGIN,
         "height": _HEAD_HEIGHT + _ROW_HEIGHT * len(users),
         "columns": [{"name": name, "label": _clip(name, 14),
@@ -137,7 +137,7 @@ def _impact_bars(run: AnalysisRun) -> dict | None:
     if not largest_rows:
         return None
     largest_count = max(max(row["gained"], row["lost"]) for row in largest_rows)
-    return {"template": "reports/_bars.html", "bars": [_bar(run, row, largest_count) for row in largest_rows]}
+    return {"template": "reports/charts/_bars.html", "bars": [_bar(run, row, largest_count) for row in largest_rows]}
 
 
 def _bar(run: AnalysisRun, row: dict, largest_count: int) -> dict:
