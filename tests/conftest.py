@@ -10,6 +10,16 @@ from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
 from tests.support.workers import run_celery_worker, run_redis
 
+DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that use the database; the others run in one pass only (authzconsole.ops.suite)."""
+    for item in items:
+        if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(item.fixturenames):
+            item.add_marker("database")
+
 
 @pytest.fixture(autouse=True)
 def nothing_counted():

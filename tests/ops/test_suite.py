@@ -5,7 +5,7 @@ from _pytest.mark.expression import Expression
 
 from authzconsole.ops.suite import FULL, QUICK, ROOT, executed_test_count
 
-MARKS = ("spark", "browser", "worker", "slow")
+MARKS = ("spark", "browser", "worker", "slow", "database")
 
 REPORT = '<testsuites><testsuite name="pytest" tests="{tests}" skipped="{skipped}" errors="0" failures="0"/></testsuites>'
 
