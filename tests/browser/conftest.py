@@ -1,7 +1,10 @@
 import pytest
+from django.conf import settings
+from django.test import Client
 from playwright.sync_api import sync_playwright
 
 from authzconsole.ops import machine
+from grants.models import User
 from tests.support.cast import PASSWORD, create_sample_tenant
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -21,23 +24,37 @@ def chromium(django_db_setup):
         browser.close()
 
 
+def session_cookie(name: str, url: str) -> dict[str, str]:
+    """Return the cookie of a new session of this user, in Playwright's form."""
+    client = Client()
+    client.force_login(User.objects.get(username=name))
+    return {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value, "url": url}
+
+
 @pytest.fixture
 def page_of(chromium, live_server):
-    """Return a function: page_of("ada") is a page on which that user is signed in. Errors in a page fail the test."""
+    """Return a function: page_of("ada") is a page on which that user is signed in. Errors in a page fail the test.
+
+    with_form: sign in with the form instead of a session cookie, which takes two requests less.
+    """
     contexts, faults = [], []
 
-    def sign_in(name, *, scripts=True, width=1280):
+    def sign_in(name, *, scripts=True, width=1280, with_form=False):
         context = chromium.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts,
                                        base_url=live_server.url)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
-        page.goto("/sign-in")
-        page.get_by_label("Name").fill(name)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url("/")
+        if with_form:
+            page.goto("/sign-in")
+            page.get_by_label("Name").fill(name)
+            page.get_by_label("Password").fill(PASSWORD)
+            page.get_by_role("button", name="Sign in").click()
+            page.wait_for_url("/")
+        else:
+            context.add_cookies([session_cookie(name, live_server.url)])
+            page.goto("/")
         return page
 
     yield sign_in

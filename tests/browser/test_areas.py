@@ -35,7 +35,7 @@ def test_the_main_task_of_every_area_works(scripts, page_of, settings, tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     User.objects.create_user("ada", password=PASSWORD, role=Role.ADMINISTRATOR, is_principal=False)
     create_report(tmp_path, REPORT, revision=1, finished_at=timezone.now())
-    page = page_of("ada", scripts=scripts)
+    page = page_of("ada", scripts=scripts, with_form=True)
     page.set_default_timeout(10_000)
     nav_items = page.get_by_role("navigation", name="Main").get_by_role("link")
     assert set(nav_items.all_inner_texts()) == AREAS.keys() | {"My access"}

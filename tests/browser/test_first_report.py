@@ -15,7 +15,7 @@ REPORT_PATIENCE_MILLISECONDS = 240_000
 
 def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console):
     create_sample_tenant()
-    page = page_of("ada")
+    page = page_of("ada", with_form=True)
 
     page.get_by_role("link", name="namespace:hr: 2 live entities").click()
     expect(page.get_by_role("heading", name="namespace:hr")).to_be_visible()
