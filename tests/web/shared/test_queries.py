@@ -57,8 +57,10 @@ def add_rows(numbers):
     """Create more of everything that pages list."""
     ensure_entities(states={parse_address(f"{address}{n}{rest}"): "live" for n in numbers
                             for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
-    for n in numbers:
-        Group.objects.create(name=f"group{n}").user_set.add(User.objects.create(username=f"deeper{n}"))
+    groups = Group.objects.bulk_create(Group(name=f"group{n}") for n in numbers)
+    users = User.objects.bulk_create(User(username=f"deeper{n}") for n in numbers)
+    memberships = User.groups.through
+    memberships.objects.bulk_create(memberships(user=user, group=group) for user, group in zip(users, groups, strict=True))
     addresses = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
     change_grants(author=SETUP, grant=[
         *((f"user:deeper{n}", parse_address(address), "READ") for n in numbers for address in addresses),
@@ -66,8 +68,9 @@ def add_rows(numbers):
         *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
         *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
     ])
-    for _ in numbers:
-        AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
+    AnalysisRun.objects.bulk_create(
+        AnalysisRun(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
+        for _ in numbers)
 
 
 @pytest.mark.parametrize(("name", "url"), ALLOWED)
