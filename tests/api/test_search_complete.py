@@ -12,18 +12,25 @@ from grants.evaluation.facts import gather_facts
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question, context_members
-from tests.support.random_tenants import _members, random_tenant, store_tenant
+from tests.support.random_tenants import _members, random_tenant, stored_for_several_tests
 
 SEEDS = range(2)
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=SEEDS)
-def tenant(request):
-    created = random_tenant(request.param)
-    store_tenant(created)
-    created.dice = random.Random(request.param)
-    return created
+@pytest.fixture(scope="module", params=SEEDS)
+def stored_tenant(request, django_db_setup, django_db_blocker):
+    """A tenant that no test changes, with the decisions that tests needed: stored once for all tests."""
+    with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as created:
+        created.seed, created.decisions = request.param, {}
+        yield created
+
+
+@pytest.fixture
+def tenant(stored_tenant):
+    """The stored tenant with new dice, so that every strategy searches for the same."""
+    stored_tenant.dice = random.Random(stored_tenant.seed)
+    return stored_tenant
 
 
 STRATEGIES = {"collected": (2_000, 5_000, 50_000, 20_000), "among the first": (-1, 3, 50_000, 20_000),
@@ -52,8 +59,12 @@ def operations():
                 yield kind, operation, generation.name
 
 
-def permitted(questions):
-    return [question for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)]
+def permitted(tenant, questions):
+    """Return the permitted questions. Each question is decided once for all strategies."""
+    new = [question for question in questions if question not in tenant.decisions]
+    tenant.decisions.update((question, is_permitted(question, facts))
+                            for question, facts in zip(new, gather_facts(new), strict=True))
+    return [question for question in questions if tenant.decisions[question]]
 
 
 def all_pages(find, question, size):
@@ -76,7 +87,7 @@ def test_a_resource_search_finds_exactly_the_registered_entities_with_a_permitte
         context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         questions = [Question(subject_type, subject, operation, address, generation, **context)
                  for address in tenant.entities if address.kind == kind]
-        expected = sorted(question.target.key for question in permitted(questions))
+        expected = sorted(question.target.key for question in permitted(tenant, questions))
         search = Question(subject_type, subject, operation, Address(kind, ""), generation, **context)
         assert all_pages(search_entities, search, tenant.dice.choice([1, 2, 1_000])) == expected, search
         match_count += len(expected)
@@ -93,7 +104,7 @@ def test_a_subject_search_finds_exactly_the_active_principals_with_a_permitted_d
         context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
             questions = [Question(subject_type, name, operation, target, generation, **context) for name in names]
-            expected = {question.subject for question in permitted(questions)}
+            expected = {question.subject for question in permitted(tenant, questions)}
             ids = all_pages(search_principals, Question(subject_type, "", operation, target, generation, **context), 2)
             assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
             match_count += len(expected)
@@ -108,7 +119,7 @@ def test_a_subject_search_on_a_container_considers_the_entities_inside(tenant, s
         if operation not in KINDS[target.kind].operations:
             continue
         questions = [Question("user", name, operation, target, generation) for name in tenant.users]
-        expected = {question.subject for question in permitted(questions)}
+        expected = {question.subject for question in permitted(tenant, questions)}
         assert set(all_pages(search_principals, Question("user", "", operation, target, generation), 3)) == expected
 
 
@@ -118,7 +129,7 @@ def test_an_action_search_finds_exactly_the_permitted_operations_and_privileges(
             name = tenant.dice.choice(list(tenant.users))
             questions = [Question("user", name, str(operation), target, generation)
                      for operation in (*KINDS[target.kind].operations, *Privilege)]
-            expected = [question.operation for question in permitted(questions)]
+            expected = [question.operation for question in permitted(tenant, questions)]
             for size in (1, 100):
                 assert all_pages(search_operations, questions, size) == expected
 
