@@ -12,9 +12,8 @@ from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.authority import administrator_transaction
-from grants.changes.services import change_grants
+from grants.changes.services import write_changes
 from grants.journal import Author, Change, append_to_journal
-from grants.lifecycle.services import register_entity
 from grants.models import Role, User
 
 PASSWORD = "a long enough password"
@@ -39,26 +38,24 @@ def create_sample_users() -> dict[str, User]:
 
 
 def create_sample_tenant() -> dict[str, User]:
-    """Create two namespaces, a planned and a deleted dataset, and the users with their grants. Return the users by name."""
+    """Create two namespaces, a planned and a deleted dataset, and the users with their grants. Return the users by name.
+
+    Writes the rows and journal lines of `register_entity` and `change_grants` in one transaction, because most tests call it.
+    """
     cast = create_sample_users()
-    _register_entities()
-    ned_grants = [("user:ned", parse_address(address), Privilege.ADMIN) for address in SALES]
-    change_grants(author=SETUP, grant=[
-        *ned_grants,
-        ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
-        ("group:operators", parse_address("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
-        ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
-        ("group:operators", parse_address(PLANNED), Privilege.READ),
-        ("user:dee", parse_address(DELETED), Privilege.WRITE),
-    ])
-    Entity.objects.filter(kind="dataset", key="sales.legacy").update(state=State.DELETED)
-    return cast
-
-
-def _register_entities() -> None:
-    """Write what `register_entity` would write for each address, in bulk: most tests create the sample tenant."""
-    first, *others = map(parse_address, (*SALES, *HR))
-    register_entity(author=SETUP, address=first)
+    addresses = [parse_address(address) for address in (*SALES, *HR)]
+    ned_grants = [("user:ned", address, Privilege.ADMIN) for address in addresses[: len(SALES)]]
     with administrator_transaction(SETUP) as head:
-        ensure_entities(states=dict.fromkeys(others, State.LIVE))
-        append_to_journal(head, [Change("register", entity=str(address)) for address in others], author=SETUP)
+        created = ensure_entities(states=dict.fromkeys(addresses, State.LIVE)).created
+        containers = [address for address in created if address not in addresses]
+        append_to_journal(head, [Change("register", entity=str(address)) for address in (*containers, *addresses)], author=SETUP)
+        write_changes(head, SETUP, grant=[
+            *ned_grants,
+            ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
+            ("group:operators", parse_address("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
+            ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
+            ("group:operators", parse_address(PLANNED), Privilege.READ),
+            ("user:dee", parse_address(DELETED), Privilege.WRITE),
+        ])
+        Entity.objects.filter(kind="dataset", key="sales.legacy").update(state=State.DELETED)
+    return cast
