@@ -12,6 +12,7 @@ from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.runs import selectors, services
 from analytics.runs.presence import KEY, redis_client
+from authzconsole.celery import app
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from tests.support.cast import SETUP
@@ -133,3 +134,11 @@ def test_the_worker_reports_that_it_is_running(worker):
     with redis_client() as client:
         wait_until(lambda: client.exists(KEY), "the worker's presence in Redis")
         assert 0 < client.ttl(KEY) <= 10
+
+
+def test_a_worker_ignores_remote_control_commands(worker):
+    run_in(request(), RunState.DONE)
+    with app.connection_for_write() as connection:
+        assert app.control.ping(timeout=2, connection=connection) == []
+        app.control.shutdown(connection=connection)
+    assert run_in(request(), RunState.DONE).attempt == 1 and worker.poll() is None

@@ -2,10 +2,13 @@
 
 import logging
 import os
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import redis
 from django.contrib.auth.hashers import MD5PasswordHasher
 from django.core.cache import caches
 from django.test import Client, RequestFactory
@@ -188,6 +191,27 @@ def test_without_redis_each_process_counts_separately(settings, caplog):
     assert wrong_sign_ins(LIMIT + 1, "ned") == [200] * LIMIT + [429]
     assert sign_in("dee", PASSWORD).status_code == 302
     assert "Redis does not answer (ConnectionError): this process counts" in caplog.text
+
+
+class FileCreator:
+    """Unpickling an instance creates the file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_a_pickle_written_to_redis_is_not_executed(tmp_path, redis_server, caplog):
+    counters = login_throttle.password_counters(RequestFactory().post("/sign-in"), "ned")
+    with redis.Redis.from_url(redis_server) as attacker:
+        for counter in counters:
+            attacker.set(caches["shared"].make_key(counter.window()[0]), pickle.dumps(FileCreator(tmp_path / "executed")))
+    assert sign_in("ned", PASSWORD).status_code == 302
+    assert not (tmp_path / "executed").exists()
+    assert "this process counts failed attempts alone" in caplog.text
 
 
 def test_the_redis_location_is_a_list():
