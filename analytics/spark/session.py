@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from analytics.spark.properties import properties_argument, write_properties
 from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
 # How long the Java process may take to end.
@@ -176,14 +177,16 @@ def first_line(error: BaseException) -> str:
 def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
     global _scratch
     _scratch = create_scratch_folder()
-    builder = SparkSession.builder.appName("authzconsole").master(master)
-    for name, value in {**_defaults(master, memory, _scratch), **settings}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    properties = Path(_scratch, "spark.properties")
+    write_properties(properties, {**_defaults(master, memory, _scratch), **settings})
+    with properties_argument(properties):
+        return SparkSession.builder.getOrCreate()
 
 
 def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
     common = {
+        "spark.app.name": "authzconsole",
+        "spark.master": master,
         "spark.driver.memory": memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -198,6 +201,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
                                          f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
+        **_authentication(master),
     }
     if not master.startswith("local"):
         return common
@@ -208,6 +212,17 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.local.dir": scratch,
         "spark.sql.shuffle.partitions": str(max(8, 4 * cores)),
     }
+
+
+def _authentication(master: str) -> dict[str, str]:
+    """Return the settings that authenticate and encrypt all connections between the processes of Spark.
+
+    Spark generates the secret of a local master, YARN and Kubernetes itself. A standalone master and its workers must know the
+    secret, so there SPARK_CONF sets `spark.authenticate` and `spark.authenticate.secret`.
+    """
+    if master.startswith("spark://"):
+        return {}
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
 def _discard_session() -> None:

@@ -137,8 +137,8 @@ def test_the_worker_reports_that_it_is_running(worker):
 
 
 def test_a_worker_ignores_remote_control_commands(worker):
-    run_in(request(), RunState.DONE)
+    wait_for_run(request(), RunState.DONE)
     with app.connection_for_write() as connection:
         assert app.control.ping(timeout=2, connection=connection) == []
         app.control.shutdown(connection=connection)
-    assert run_in(request(), RunState.DONE).attempt == 1 and worker.poll() is None
+    assert wait_for_run(request(), RunState.DONE).attempt == 1 and worker.poll() is None

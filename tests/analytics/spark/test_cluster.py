@@ -1,4 +1,4 @@
-"""The analyses on a standalone Spark cluster: a master and two workers on the loopback interface of this machine."""
+"""The analyses on a standalone Spark cluster with authentication: a master and two workers on the loopback interface of this machine."""
 
 import json
 import os
@@ -14,6 +14,7 @@ import pytest
 from django.core.management import call_command
 
 from analytics.analyses import ANALYSES
+from analytics.spark.properties import write_properties
 from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
 from tests.support.workers import database_url, descendants
@@ -23,7 +24,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transac
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 # The Java processes end after a minute. With the fast compiler only, the test takes a third less time.
 FAST_COMPILER = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+AUTHENTICATION = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "a secret of the cluster",
+    "spark.network.crypto.enabled": "true",
+}
 CLUSTER = {
+    **AUTHENTICATION,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
@@ -47,8 +54,10 @@ def spark_daemon(folder, name, *arguments):
     environment = {variable: os.environ[variable] for variable in ("PATH", "JAVA_HOME", "HOME") if variable in os.environ}
     environment |= FAST_COMPILER | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1",
                                     "SPARK_LOCAL_DIRS": str(daemon_folder)}
+    write_properties(properties := daemon_folder / "spark.properties", AUTHENTICATION)
+    command = [SPARK_CLASS, *arguments, "--properties-file", properties]
     with (daemon_folder / "log").open("w") as log:
-        process = subprocess.Popen([SPARK_CLASS, *arguments], cwd=daemon_folder, env=environment, stdout=log, stderr=log,
+        process = subprocess.Popen(command, cwd=daemon_folder, env=environment, stdout=log, stderr=log,
                                    start_new_session=True)
     try:
         yield daemon_folder / "log"
