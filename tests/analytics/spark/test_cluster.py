@@ -1,4 +1,4 @@
-"""The analyses on a standalone Spark cluster with authentication: a master and two workers on the loopback interface of this machine."""
+"""The analyses on a standalone Spark cluster with authentication: a master and two workers on the loopback interface."""
 
 import json
 import os
