@@ -70,6 +70,8 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or _stored_secret("secret_key", "
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
 JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or _stored_secret(
     "journal_keys", "the console is read-only until the journal is sealed again").split()
+# places of the head of the journal outside the database; see grants/verification/anchor.py
+JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])
 DEBUG = env.bool("DEBUG", default=False)
 PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
@@ -78,6 +80,8 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
 
 INSTALLED_APPS = [
+    # before django.contrib.auth, so that its commands `changepassword` and `createsuperuser` are replaced
+    "authzconsole",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
@@ -93,7 +97,6 @@ INSTALLED_APPS = [
     "entities",
     "grants",
     "analytics",
-    "authzconsole",
 ]
 
 MIDDLEWARE = [
@@ -210,6 +213,10 @@ CELERY_BEAT_SCHEDULE = {
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
+
+if JOURNAL_ANCHOR:
+    CELERY_BEAT_SCHEDULE["journal_anchor"] = {
+        "task": "authzconsole.journal_anchor", "schedule": 60.0, "options": {"expire_seconds": 60}}
 
 SPARK_MASTER = env.str("SPARK_MASTER", default="local[*]")
 SPARK_DRIVER_MEMORY = env.str("SPARK_DRIVER_MEMORY", default="2g")

@@ -23,4 +23,9 @@ class GrantsConfig(AppConfig):
         if fault := key_fault(settings.JOURNAL_KEYS):
             raise ImproperlyConfigured(f"JOURNAL_KEYS: {fault}")
 
+        from grants.verification.anchor import place_fault
+
+        for fault in filter(None, map(place_fault, settings.JOURNAL_ANCHOR)):
+            raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {fault}")
+
         post_migrate.connect(lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids")

@@ -19,6 +19,7 @@ ACTIONS = (
     "grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-activate", "user-deactivate",
     "user-change", "role-set", "password-set", "principal-add", "group-add", "member-add", "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
+    "plan-discard",
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db import OperationalError, connection
 from django.utils import timezone
 
+from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope
 from entities.text import storage_fault
 from entities.vocabulary import clip
@@ -74,7 +75,8 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
         secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
         token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes),
                                         issued_by=author.name, created_at=now, expires_at=now + timedelta(days=days))
-        detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}"
+        detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}, fingerprint " \
+                 f"{token.digest[:FINGERPRINT_CHARACTERS]}"
         append_to_journal(head, [Change("token-add", principal=str(user), detail=detail)], author=author)
     return IssuedToken(token, secret)
 

@@ -41,9 +41,10 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
 
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
     """Discard a proposed plan. Raise PlanError if it is not proposed."""
-    with administrator_transaction(author):
+    with administrator_transaction(author) as head:
         plan = _proposed_plan(plan_id)
         _close_plan(plan, PlanState.DISCARDED, author)
+        append_to_journal(head, [Change("plan-discard", detail=f"{plan}: {plan.title}")], author=author)
     return plan
 
 

@@ -112,9 +112,10 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
         line = document.users.get(name) or UserLine(0, name, None, None)
         new_active = active if line.active is None else line.active
         new_email = email if line.email is None else line.email
-        details = [f"active: {str(new_active).lower()}"] if new_active != active else []
-        details += [f"email: {new_email}"] if new_email != email else []
-        user_changes = [Change("user-change", principal=f"user:{name}", detail=", ".join(details))] if details else []
+        action = "user-activate" if new_active else "user-deactivate"
+        user_changes = [Change(action, principal=f"user:{name}")] if new_active != active else []
+        if new_email != email:
+            user_changes.append(Change("user-change", principal=f"user:{name}", detail=f"email: {new_email}"))
         user_changes += [Change("principal-add", principal=f"user:{name}")] if not is_principal else []
         if user_changes:
             rows.append((new_active, new_email, True, pk))

@@ -27,6 +27,7 @@ from grants.journal import (
 )
 from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
+from grants.principals.services import add_user
 from tests.support.authors import COMMAND, administrator, all_grants
 
 pytestmark = pytest.mark.django_db
@@ -59,15 +60,15 @@ def five():
 
 
 def test_an_empty_journal_is_valid():
-    assert verify() == "The journal is intact: 0 lines, revision 0.\n"
+    assert verify() == "The journal is intact: 0 lines, revision 0.\nThe tables contain what it says.\n"
 
 
 def test_the_journal_of_real_changes_is_valid():
-    User.objects.create(username="alice")
+    add_user(author=COMMAND, name="alice")
     grants = [("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
     for verb in ("grant", "revoke", "grant"):
-        change_grants(author=administrator(), **{verb: grants})
-    assert verify() == "The journal is intact: 6 lines, revision 6.\n"
+        change_grants(author=COMMAND, **{verb: grants})
+    assert verify() == "The journal is intact: 7 lines, revision 7.\nThe tables contain what it says.\n"
 
 
 def test_revisions_have_no_gaps_across_batches(five):

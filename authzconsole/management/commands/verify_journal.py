@@ -1,18 +1,32 @@
-"""Verify the hash chain of the journal."""
+"""Verify the journal: hashes, signatures and anchors, and that the tables contain what its lines say."""
 
 from django.core.management.base import CommandError
 
+from authzconsole.common.token_facts import facts_of_tokens
 from authzconsole.management.console_command import ConsoleCommand
-from grants.journal import current_revision, first_break
+from grants.journal import ChainBreak, current_revision, first_break
 from grants.models import JournalLine
+from grants.verification.anchor import AnchorError
+from grants.verification.replay import first_fault
 
 
 class Command(ConsoleCommand):
-    help = "Verify that no journal line was changed, removed or inserted; report the first broken line."
+    help = ("Verify that no journal line was changed, removed or inserted, and that grants, memberships, accounts, tokens, "
+            "entities and the active generation are what the lines say; report the first fault.")
 
-    def handle(self, **options):
-        journal_break = first_break()
-        if journal_break is not None:
-            raise CommandError(f"The journal is broken: {journal_break.sentence}.")
+    def add_arguments(self, parser):
+        parser.add_argument("--chain-only", action="store_true", help="do not compare the journal with the tables and anchors")
+
+    def handle(self, *, chain_only, **options):
+        try:
+            fault = first_break() if chain_only else first_fault(facts_of_tokens)
+        except AnchorError as error:
+            raise CommandError(f"The anchors of the journal cannot be read: {error}.") from None
+        if isinstance(fault, ChainBreak):
+            raise CommandError(f"The journal is broken: {fault.sentence}.")
+        if fault:
+            raise CommandError(f"The journal and the console differ: {fault}.")
         lines = JournalLine.objects.count()
         self.stdout.write(f"The journal is intact: {lines:,} {'line' if lines == 1 else 'lines'}, revision {current_revision()}.")
+        if not chain_only:
+            self.stdout.write("The tables contain what it says.")

@@ -11,6 +11,7 @@ from grants.models import JournalLine
 # by the action of a line, whose stored value never changes
 ACTION_LABELS = {
     "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
+    "plan-discard": "Plan discarded",
     "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
     "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
     "seal": "Journal sealed", "user-change": "Email changed", "role-set": "Console role changed", "password-set": "Password set",
@@ -20,7 +21,7 @@ ACTION_LABELS = {
     "schedule-change": "Nightly run changed", "token-add": "Token created", "token-revoke": "Token revoked",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
-ACTIONS_OF_PLANS = {"plan", "plan-apply", "grant", "revoke"}
+ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 

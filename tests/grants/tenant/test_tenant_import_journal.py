@@ -47,7 +47,8 @@ def test_changes_of_existing_rows_have_journal_lines():
         ("delete", "", "namespace:sales", "", "deleted"),
         ("describe", "", "namespace:sales", "", "Sold"),
         ("register", "", "dataset:sales.orders", "", "live"),
-        ("user-change", "user:bob", "", "", "active: false, email: bob@example.com"),
+        ("user-deactivate", "user:bob", "", "", ""),
+        ("user-change", "user:bob", "", "", "email: bob@example.com"),
     ]
     assert first_break() is None
 

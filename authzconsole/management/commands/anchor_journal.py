@@ -1,0 +1,20 @@
+"""Write the head of the journal to the places of JOURNAL_ANCHOR."""
+
+from django.conf import settings
+from django.core.management.base import CommandError
+
+from authzconsole.management.console_command import ConsoleCommand
+from grants.verification.anchor import AnchorError, anchor_journal
+
+
+class Command(ConsoleCommand):
+    help = "Write the revision and the hash of the newest journal line to the places of JOURNAL_ANCHOR."
+
+    def handle(self, **options):
+        if not settings.JOURNAL_ANCHOR:
+            raise CommandError("JOURNAL_ANCHOR names no place, such as file:/var/log/authzconsole.anchor or syslog:")
+        try:
+            revision = anchor_journal()
+        except AnchorError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(f"The journal is anchored at revision {revision}.")

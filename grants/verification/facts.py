@@ -1,0 +1,121 @@
+"""Translate journal lines and table rows to facts: what the console contains after a line, and what its tables contain.
+
+A fact is a key and a value. The key has the type of the fact and names in written form, separated by SEPARATOR, which no name
+contains.
+"""
+
+import re
+from collections.abc import Iterator
+
+from django.contrib.auth.models import Group
+
+from entities.models import Entity, State
+from grants.models import GRANT_TABLES, NAME_COLUMNS, ActiveGeneration, JournalLine, Role, User, privilege_of
+
+SEPARATOR = "\x1f"
+HELD = "held"
+ROWS_PER_BATCH = 2_000
+# facts that only the journal of a newer version states
+OPTIONAL_TYPES = ("secret",)
+_STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
+_NEW_TOKEN = re.compile(
+    r"\(number (\d+)\) for ([a-z, ]+), until (\d{4}-\d\d-\d\d)(?:, fingerprint ([0-9a-f]{16}))?$", re.ASCII)
+_TOKEN = re.compile(r"\(number (\d+)\)$", re.ASCII)
+_TITLES = {
+    "grant": "the grant of {2} on {1} to {0}", "member": "the membership of {0} in {1}", "entity": "the state of {0}",
+    "active": "the status of {0}", "role": "the console role of {0}", "service": "{0} as a service account", "group": "{0}",
+    "token": "the token {0}", "revoked": "the revocation of token {0}", "secret": "the secret of token {0}",
+    "generation": "the active generation",
+}
+_COLUMNS = [JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")]
+_ACTION, _PRINCIPAL, _ENTITY, _PRIVILEGE, _DETAIL = _COLUMNS
+
+Fact = tuple[str, str | None]
+
+
+def fact_key(type_: str, *names: object) -> str:
+    return SEPARATOR.join((type_, *map(str, names)))
+
+
+def title_of(key: str) -> str:
+    """Return the name of a fact in an error message."""
+    type_, *names = key.split(SEPARATOR)
+    return _TITLES[type_].format(*names)
+
+
+def facts_of_line(values: tuple) -> list[Fact]:
+    """Return the facts that a journal line sets; the value None removes a fact. values: in the order of `JournalLine.HASHED`."""
+    action, principal, entity = values[_ACTION], values[_PRINCIPAL], values[_ENTITY]
+    match action:
+        case "grant" | "revoke":
+            return [(fact_key("grant", principal, entity, values[_PRIVILEGE]), HELD if action == "grant" else None)]
+        case "plan" | "register" | "recreate" | "delete":
+            is_removed = action == "delete" and values[_DETAIL] == "it was planned"
+            return [(fact_key("entity", entity), None if is_removed else str(_STATES[action]))]
+        case "member-add" | "member-remove":
+            return [(fact_key("member", principal, values[_DETAIL]), HELD if action == "member-add" else None)]
+        case "group-add":
+            return [(fact_key("group", principal), "known")]
+        case "user-add":
+            return _facts_of_new_user(principal, values[_DETAIL])
+        case "user-activate" | "user-deactivate":
+            return [(fact_key("active", principal), "active" if action == "user-activate" else "inactive")]
+        case "user-change":
+            return _facts_of_changed_user(principal, values[_DETAIL])
+        case "role-set":
+            return [(fact_key("role", principal), values[_DETAIL].rpartition(" to ")[2])]
+        case "token-add" | "token-revoke":
+            return _facts_of_token(action, principal, values[_DETAIL])
+        case "generation-activate":
+            return [(fact_key("generation"), values[_DETAIL].rpartition(" to ")[2])]
+    return []
+
+
+def _facts_of_new_user(principal: str, detail: str) -> list[Fact]:
+    parts = detail.split(", ")
+    role = next((part.removeprefix("role: ") for part in parts if part.startswith("role: ")), str(Role.ORDINARY))
+    facts: list[Fact] = [(fact_key("active", principal), "inactive" if "inactive" in parts else "active"),
+                         (fact_key("role", principal), role)]
+    return [*facts, (fact_key("service", principal), "yes")] if "service account" in parts else facts
+
+
+def _facts_of_changed_user(principal: str, detail: str) -> list[Fact]:
+    """Return the status in a line of an import by version 1.0. Newer imports write `user-activate` and `user-deactivate`."""
+    for value, status in (("true", "active"), ("false", "inactive")):
+        if detail == f"active: {value}" or detail.startswith(f"active: {value}, email: "):
+            return [(fact_key("active", principal), status)]
+    return []
+
+
+def _facts_of_token(action: str, principal: str, detail: str) -> list[Fact]:
+    if action == "token-revoke":
+        match = _TOKEN.search(detail)
+        return [(fact_key("revoked", match[1]), "yes")] if match else []
+    if (match := _NEW_TOKEN.search(detail)) is None:
+        return []
+    number, scopes, until, fingerprint = match.groups()
+    facts: list[Fact] = [(fact_key("token", number), f"{principal}, {scopes}, until {until}")]
+    return [*facts, (fact_key("secret", number), fingerprint)] if fingerprint else facts
+
+
+def facts_of_tables() -> Iterator[Fact]:
+    """Yield the facts of the tables of this package, in the order of their keys within each table."""
+    for kind, (model, _) in GRANT_TABLES.items():
+        rows = model.objects.values_list(NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id")
+        for name, entity_kind, key, permission in rows.iterator(chunk_size=ROWS_PER_BATCH):
+            yield fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission)), HELD
+    members = User.groups.through.objects.values_list("user__username", "group__name")
+    for user, group in members.iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("member", f"user:{user}", f"group:{group}"), HELD
+    for entity_kind, key, state in Entity.objects.values_list("kind", "key", "state").iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("entity", f"{entity_kind}:{key}"), state
+    for name in Group.objects.values_list("name", flat=True).iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("group", f"group:{name}"), "known"
+    users = User.objects.values_list("username", "is_active", "role", "is_service")
+    for name, is_active, role, is_service in users.iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("active", f"user:{name}"), "active" if is_active else "inactive"
+        yield fact_key("role", f"user:{name}"), role
+        if is_service:
+            yield fact_key("service", f"user:{name}"), "yes"
+    for name in ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True):
+        yield fact_key("generation"), name

@@ -1,0 +1,127 @@
+"""Replay the journal and compare the result with the tables.
+
+The facts of the journal and of the tables go to a temporary SQLite file, so memory use does not grow with the journal.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+
+from django.db import connection, transaction
+
+from grants.journal import ChainBreak, first_break
+from grants.verification.anchor import AnchorCheck
+from grants.verification.facts import OPTIONAL_TYPES, SEPARATOR, Fact, facts_of_line, facts_of_tables, title_of
+
+FACTS_PER_BATCH = 100_000
+_SCHEMA = """
+PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; PRAGMA locking_mode = EXCLUSIVE;
+CREATE TABLE replayed (key TEXT PRIMARY KEY, value TEXT, revision INTEGER) WITHOUT ROWID;
+CREATE TABLE stored (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
+_FIRST_DIFFERENCE = """
+SELECT key, stored.value, replayed.value, revision FROM stored LEFT JOIN replayed USING (key)
+WHERE replayed.value IS NOT stored.value AND NOT (revision IS NULL AND substr(key, 1, instr(key, :separator) - 1) IN ({types}))
+UNION ALL
+SELECT key, NULL, value, revision FROM replayed WHERE value IS NOT NULL AND key NOT IN (SELECT key FROM stored)
+ORDER BY key LIMIT 1""".format(types=", ".join(f"'{name}'" for name in OPTIONAL_TYPES))
+
+
+def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak | str | None:
+    """Verify the chain, the anchors and the tables. Return the first fault, or None.
+
+    more_facts: the facts of the tables of other packages, such as tokens.
+    """
+    with _consistent_read(), _fact_store() as store:
+        replay, anchors = _Replay(store), AnchorCheck()
+
+        def visit(values: tuple) -> None:
+            replay.add(values)
+            anchors.check(values)
+
+        if (chain_break := first_break(visit)) is not None:
+            return chain_break
+        if fault := anchors.first_fault():
+            return fault
+        replay.write()
+        _store_facts(store, facts_of_tables())
+        _store_facts(store, more_facts())
+        return _first_difference(store)
+
+
+class _Replay:
+    """The facts of the lines since the last batch; the last value of each key counts."""
+
+    def __init__(self, store: sqlite3.Connection):
+        self._store = store
+        self._batch: dict[str, tuple[str | None, int]] = {}
+
+    def add(self, values: tuple) -> None:
+        revision = values[0]
+        for key, value in facts_of_line(values):
+            self._batch[key] = (value, revision)
+        if len(self._batch) >= FACTS_PER_BATCH:
+            self.write()
+
+    def write(self) -> None:
+        # in the order of the keys, because random insertion into a large table is slow
+        rows = [(key, *self._batch[key]) for key in sorted(self._batch)]
+        self._store.executemany("INSERT OR REPLACE INTO replayed VALUES (?, ?, ?)", rows)
+        self._batch.clear()
+
+
+def _store_facts(store: sqlite3.Connection, facts: Iterable[Fact]) -> None:
+    facts = iter(facts)
+    while batch := list(islice(facts, FACTS_PER_BATCH)):
+        store.executemany("INSERT OR REPLACE INTO stored VALUES (?, ?)", sorted(batch))
+
+
+def _first_difference(store: sqlite3.Connection) -> str | None:
+    row = store.execute(_FIRST_DIFFERENCE, {"separator": SEPARATOR}).fetchone()
+    if row is None:
+        return None
+    key, stored, replayed, revision = row
+    title = title_of(key)
+    if stored is None:
+        return f"{title} is `{replayed}` after line {revision} of the journal, but missing in the tables"
+    if revision is None:
+        return f"{title} is `{stored}` in the tables, but no line of the journal says so"
+    if replayed is None:
+        return f"{title} is `{stored}` in the tables, but line {revision} of the journal removed it"
+    return f"{title} is `{stored}` in the tables, but `{replayed}` after line {revision} of the journal"
+
+
+@contextmanager
+def _fact_store() -> Iterator[sqlite3.Connection]:
+    with tempfile.TemporaryDirectory(prefix="verify-journal-") as folder:
+        store = sqlite3.connect(Path(folder) / "facts.sqlite3", isolation_level=None)
+        try:
+            store.executescript(_SCHEMA)
+            store.execute("BEGIN")
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def _consistent_read() -> Iterator[None]:
+    """Open a transaction that reads one state of the database and does not block writers."""
+    if connection.in_atomic_block:
+        yield
+        return
+    mode = getattr(connection, "transaction_mode", None)
+    if connection.vendor == "sqlite":
+        connection.ensure_connection()
+        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the WAL
+        mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
+    try:
+        with transaction.atomic(), nullcontext() if connection.vendor == "sqlite" else connection.cursor() as cursor:
+            if cursor is not None:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+    finally:
+        if connection.vendor == "sqlite":
+            connection.transaction_mode = mode

@@ -1,0 +1,194 @@
+"""Test that the replayed journal agrees with the tables, and that attacks on tables, lines and anchors are detected."""
+
+import io
+import json
+import socket
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from authzconsole.common.tokens import create_token, revoke_token
+from authzconsole.models import ApiToken
+from entities.address import parse_address
+from entities.models import Entity, State
+from entities.vocabulary import Privilege
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.journal import Author
+from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
+from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, Role, User, UserGrant
+from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.tenant.import_document import import_tenant
+from grants.verification.anchor import AnchorError, anchor_journal
+
+pytestmark = pytest.mark.django_db
+OPERATOR = Author("the tests")
+AGREES = "The tables contain what it says.\n"
+DOCUMENT = """
+{"type":"entity","id":"dataset:hr.salaries","state":"live","description":"Pay"}
+{"type":"entity","id":"dataset:hr.old","state":"deleted"}
+{"type":"user","name":"carol","active":false}
+{"type":"user","name":"dave"}
+{"type":"group","name":"clerks","members":["carol","dave"]}
+{"type":"grant","principal":"group:clerks","entity":"dataset:hr.salaries","privileges":["READ","WRITE"]}
+{"type":"grant","principal":"user:dave","entity":"dataset:hr.next","privileges":["ADMIN"]}
+"""
+
+
+def verify():
+    out = io.StringIO()
+    call_command("verify_journal", stdout=out)
+    return out.getvalue()
+
+
+def fault():
+    with pytest.raises(CommandError) as refused:
+        verify()
+    return str(refused.value)
+
+
+@pytest.fixture
+def tenant():
+    """Make every kind of change that the journal describes."""
+    for name in ("alice", "bob"):
+        add_user(author=OPERATOR, name=name)
+    add_user(author=OPERATOR, name="root", role=Role.ADMINISTRATOR, is_principal=False)
+    add_user(author=OPERATOR, name="robot", active=False, role=Role.AUDITOR, is_service=True)
+    set_user_role(author=OPERATOR, name="bob", role=Role.AUDITOR)
+    set_user_active(author=OPERATOR, name="bob", active=False)
+    add_group(author=OPERATOR, name="readers")
+    for name in ("alice", "bob"):
+        add_member(author=OPERATOR, user=name, group="readers")
+    remove_member(author=OPERATOR, user="bob", group="readers")
+    for address in ("namespace:sales", "dataset:sales.orders", "dataset:sales.gone"):
+        register_entity(author=OPERATOR, address=parse_address(address), creator="user:alice", generation="existing")
+    delete_entity(author=OPERATOR, address=parse_address("dataset:sales.gone"), generation="final")
+    orders, planned = parse_address("dataset:sales.orders"), parse_address("dataset:sales.planned")
+    change_grants(author=OPERATOR, grant=[("group:readers", orders, Privilege.READ), ("user:alice", planned, Privilege.READ)])
+    change_grants(author=OPERATOR, revoke=[("user:alice", planned, Privilege.READ)])
+    delete_entity(author=OPERATOR, address=planned)
+    tokens = [create_token(author=OPERATOR, owner="root", name="x (number 9)", scopes=["read", "decide"], days=9).token
+              for _ in range(2)]
+    revoke_token(author=OPERATOR, number=tokens[1].pk)
+    activate_generation(author=OPERATOR, name="existing")
+    for document in (DOCUMENT, DOCUMENT.replace("false", "true").replace('["carol","dave"]', '["dave"]')):
+        import_tenant(stream=io.BytesIO(document.encode()), author=OPERATOR)
+
+
+def test_an_empty_console_verifies():
+    assert verify().endswith(AGREES)
+
+
+def test_every_kind_of_change_verifies(tenant):
+    assert verify().endswith(AGREES)
+    delete_entity(author=OPERATOR, address=parse_address("namespace:sales"), generation="final")
+    recreate_entity(author=OPERATOR, address=parse_address("namespace:sales"))
+    assert verify().endswith(AGREES)
+
+
+def test_the_demo_tenant_verifies():
+    call_command("import_tenant", "authzconsole/demo/tenant.jsonl", stdout=io.StringIO())
+    assert verify().endswith(AGREES)
+
+
+def add_grant():
+    template = GroupGrant.objects.first()
+    UserGrant.objects.create(user=User.objects.get(username="bob"), content_object=template.content_object,
+                             permission_id=template.permission_id, granted_at=timezone.now())
+
+
+def change_digest():
+    ApiToken.objects.filter(revoked_at=None).update(digest="0" * 64)
+
+
+@pytest.mark.parametrize(("attack", "message"), [
+    (add_grant, "the grant of READ on dataset:sales.orders to user:bob is `held` in the tables, but no line"),
+    (lambda: GroupGrant.objects.first().delete(), "but missing in the tables"),
+    (lambda: User.objects.get(username="bob").groups.add(Group.objects.get(name="readers")),
+     "the membership of user:bob in group:readers is `held` in the tables, but line"),
+    (lambda: User.objects.get(username="alice").groups.clear(), "the membership of user:alice in group:readers is `held` after"),
+    (lambda: User.objects.filter(username="alice").update(role=Role.ADMINISTRATOR),
+     "the console role of user:alice is `administrator` in the tables, but `ordinary` after line 1 of the journal"),
+    (lambda: User.objects.filter(username="bob").update(is_active=True), "the status of user:bob is `active` in the tables"),
+    (lambda: User.objects.filter(username="root").update(is_service=True), "user:root as a service account is `yes`"),
+    (lambda: User.objects.create(username="eve"), "the status of user:eve is `active` in the tables, but no line"),
+    (lambda: Group.objects.create(name="new"), "group:new is `known` in the tables"),
+    (lambda: Entity.objects.filter(key="sales.gone").update(state=State.LIVE), "the state of dataset:sales.gone is `live`"),
+    (lambda: Entity.objects.filter(key="hr.next").update(state=State.LIVE), "the state of dataset:hr.next is `live`"),
+    (lambda: ApiToken.objects.update(revoked_at=None), "the revocation of token"),
+    (lambda: ApiToken.objects.update(owner=User.objects.get(username="alice")), "is `user:alice, decide, read, until"),
+    (lambda: ApiToken.objects.update(scopes="administer"), "is `user:root, administer, until"),
+    (change_digest, "the secret of token"),
+    (lambda: ActiveGeneration.objects.update(name="core"), "the active generation is `core` in the tables, but `existing`"),
+])
+def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message):
+    attack()
+    assert message in fault()
+
+
+def test_the_attack_a_rewritten_line_and_a_grant_without_a_line_are_detected(tenant):
+    """The attack of finding H3: every hash is computed again, also that of the head."""
+    add_grant()
+    previous = "0" * 64
+    for line in JournalLine.objects.order_by("revision"):
+        line.actor = "admin"
+        line.hash = previous = line.hash_after(previous)
+        line.save()
+    JournalHead.objects.update(hash=previous)
+    assert "line 1 was changed after it was written: its signature" in fault()
+
+
+@pytest.fixture
+def anchor(tmp_path, settings):
+    settings.JOURNAL_ANCHOR = [f"file:{tmp_path / 'anchor'}"]
+    return tmp_path / "anchor"
+
+
+def test_the_head_is_anchored_once_and_compared(tenant, anchor):
+    call_command("anchor_journal", stdout=io.StringIO())
+    anchor_journal()
+    add_group(author=OPERATOR, name="more")
+    anchor_journal()
+    records = [json.loads(line) for line in anchor.read_text().splitlines()]
+    head = JournalHead.objects.get()
+    assert [record["revision"] for record in records] == [head.revision - 1, head.revision]
+    assert records[-1]["hash"] == head.hash and records[-1]["mac"] == head.mac
+    assert verify().endswith(AGREES)
+
+
+def test_the_attack_an_old_copy_of_the_database_is_detected(tenant, anchor):
+    """A complete older state, with a valid signature of its head, contradicts only the anchor."""
+    old = JournalHead.objects.get()
+    add_group(author=OPERATOR, name="more")
+    anchor_journal()
+    JournalLine.objects.filter(revision__gt=old.revision).delete()
+    Group.objects.filter(name="more").delete()
+    old.save()
+    assert f"has an anchor of line {old.revision + 1}, but the journal ends at line {old.revision}" in fault()
+    with pytest.raises(AnchorError, match="but the journal ends at line"):
+        anchor_journal()
+    add_group(author=OPERATOR, name="other")
+    assert f"line {old.revision + 1} differs from its anchor" in fault()
+    with pytest.raises(AnchorError, match="another hash"):
+        anchor_journal()
+
+
+def test_a_broken_anchor_file_is_named(tenant, anchor):
+    anchor.write_text("{}\n")
+    assert "line 1 of" in fault() and "is not an anchor" in fault()
+
+
+def test_the_head_is_sent_to_syslog(tenant, settings):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        settings.JOURNAL_ANCHOR = [f"syslog:127.0.0.1:{server.getsockname()[1]}"]
+        anchor_journal()
+        assert JournalHead.objects.get().hash in server.recv(2_000).decode()
+
+
+def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(tenant, django_assert_max_num_queries):
+    with django_assert_max_num_queries(14):
+        verify()
