@@ -1,8 +1,10 @@
 """The logging configuration: structlog formats every line and adds the id of the request, or of the task and the run."""
 
+import re
+
 import structlog
 from django.core.exceptions import ImproperlyConfigured
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 FORMATS = ("text", "json")
 
@@ -15,10 +17,20 @@ _SHARED: list[Processor] = [
 ]
 
 
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def escape_control_characters(logger: object, method: str, entry: EventDict) -> EventDict:
+    """Keep an entry on one line. The renderer escapes all values but the message, which can contain the path of a request."""
+    entry["event"] = _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], str(entry.get("event", "")))
+    return entry
+
+
 def _renderers(log_format: str) -> list[Processor]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False,
+    return [escape_control_characters,
+            structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False,
                                           exception_formatter=structlog.dev.plain_traceback)]
 
 

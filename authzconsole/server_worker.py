@@ -1,12 +1,28 @@
-"""The WSGI application that the workers of the production server load."""
+"""The application that the workers of the production server load."""
 
 import os
 import signal
 
+from django.conf import settings
+from django.urls import get_resolver
+
 from authzconsole.ops.processes import die_with_parent
-from authzconsole.wsgi import application
+from authzconsole.server.process import prepare_process
+from authzconsole.wsgi import application as console
+
+# after the console, which loads the applications of Django
+from authzconsole.server.application import ConsoleServer  # isort: skip
+from authzconsole.server.environ import TrustedProxies  # isort: skip
+from authzconsole.server.limits import BodyLimits  # isort: skip
 
 __all__ = ["application"]
 
 # without this, the workers of a killed server would continue to answer requests, next to those of the next server
 die_with_parent(signal.SIGTERM, os.getppid())()
+
+# load the views now instead of during the first request
+len(get_resolver().url_patterns)
+
+application = ConsoleServer(
+    console, limits=BodyLimits(**settings.BODY_LIMITS), proxies=TrustedProxies(settings.TRUSTED_PROXIES),
+    folder=prepare_process(settings.STATE_DIR))

@@ -311,6 +311,16 @@ SPECTACULAR_SETTINGS = {
 }
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+# see authzconsole/server/limits.py
+BODY_LIMITS = {
+    "max_bytes": env.int("BODY_MAX_BYTES", default=32 * 1024 * 1024),
+    "grace_seconds": env.float("BODY_GRACE_SECONDS", default=10),
+    "min_bytes_per_second": env.int("BODY_MIN_BYTES_PER_SECOND", default=10_000),
+    "max_per_address": env.int("BODIES_PER_ADDRESS", default=100),
+}
+# only these peers may send X-Forwarded-* headers; without a proxy, no peer
+TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", default=["127.0.0.0/8", "::1/128"]) if REST_FRAMEWORK["NUM_PROXIES"] or \
+    PUBLIC_URL.startswith("https://") else []
 
 LOGGING = logging_configuration(
     level=env.str("LOG_LEVEL", default="INFO"), log_format=env.str("LOG_FORMAT", default="text"))

@@ -1,0 +1,139 @@
+"""The ASGI application that receives the body of a request, runs the WSGI application in a thread, and sends the response."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+
+from authzconsole.common.refusal import RequestRefused
+from authzconsole.server.bodies import AnonymousBodyRefused, BodyReceiver, BodyRefused, ClientDisconnected, discard_body
+from authzconsole.server.callers import is_identified
+from authzconsole.server.environ import TrustedProxies, body_length, build_environ
+from authzconsole.server.limits import MAX_BACKLOG_BYTES, MAX_STREAMS, THREADS, BodyLimits
+from authzconsole.server.responses import FileBody, Response, run_application
+from authzconsole.server.streams import ResponseStream, abort_connection
+from authzconsole.server.threads import ThreadPool
+
+logger = logging.getLogger(__name__)
+# these endpoints authenticate before they read the body, and explain a missing or invalid token
+API_PATHS = ("/access/", "/api/")
+# granian opens a file after it got its path
+OPEN_SECONDS = 60
+
+
+class UnreadBody(BytesIO):
+    """The body of a request that was refused before it was read."""
+
+    def read(self, *args) -> bytes:
+        raise RequestRefused(413, AnonymousBodyRefused().message)
+
+
+class ConsoleServer:
+    """An ASGI application in front of a WSGI application."""
+
+    def __init__(self, application: Callable, *, limits: BodyLimits, proxies: TrustedProxies, folder: Path):
+        self._application, self._proxies, self._folder = application, proxies, folder
+        self._bodies, self._pool = BodyReceiver(limits, folder), ThreadPool(THREADS, MAX_STREAMS)
+
+    async def __call__(self, scope: dict, receive: Callable[[], Awaitable[dict]], send: Callable[[dict], Awaitable]) -> None:
+        if scope["type"] != "http":
+            return
+        environ = build_environ(scope, self._proxies)
+        environ["wsgi.file_wrapper"] = FileBody
+        is_read = True
+        if length := body_length(scope, environ):
+            try:
+                await self._receive_body(environ, receive, length)
+            except ClientDisconnected:
+                return
+            except AnonymousBodyRefused as refusal:
+                is_read = False
+                if not environ["PATH_INFO"].startswith(API_PATHS):
+                    return await _refuse(refusal, scope, receive, send)
+                environ["wsgi.input"] = UnreadBody()
+            except BodyRefused as refusal:
+                return await _refuse(refusal, scope, receive, send)
+        response = await self._response(environ)
+        if not is_read:
+            response.headers.append(("Connection", "close"))
+        await _send_response(response, scope, send)
+        if not is_read:
+            await _discard_body(scope, receive)
+
+    async def _receive_body(self, environ: dict, receive, length: int) -> None:
+        address = environ["REMOTE_ADDR"]
+        body = await self._bodies.receive_body(
+            receive, length, address="" if self._proxies.contains(address) else address,
+            is_identified=partial(self._run_in_thread, partial(is_identified, environ)))
+        environ["CONTENT_LENGTH"] = str(body.seek(0, os.SEEK_END))
+        body.seek(0)
+        environ["wsgi.input"] = body
+
+    async def _run_in_thread(self, function: Callable[[], bool]) -> bool:
+        loop = asyncio.get_running_loop()
+        result = loop.create_future()
+
+        def run() -> None:
+            try:
+                value = function()
+            except Exception:
+                logger.exception("the credentials of a request cannot be checked")
+                value = False
+            loop.call_soon_threadsafe(_set_result, result, value)
+
+        self._pool.submit(run)
+        return await result
+
+    async def _response(self, environ: dict) -> Response:
+        """Run the WSGI application and return its response. The content of a long response is still generated."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Response] = loop.create_future()
+
+        def deliver(response: Response) -> None:
+            loop.call_soon_threadsafe(_set_result, result, response)
+
+        def run() -> None:
+            try:
+                run_application(self._application, environ, pool=self._pool, deliver=deliver,
+                                new_stream=lambda: ResponseStream(loop, self._folder, MAX_BACKLOG_BYTES))
+            except Exception:
+                logger.exception("%s failed in the server", environ["PATH_INFO"])
+                # ignored if the response has started
+                deliver(Response(500, [("Content-Type", "text/plain")], b"internal error\n"))
+
+        self._pool.submit(run)
+        return await result
+
+
+def _set_result(future: asyncio.Future, value: object) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+async def _refuse(refusal: BodyRefused, scope: dict, receive, send) -> None:
+    """Answer without reading the body, and close the connection when the client has read the answer."""
+    headers = [("Content-Type", "text/plain"), ("Connection", "close"), *refusal.headers.items()]
+    await _send_response(Response(refusal.status, headers, f"{refusal.message}\n".encode()), scope, send)
+    await _discard_body(scope, receive)
+
+
+async def _discard_body(scope: dict, receive) -> None:
+    # a client that expects `100 Continue` does not send the body of a refused request
+    if not any(name == b"expect" for name, _ in scope["headers"]):
+        await discard_body(receive)
+
+
+async def _send_response(response: Response, scope: dict, send) -> None:
+    headers = [(name.encode("latin-1"), str(value).encode("latin-1")) for name, value in response.headers]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    if response.descriptor is not None:
+        await send({"type": "http.response.pathsend", "path": f"/proc/self/fd/{response.descriptor}"})
+        asyncio.get_running_loop().call_later(OPEN_SECONDS, os.close, response.descriptor)
+    elif response.stream is not None:
+        await send({"type": "http.response.pathsend", "path": response.stream.path})
+        await response.stream.send(partial(abort_connection, scope["client"]))
+    else:
+        await send({"type": "http.response.body", "body": response.body})

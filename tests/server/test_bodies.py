@@ -1,0 +1,160 @@
+"""Slow, large and interrupted request bodies."""
+
+import contextlib
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from urllib.parse import urlencode
+
+import pytest
+
+from authzconsole.server.limits import MEMORY_BYTES
+from tests.server.conftest import GRACE_SECONDS
+from tests.support.web_server import receive_all
+
+# for the migrated database that the server gets a copy of
+pytestmark = pytest.mark.django_db
+FORM = "Content-Type: application/x-www-form-urlencoded"
+LARGE = 60 * 1024 * 1024
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+
+def head(path, *headers, length=None):
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *headers]
+    return "\r\n".join([*lines, *([f"Content-Length: {length}"] if length is not None else []), "", ""]).encode()
+
+
+def send_slowly(connections, byte_count):
+    for _ in range(byte_count):
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("count", [32, 200])
+def test_slow_bodies_do_not_delay_other_requests(server, count):
+    with contextlib.ExitStack() as cleanup, ThreadPoolExecutor(1) as background:
+        slow = [cleanup.enter_context(server.connect()) for _ in range(count)]
+        for connection in slow:
+            connection.sendall(head("/sign-in", FORM, "Cookie: csrftoken=" + "a" * 32, length=1_000) + b"c")
+        sending = background.submit(send_slowly, slow, 20)
+        seconds = []
+        while not sending.done():
+            start = time.monotonic()
+            assert server.request(HEALTH, timeout=5).startswith(b"HTTP/1.1 200")
+            seconds.append(time.monotonic() - start)
+        assert len(seconds) >= 3 and max(seconds) < 1
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+def test_a_slow_body_ends_after_the_deadline(server, framing):
+    start = time.monotonic()
+    answer = server.request(head("/sign-in", FORM, framing) + b"1\r\nx\r\n")
+    assert answer.startswith(b"HTTP/1.1 408") and b"connection: close" in answer.lower()
+    assert GRACE_SECONDS - 0.5 < time.monotonic() - start < GRACE_SECONDS + 10
+
+
+def multipart(size):
+    return (b'--b\r\nContent-Disposition: form-data; name="file"; filename="f.csv"\r\n\r\n' + b"x" * size + b"\r\n--b--\r\n",
+            "Content-Type: multipart/form-data; boundary=b")
+
+
+@pytest.mark.parametrize("credentials", ["", "Authorization: Bearer azc_unknown", "Cookie: sessionid=unknown"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_large_anonymous_body_is_refused_without_a_file(server, credentials, is_chunked):
+    body, content_type = multipart(LARGE)
+    headers = [content_type, *([credentials] if credentials else [])]
+    with server.connect() as connection:
+        if is_chunked:
+            connection.sendall(head("/plans/import", *headers, "Transfer-Encoding: chunked"))
+            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        else:
+            connection.sendall(head("/plans/import", *headers, length=len(body)))
+        open_files = []
+        for start in range(0, len(body), 1 << 20):
+            # the server reads the rest, so that the client can read the answer
+            connection.sendall(body[start: start + (1 << 20)])
+            if start >> 20 in (1, 30):
+                open_files += server.open_files()
+        answer = receive_all(connection)
+    assert answer.startswith(b"HTTP/1.1 413") and b"connection: close" in answer.lower()
+    assert f"more than {MEMORY_BYTES:,} bytes".encode() in answer
+    assert not [target for target in open_files if str(server.state / "tmp") in target or ".upload" in target]
+    assert list((server.state / "tmp").iterdir()) == []
+
+
+def test_a_large_api_request_without_a_valid_token_gets_401(server):
+    for path in ("/access/v1/evaluation", "/api/v1/grants"):
+        raw = head(path, "Content-Type: application/json", "Authorization: Bearer azc_x", length=MEMORY_BYTES * 4)
+        answer = server.request(raw + b" " * MEMORY_BYTES * 4)
+        assert answer.startswith(b"HTTP/1.1 401") and b"connection: close" in answer.lower(), answer
+
+
+def test_a_large_request_with_a_token_is_read(server, token):
+    question = {"subject": {"type": "user", "id": "admin"}, "action": {"name": "get"},
+                "resource": {"type": "namespace", "id": "a"}, "context": {"padding": "x" * MEMORY_BYTES * 4}}
+    raw = json.dumps(question).encode()
+    headers = ["Content-Type: application/json", f"Authorization: Bearer {token}", "Connection: close"]
+    answer = server.request(head("/access/v1/evaluation", *headers, length=len(raw)) + raw)
+    assert answer.startswith(b"HTTP/1.1 200") and b'"decision"' in answer, answer
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (raw[:10], raw[10:])) + b"0\r\n\r\n"
+    answer = server.request(head("/access/v1/evaluation", *headers, "Transfer-Encoding: chunked") + chunked)
+    assert answer.startswith(b"HTTP/1.1 200") and b'"decision"' in answer, answer
+    assert server.request(head("/access/v1/evaluation", *headers, length=LARGE) + b" " * LARGE).startswith(b"HTTP/1.1 413")
+
+
+def test_a_signed_in_import_of_a_large_file_works(server, password):
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    cookies = {}
+
+    def send(method, path, body=b"", content_type="application/x-www-form-urlencoded"):
+        cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        connection.request(method, path, body, {"Content-Type": content_type, "Cookie": cookie, "Host": "127.0.0.1"})
+        response = connection.getresponse()
+        for line in response.headers.get_all("Set-Cookie") or []:
+            name, _, value = line.partition(";")[0].partition("=")
+            cookies[name] = value
+        return response.status, response.read().decode()
+
+    form_token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', send("GET", "/sign-in")[1])[1]
+    fields = {"username": "admin", "password": password, "csrfmiddlewaretoken": form_token}
+    assert send("POST", "/sign-in", urlencode(fields).encode())[0] == 302
+    page = send("GET", "/plans/import")[1]
+    form_token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)[1]
+    field = f'--b\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{form_token}\r\n'.encode()
+    for size, message in ((3 * 1024 * 1024, "class=\"bad"), (9 * 1024 * 1024, "8 MB are allowed")):
+        status, page = send("POST", "/plans/import", field + multipart(size)[0], "multipart/form-data; boundary=b")
+        assert status == 400 and ("8 MB are allowed" in page) == ("allowed" in message)
+    connection.close()
+
+
+def test_a_client_that_expects_to_continue_sends_no_refused_body(server, token):
+    with server.connect() as connection:
+        connection.sendall(head("/sign-in", FORM, "Expect: 100-continue", length=MEMORY_BYTES + 1))
+        assert receive_all(connection).startswith(b"HTTP/1.1 413")
+    with server.connect() as connection:
+        connection.sendall(head("/access/v1/evaluation", "Content-Type: application/json", f"Authorization: Bearer {token}",
+                                "Expect: 100-continue", "Connection: close", length=2))
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 100")
+        connection.sendall(b"{}")
+        assert receive_all(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_requests_on_one_connection_are_answered_in_order(server):
+    small = head("/access/v1/evaluation", length=2) + b"{}"
+    chunked = head("/sign-in", FORM, "Transfer-Encoding: chunked") + b"3\r\na=b\r\n0\r\n\r\n"
+    health = HEALTH.replace(b"Connection: close\r\n", b"")
+    answer = server.request(small + health + chunked + health.replace(b"GET", b"HEAD") + HEALTH)
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"400", b"200", b"403", b"200", b"200"]
+
+
+def test_an_interrupted_body_is_not_handled(server, token):
+    raw = head("/interrupted-body", "Content-Type: application/json", f"Authorization: Bearer {token}", length=100) + b"{}"
+    with server.connect() as connection:
+        connection.sendall(raw)
+    time.sleep(0.5)
+    assert server.request(HEALTH).startswith(b"HTTP/1.1 200")
+    assert "interrupted-body" not in server.log.read_text()
