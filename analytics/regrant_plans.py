@@ -73,7 +73,7 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
               "namespace": namespace, "answers": regrant.kept, "only_way": regrant.only_way,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
-        title=f"Keep what people have, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
+        title=f"Keep current permissions, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
         changes=regrant.changes, base_revision=run.revision, recipe=recipe, breadth=PlanBreadth.NAMESPACES,
         empty_message=f"nothing is lost{scope} by going from {before.name} to {after.name}: no grant is needed"))
 
@@ -81,18 +81,18 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
     """Return the two generations of the run after checking that its report can be used. Raises as `create_regrant_plan`."""
     if run.analysis != AnalysisName.POLICY_IMPACT:
-        raise AnalysisError(f"run {run.pk} is of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains the lost "
-                            f"permissions")
+        raise AnalysisError(f"run {run.pk} is a run of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains "
+                            f"the lost permissions")
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if not run.summary.get("detail_is_written", True):
-        raise AnalysisError(f"run {run.pk} has no detail, because it would have more rows than the console keeps: the lost "
-                            f"permissions are not listed one by one")
+        raise AnalysisError(f"run {run.pk} has no detail table, because the table would have more rows than the console keeps: "
+                            f"the lost permissions are not listed")
     # raises for unreadable files before anything is computed
     result_page(run, "detail", max_rows=1)
     if (line := first_relevant_line_since(run.revision)) is not None:
-        raise PlanError(f"run {run.pk} is of revision {run.revision:,}, and data was changed since: {line_summary(line)}; "
-                        f"run {AnalysisName.POLICY_IMPACT} again, and make a plan from its new report")
+        raise PlanError(f"run {run.pk} is for revision {run.revision:,}, and the data has changed since: {line_summary(line)}; "
+                        f"run {AnalysisName.POLICY_IMPACT} again, and create a plan from its new report")
     return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
 
 
@@ -119,7 +119,7 @@ def _lost_permissions(run: AnalysisRun, names: set[str] | None,
         total += len(lost)
         if total > MAX_LOST_PERMISSIONS:
             raise PlanError(f"more than {MAX_LOST_PERMISSIONS:,} permissions would be lost, which is the limit of one plan: "
-                            f"make it for one namespace, one group or one user at a time")
+                            f"create it for one namespace, one group or one user at a time")
         if lost:
             yield name, lost
 

@@ -6,7 +6,7 @@ from grants.models import User
 
 
 class TokenScope(models.TextChoices):
-    """What a token permits its bearer to do."""
+    """The permissions of a token."""
 
     DECIDE = "decide", "Ask for decisions about any subject"
     READ = "read", "Read what its owner may see"

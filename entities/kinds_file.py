@@ -40,7 +40,7 @@ def register_kinds(path: Path) -> list[Kind]:
 def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
     tables = document.get("kind")
     if set(document) != {"kind"} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise VocabularyError("it must hold [[kind]] tables and nothing else")
+        raise VocabularyError("it must contain only [[kind]] tables")
     return tables
 
 
@@ -56,7 +56,7 @@ def _kind(table: dict[str, Any]) -> Kind:
 
 def _classes(name: str, operations: object) -> Iterator[tuple[str, OperationClass]]:
     if not isinstance(operations, dict):
-        raise VocabularyError(f"the operations of `{name}` must be a table of classes")
+        raise VocabularyError(f"`operations` of `{name}` must be a table with a list of names for each class of operations")
     known: set[str] = set()
     for class_name, names in operations.items():
         if class_name not in tuple(OperationClass):
@@ -66,7 +66,7 @@ def _classes(name: str, operations: object) -> Iterator[tuple[str, OperationClas
             raise VocabularyError(f"`operations.{class_name}` of `{name}` must be a list of names")
         for operation in names:
             if operation in known:
-                raise VocabularyError(f"`{name}` names the operation `{clip(operation)}` twice")
+                raise VocabularyError(f"`{name}` lists the operation `{clip(operation)}` twice")
             known.add(operation)
             yield operation, OperationClass(class_name)
 
@@ -81,12 +81,12 @@ def _pattern(table: dict[str, Any]) -> str:
     except re.error as error:
         raise VocabularyError(f"`characters` is not a set of characters: {error}") from None
     if re.fullmatch(pattern, " ") or re.fullmatch(pattern, "\n"):
-        raise VocabularyError("`characters` may not hold white space: an address is one word")
+        raise VocabularyError("`characters` must not include whitespace, because addresses cannot contain it")
     return pattern
 
 
 def _text(table: dict[str, Any], member: str, *, default: str | None = None) -> str:
     value = table.get(member, default)
     if not isinstance(value, str) or (default is None and not value):
-        raise VocabularyError(f"each kind needs `{member}`, a text")
+        raise VocabularyError(f"each kind must have `{member}`, a string")
     return value

@@ -65,7 +65,7 @@ def subtree_of(entity: Entity) -> QuerySet[Entity]:
 
 def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
     """Return the live entities inside `entity`, at every depth; only those of `kind` if it is set."""
-    # no container contains its own kind, and the index that counts its content has the kind but not the key
+    # Exclude the entity by kind: no container contains its own kind, and the index for counting has no column `key`.
     rows = subtree_of(entity).filter(state=State.LIVE).exclude(kind=entity.kind)
     return rows if kind is None else rows.filter(kind=kind)
 

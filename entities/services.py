@@ -90,7 +90,7 @@ def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity
 
 
 def _refer_to_itself(containers: list[Entity], column: str) -> None:
-    """Set `column` of containers to themselves, which is possible only when the rows have ids."""
+    """Set `column` of each container to its own id. The rows must be saved first."""
     for start in range(0, len(containers), BATCH_SIZE):
         batch = containers[start : start + BATCH_SIZE]
         Entity.objects.filter(pk__in=[row.pk for row in batch]).update(**{column: F("pk")})

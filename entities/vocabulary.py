@@ -147,17 +147,19 @@ def privilege_by_name(name: object) -> Privilege:
 
 
 def register_kind(kind: Kind) -> None:
-    """Add a deployment's own kind. Raise VocabularyError if its name is taken or its parent is not a container."""
+    """Add a kind that this deployment defines. Raise VocabularyError if its name is taken or its parent is not a container."""
     if kind.name in KINDS:
-        raise VocabularyError(f"the kind `{kind.name}` exists already")
+        raise VocabularyError(f"the kind `{kind.name}` already exists")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
-        raise VocabularyError(f"`{clip(kind.name)}` cannot name a kind: lower-case letters, digits and _, a letter first")
+        raise VocabularyError(f"`{clip(kind.name)}` is not a valid name for a kind: use lower-case letters, digits and _, "
+                              "and start with a letter")
     if kind.parent not in CONTAINER_KINDS:
         raise VocabularyError(f"the kind `{kind.name}` must be inside one of {', '.join(CONTAINER_KINDS)}, "
                               f"not in `{clip(kind.parent)}`")
     for operation in kind.operations:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
-            raise VocabularyError(f"`{clip(operation)}` cannot name an operation: lower-case letters, digits, _ and -")
+            raise VocabularyError(f"`{clip(operation)}` is not a valid name for an operation: use lower-case letters, digits, "
+                                  "_ and -, and start with a letter")
     KINDS[kind.name] = kind
     KIND_ORDER.setdefault(kind.name, len(KIND_ORDER))
 

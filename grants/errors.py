@@ -51,5 +51,5 @@ class StalePlan(StaleBase):
 
     def __init__(self, plan: str, base_revision: int, revision: int, line: str):
         super().__init__(base_revision, revision)
-        self.args = (f"{plan} was made for revision {base_revision:,}, and data on which it depends has changed since: {line}; "
+        self.args = (f"{plan} was created at revision {base_revision:,}, and data on which it depends has changed since: {line}; "
                      f"renew the plan, review the new one, and apply that",)

@@ -192,7 +192,7 @@ def _unsigned_head(head: JournalHead) -> ChainBreak | None:
 
 
 def _sealed_to() -> int:
-    """Return the revision of the newest `seal` line with a valid signature; 0 without one.
+    """Return the revision of the newest `seal` line with a valid signature; 0 if there is none.
 
     Lines before it do not need a signature, because its signature covers their hashes.
     """

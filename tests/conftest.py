@@ -22,15 +22,15 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def nothing_counted():
-    """No test waits because of what others guessed, and none is told what others counted."""
+def clear_caches():
+    """Clear the login throttle and the cached counts, so that tests do not affect each other."""
     for name in ("default", "shared", "counts"):
         caches[name].clear()
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory):
-    """The URL of a real Redis that lives as long as the tests."""
+    """Yield the URL of a Redis server that runs for the whole test session."""
     port = free_port()
     with run_redis(port, tmp_path_factory.mktemp("redis")):
         yield f"redis://127.0.0.1:{port}/0"

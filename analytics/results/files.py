@@ -81,12 +81,13 @@ def write_index(table: Table, folder: str) -> None:
 
 @contextmanager
 def translate_read_errors() -> Iterator[None]:
-    """Raise StorageError for errors of the storage, Arrow and DuckDB.
+    """Convert errors of the storage, Arrow and DuckDB into StorageError.
 
-    A damaged file can raise an error when it is opened, or later when its rows are read, so the block must contain the reading.
+    A damaged file can raise an error when it is opened, or later when its rows are read. Therefore read the rows inside the
+    `with` block too.
     """
     try:
         yield
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         cause = (str(error).splitlines() or [type(error).__name__])[0][:MAX_CAUSE_CHARACTERS].rstrip(". ")
-        raise StorageError(f"the report's files are damaged or out of reach ({cause}); run the analysis again") from error
+        raise StorageError(f"the report's files are damaged or unavailable ({cause}); run the analysis again") from error

@@ -73,7 +73,7 @@ def _server_error_response(request: HttpRequest, error: Exception) -> HttpRespon
     if is_database_locked(error):
         return json_response(f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
                              status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
-    # a JSON message instead of Django's HTML page, with the same signal
+    # Respond with JSON instead of Django's HTML page, but log the error and send the signal as Django does.
     logger.exception("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)
     return json_response(f"internal error; the log of the console has the details under the request id {request.id}", status=500)

@@ -70,7 +70,7 @@ def _stop_decision(body: dict) -> bool | None:
 
 
 def _check_defaults(defaults: dict, generation: str) -> None:
-    """Raise QuestionError for malformed defaults. They refuse the whole request; a malformed item only refuses that item."""
+    """Raise QuestionError for malformed defaults. They fail the whole request, but a malformed item fails only itself."""
     complete = {"subject": {"type": "", "id": ""}, "action": {"name": ""}, "resource": {"type": "", "id": ""}, "context": {}}
     if isinstance(defaults.get("context"), dict):
         # the members of the context are checked with each item that inherits it

@@ -17,10 +17,10 @@ logger = structlog.stdlib.get_logger("authzconsole.access")
 
 
 class RequestIdMiddleware:
-    """Give each request an id. Keep the X-Request-ID of the caller apart, as `request.caller_id`.
+    """Give each request an id. Store the X-Request-ID of the caller separately, as `request.caller_id`.
 
-    The response returns the id of the caller, or the own id if the caller sent none. Every log line of the request has both.
-    Also log one line for each response, because the access log of the server does not have the id.
+    The response returns the id of the caller, or `request.id` if the caller sent none. Every log line of the request has both.
+    Also log one line for each response, because the access log of the server does not contain the id.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):

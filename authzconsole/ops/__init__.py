@@ -1,4 +1,7 @@
-"""Set up a machine and start the console. It uses only the standard library, because most of it runs before `.venv` exists."""
+"""Set up a machine and start the console.
+
+This package uses only the standard library, because most of it runs before `.venv` exists.
+"""
 
 import sys
 from pathlib import Path

@@ -42,7 +42,7 @@ def _has_stamp(stamp: Path, *states: str) -> bool:
     try:
         return subprocess.run([VENV_PYTHON, "-ISc", ""], capture_output=True).returncode == 0
     except OSError:
-        # the Python that .venv was made from is gone
+        # the Python that created .venv no longer exists
         return False
 
 
@@ -65,7 +65,7 @@ def setup_lock(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
 
 
 def _interpreter() -> str:
-    """Return the Python outside of any activated .venv. The .venv itself is about to be cleared."""
+    """Return the path of the Python interpreter outside any active .venv, because .venv is about to be cleared."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
@@ -75,7 +75,7 @@ def _ensure_venv_module() -> None:
         return
     package = f"python3.{sys.version_info.minor}-venv"
     if not _interpreter().startswith("/usr/bin/"):
-        raise Refusal(f"{_interpreter()} has no `venv` module (or no `ensurepip`), so .venv cannot be made. "
+        raise Refusal(f"{_interpreter()} has no `venv` module (or no `ensurepip`), so .venv cannot be created. "
                       "Name another Python: make PYTHON=python3.12 setup")
     install_packages([Tool("Python's venv module", lambda: None, (package, "python3-venv"))])
 

@@ -36,7 +36,7 @@ def server_user() -> str | None:
 
 
 def _identity() -> dict:
-    """Return the options of `subprocess` that select the user of the server."""
+    """Return the `subprocess` options that run a command as the user of the server."""
     user = server_user()
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 

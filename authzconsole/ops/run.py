@@ -155,10 +155,10 @@ class Programs:
         return "\n".join(path.read_text(errors="replace").splitlines()[-8:]) if path.exists() else ""
 
     def check(self) -> None:
-        """Report new events. Raise Refusal if supervisord failed, or a required program does not start."""
+        """Report new events. Raise Refusal if supervisord failed, or if a required program did not start."""
         self.report_events()
         if self.failed_program:
-            raise Refusal(f"{self.log_end(self.failed_program)}\nThe console stops because {self.failed_program} does not start; "
+            raise Refusal(f"{self.log_end(self.failed_program)}\nThe console stops because {self.failed_program} did not start; "
                           f"the lines above are the end of {self.log_of(self.failed_program)}")
         if (code := self.supervisor.poll()) is not None and code != 0:
             raise Refusal(f"supervisord ended (exit status {code}); see {self.log}")

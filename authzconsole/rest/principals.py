@@ -153,7 +153,7 @@ class Users(Endpoint):
         with transaction.atomic():
             lock_journal()
             if User.objects.filter(username=data["name"]).exists():
-                raise Problem(409, f"user:{data['name']} exists already: change it with PATCH {user_location(data['name'])}")
+                raise Problem(409, f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}")
             add_user(author=author_of(request, data.pop("reason")), **data)
             user = _user_or_404(data["name"])
         return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))

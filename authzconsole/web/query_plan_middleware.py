@@ -14,13 +14,13 @@ from authzconsole.web.people.impersonation import NON_PAGE_PREFIXES
 
 
 class PageQueryPlanMiddleware:
-    """Set the prepare threshold of the PostgreSQL connection for pages and APIs. Does nothing on other databases."""
+    """Set the prepare threshold of the PostgreSQL connection for pages and APIs. Do nothing on other databases."""
 
     def __init__(self, get_response):
         self.get_response = get_response
 
     def __call__(self, request):
-        # without an open connection no account was loaded, and the request reads no large tables
+        # Without an open connection, no account was loaded, so the request reads no large tables.
         if connection.vendor == "postgresql" and connection.connection is not None:
             api_threshold = connection.settings_dict["OPTIONS"].get("prepare_threshold")
             connection.connection.prepare_threshold = api_threshold if request.path.startswith(NON_PAGE_PREFIXES) else None

@@ -61,7 +61,7 @@ def _is_exact(expression: Expression) -> bool:
 
 
 def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] | None:
-    """Return queries for the keys of the containers of this kind with a grant on or inside them; None for the instance."""
+    """Return queries for the keys of all containers of `kind` that have a grant on or inside them; None for the instance."""
     if kind == "instance":
         return None
     return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True)

@@ -12,7 +12,7 @@ from grants.models import JournalHead
 def cached_count(name: str, count: Callable[[], Counter]) -> Counter:
     """Return `count()`, or the cached result of an earlier call with this name if the data has not changed since.
 
-    name: must identify the counted rows and the principal. One query, and those of `count` if there is no cached result.
+    name: must identify the counted rows and the principal. Runs one query, plus those of `count` if the result is not cached.
 
     Every change updates the head of the journal in the same transaction (grants.journal), so the hash of the head identifies
     the state of all counted data. The hash is read before counting, so a cached count is never older than its key.

@@ -33,7 +33,10 @@ def check_summary(question: Question, max_listed: int) -> Decision:
 
 
 def check_generations_summary(questions: Sequence[Question], max_listed: int) -> list[Decision]:
-    """Return the same decisions for questions that differ only in their generation, with the queries of a single question."""
+    """Decide and explain questions that differ only in their generation, in bounded memory.
+
+    Runs as many queries as `check_summary` for one question.
+    """
     return [explain(question, facts) for question, facts in
             zip(questions, summary_facts_of_generations(questions, max_listed), strict=True)]
 

@@ -58,7 +58,7 @@ class SummaryFacts:
 
 
 def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
-    """Gather facts for an explanation that list the first `max_listed` entities without a privilege.
+    """Gather the facts for an explanation. List only the first `max_listed` entities without a privilege.
 
     One query; five for a rule over all live entities.
     """
@@ -66,7 +66,7 @@ def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
 
 
 def summary_facts_of_generations(questions: Sequence[Question], max_listed: int) -> list[SummaryFacts]:
-    """Gather the same facts for questions that differ only in their generation. They share the lookups of live entities."""
+    """Gather the facts for questions that differ only in their generation. The questions share the lookups of live entities."""
     facts_of_all, cache = gather_facts(questions, explained=True, with_live=False), {}
     return [SummaryFacts(question, facts, max_listed, cache)
             for question, facts in zip(questions, facts_of_all, strict=True)]

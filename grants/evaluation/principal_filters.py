@@ -90,7 +90,7 @@ def _condition(expression: Expression, context: _QuestionContext) -> Q:
 
 
 def _has_grant_on(context: _QuestionContext, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
-    """Return the condition that a principal has a grant on exactly `address`; if it is None, no principal has."""
+    """Return the condition that a principal has a grant on exactly `address`. It is never true if `address` is None."""
     return NONE if address is None else _has_grant(context, {**on_address(address), **with_privileges(privileges)})
 
 

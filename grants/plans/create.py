@@ -97,7 +97,7 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
     remaining, count, known_principals = iter(changes), 0, set()
     while batch := list(islice(remaining, ITEMS_PER_BATCH)):
         if count + len(batch) > MAX_PLAN_ITEMS:
-            raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: make it for one "
+            raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
                             f"namespace or one user at a time")
         principals = {principal for _, principal, _, _ in batch} - known_principals
         _check_principals(principals)

@@ -195,7 +195,7 @@ def _check_missing_below(question: Question, max_grants: int) -> None:
 
 def _check_limit(count: int, max_grants: int) -> None:
     if count > max_grants:
-        raise PlanError(f"more than {max_grants:,} grants would be needed, which is the limit of a plan: make it for one "
+        raise PlanError(f"more than {max_grants:,} grants would be needed, which is the limit of a plan: create it for one "
                         f"namespace, one group or one user at a time")
 
 

@@ -23,7 +23,7 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
     """
     plan = plan_by_id(plan_id)
     if not can_renew(plan):
-        raise PlanError(f"{plan} was made from the report of an analysis: run the analysis again, and make a plan from its "
+        raise PlanError(f"{plan} was created from the report of an analysis: run the analysis again, and create a plan from the "
                         f"new report")
     with transaction.atomic():
         renewed = RENEWALS[plan.origin](author, plan)

@@ -52,7 +52,7 @@ class EntitiesWithoutPrivilege:
 
 
 class Facts(Protocol):
-    """What the grants say about the subject of one question."""
+    """The facts about the subject of one question, as its grants give them."""
 
     is_subject_known: bool
 

@@ -15,7 +15,7 @@ NAMED_STEPS = (("application", "program"), ("dataset",), ("dataset_module",), ("
 
 
 class OnUndeletable(StrEnum):
-    """What happens to the other entities of a namespace when one of its entities may not be deleted."""
+    """The effect on the other entities of a namespace if one of its entities may not be deleted."""
 
     STOP = "stops"
     SKIP = "passed over"

@@ -16,7 +16,7 @@ __all__ = ["GeneralRule", "Generation", "Policy", "Source", "general_rules", "po
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A row of the catalogue: what one operation on one kind requires in a generation.
+    """A row of the catalogue: the requirement of one operation on one kind in a generation.
 
     requirement: None if the generation has no rule; the operation is then denied.
     advice: the question to ask instead, if there is no rule.
@@ -35,7 +35,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralRule:
-    """What a document requires for a class of operations on any kind. requirement: None if it has no such rule."""
+    """The rule of a document for a class of operations on any kind. requirement: None if the document has no such rule."""
 
     requirement: Expression | None
     source: Source
@@ -68,7 +68,7 @@ class Generation:
         return self.policies.get((kind, operation)) or self._general_policy(kind, operation)
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
-        """Return the policy of an operation on a deployment's own kind; None if the kind has no such operation."""
+        """Return the policy of an operation on a kind that the deployment defines; None if the kind has no such operation."""
         operation_class = KINDS[kind].operation_class(operation) if kind in KINDS else None
         if operation_class is None:
             return None

@@ -106,7 +106,7 @@ def add_group(*, author: Author, name: str) -> Outcome:
     _check_name("group", name)
     with _journal_recorder(author) as record:
         if Group.objects.filter(name=name).exists():
-            return record(None, f"group:{name} exists already: nothing changed")
+            return record(None, f"group:{name} already exists: nothing changed")
         Group.objects.create(name=name)
         return record(Change("group-add", principal=f"group:{name}"), f"group:{name} was added")
 
@@ -152,7 +152,7 @@ def _record(head: JournalHead, author: Author, change: Change | None, sentence: 
 
 def _existing_user(record, user: User, is_principal: bool) -> Outcome:
     if not is_principal or user.is_principal:
-        return record(None, f"{user} exists already: nothing changed")
+        return record(None, f"{user} already exists: nothing changed")
     return _become_principal(record, user)
 
 
@@ -164,7 +164,7 @@ def _become_principal(record, user: User) -> Outcome:
 def _check_another_administrator(user: User) -> None:
     others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
     if user.can_administer and not others.exists():
-        raise PrincipalError(f"{user} is the only active administrator of this console: make another one first")
+        raise PrincipalError(f"{user} is the only active administrator of this console: add another administrator first")
 
 
 def _user(name: str) -> User:

@@ -9,7 +9,7 @@ MAX_LINES_SHOWN = 100
 
 
 class Fault(NamedTuple):
-    """What is wrong with a line. field: the invalid member; empty if the whole line is invalid."""
+    """A fault in a line. field: the invalid member; empty if the whole line is invalid."""
 
     line: int
     field: str

@@ -28,7 +28,8 @@ MIN_CHANGES_TO_ANALYZE = 5_000
 def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportReport:
     """Import the document in a binary stream, completely or not at all. Return a report of the changes.
 
-    dry_run: only report what the import would change. Raise BadTenantDocument if a line is bad, NotAdministrator.
+    dry_run: only report the changes that the import would make.
+    Raise BadTenantDocument if a line is bad, NotAdministrator if the author is not an administrator.
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:

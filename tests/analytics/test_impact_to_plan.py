@@ -65,7 +65,7 @@ def create_plan(client, run: AnalysisRun, **scope) -> Plan:
 
 
 def apply_plan(client, plan: Plan) -> None:
-    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps what people have"}, follow=True)
+    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions"}, follow=True)
     plan.refresh_from_db()
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
 
@@ -86,7 +86,7 @@ def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada
     assert second_run.summary["answers_lost"] == 0 and second_run.revision == JournalLine.objects.latest("revision").revision
     activate(ada, AFTER)
     assert before <= permissions()
-    assert JournalLine.objects.filter(action="grant", reason="keeps what people have").count() == plan.effect["grants"]
+    assert JournalLine.objects.filter(action="grant", reason="keeps current permissions").count() == plan.effect["grants"]
 
 
 def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):

@@ -100,7 +100,7 @@ def test_permissions_that_share_a_grant_need_it_once(report):
     assert items(plan) == [("user:dee", "dataset:hr.salaries", "ADMIN"), ("user:grp", "dataset:hr.salaries", "ADMIN")]
     assert plan.recipe["note"] == ("It keeps 6 permissions that would be lost. There is no other way to keep them: it is the "
                                    "smallest set of grants.")
-    assert plan.title == "Keep what people have, from existing to final"
+    assert plan.title == "Keep current permissions, from existing to final"
     activate_generation(author=COMMAND, name="core")
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert ("user:grp", "dataset:hr.salaries", "ADMIN") in all_grants()
@@ -129,11 +129,11 @@ def test_an_unknown_user_or_group_is_refused(report, scope, message):
 def test_an_outdated_report_makes_no_plan_and_its_earlier_plan_is_stale(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
     change_grants(author=COMMAND, revoke=[("user:grp", parse_address("namespace:hr"), "ADMIN")])
-    with pytest.raises(PlanError, match=r"data was changed since: line \d+ .*; run policy-impact again"):
+    with pytest.raises(PlanError, match=r"the data has changed since: line \d+ .*; run policy-impact again"):
         create_regrant_plan(author=COMMAND, run=report)
     with pytest.raises(StaleBase):
         apply_plan(author=COMMAND, plan_id=plan.pk)
-    with pytest.raises(PlanError, match="was made from the report of an analysis: run the analysis again"):
+    with pytest.raises(PlanError, match="was created from the report of an analysis: run the analysis again"):
         renew_plan(author=COMMAND, plan_id=plan.pk)
 
 

@@ -69,17 +69,17 @@ def test_every_class_of_operations_has_a_general_rule_or_a_note_why_it_has_none(
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("", "it must hold .*kind.* tables"),
-    ("[[kind]]\nparent='instance'", "needs `name`"),
-    ("[[kind]]\nname='Record'\nparent='instance'", "`Record` cannot name a kind"),
-    ("[[kind]]\nname='dataset'\nparent='instance'", "the kind `dataset` exists already"),
+    ("", "it must contain only .*kind.* tables"),
+    ("[[kind]]\nparent='instance'", "must have `name`"),
+    ("[[kind]]\nname='Record'\nparent='instance'", "`Record` is not a valid name for a kind"),
+    ("[[kind]]\nname='dataset'\nparent='instance'", "the kind `dataset` already exists"),
     ("[[kind]]\nname='record'\nparent='dataset'", "must be inside one of instance, namespace, application, not in `dataset`"),
     ("[[kind]]\nname='record'\nparent='instance'\ncolour='red'", "`colour` is not a member of a kind"),
     ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nfly=['fly']", "`fly` is not a class of operations"),
-    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['READ']", "`READ` cannot name an operation"),
-    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['x']\nget=['x']", "names the operation `x` twice"),
+    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['READ']", "`READ` is not a valid name for"),
+    ("[[kind]]\nname='record'\nparent='instance'\n[kind.operations]\nread=['x']\nget=['x']", "lists the operation `x` twice"),
     ("[[kind]]\nname='record'\nparent='instance'\ncharacters='z-a'", "is not a set of characters"),
-    ("[[kind]]\nname='record'\nparent='instance'\ncharacters='a-z '", "may not hold white space"),
+    ("[[kind]]\nname='record'\nparent='instance'\ncharacters='a-z '", "must not include whitespace"),
     ("nonsense", "cannot be read"),
 ])
 def test_a_bad_file_of_kinds_is_refused_with_its_fault(tmp_path, text, message):

@@ -80,7 +80,7 @@ print(json.dumps(report))
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """Return what the console reads from the old database after `migrate`."""
+    """Return the data that the console reads from the old database after `migrate`."""
     folder = tmp_path_factory.mktemp("upgrade")
     database = folder / "console.sqlite3"
     database.write_bytes(gzip.decompress((CASES / "previous_version.sqlite3.gz").read_bytes()))

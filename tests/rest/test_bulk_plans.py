@@ -56,7 +56,7 @@ def test_a_bulk_plan_covers_selected_entities(ada):
     (BULK | {"principals": []}, 400, "principals"), (BULK | {"privileges": ["OWN"]}, 400, "privileges"),
     (BULK | {"kinds": ["widget"]}, 400, "is not a kind"), (BULK | {"itself": "yes"}, 400, "itself"),
     (BULK | {"within": "namespace:nowhere"}, 409, "is not registered"), (BULK | {"within": ORDERS}, 409, "is not a container"),
-    (BULK | {"kinds": ["namespace"]}, 409, "contains no entities of kind namespace"),
+    (BULK | {"kinds": ["namespace"]}, 409, "cannot contain entities of kind namespace"),
     (BULK | {"principals": ["user:x"]}, 409, "user:x does not exist"),
     (BULK | {"principals": ["user:ned"], "privileges": ["ADMIN"]}, 409, "nothing to grant"),
     (SELECTION | {"entities": ["dataset:sales.legacy"]}, 409, "only live entities"),
@@ -89,7 +89,7 @@ def test_every_invalid_line_of_a_change_file_is_reported(ada):
     refused = problem(ada.post("/plans/import", {"document": bad}), 400)
     assert [(e["list"], e["index"], e.get("field", "")) for e in refused["errors"]] == [
         ("document", 4, "verb"), ("document", 5, "principal"), ("document", 6, "")]
-    assert refused["detail"].startswith("3 bad lines, so no plan was made; the first is line 4") and database_state() == before
+    assert refused["detail"].startswith("3 bad lines, so no plan was created; the first is line 4") and database_state() == before
     assert "no changes" in problem(ada.post("/plans/import", {"document": HEADER}), 409)["detail"]
     for sent in ({}, {"document": ""}, {"document": 1}, {"document": "\ud800"}, {"document": GOOD, "file": "x"}):
         problem(ada.post("/plans/import", sent), 400)

@@ -18,7 +18,7 @@ def test_a_user_is_added_once(ada):
                 "is_service": False}
     assert created.json() == ada.client.get(created["Location"]).json() == expected
     assert ada.client.get(created["Location"])["ETag"] == created["ETag"]
-    assert "exists already" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
+    assert "already exists" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
 
 
 @pytest.mark.parametrize(("body", "field"), [

@@ -25,7 +25,7 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
 
 
 def kinds(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.GHOST_KINDS: the number of these grants, of their addresses and of their principals, by state and kind."""
+    """Return tables.GHOST_KINDS: the numbers of ghost grants, addresses and principals, by state and kind."""
     kind = F.substring_index("entity", ":", 1).alias("kind")
     return analysis_input.earlier["rows"].groupBy("state", kind).agg(
         F.count("*").alias("grants"), F.count_distinct("entity").alias("entities"),

@@ -40,7 +40,7 @@ class CompiledFact:
 class CompiledRule:
     """The requirements of one rule.
 
-    kind: a kind number, or rows.NONE if an equal rule with another number is evaluated in place of this one.
+    kind: a kind number, or rows.NONE if an equal rule with another number is evaluated instead.
     """
 
     kind: int

@@ -43,7 +43,7 @@ COUNTS = "is_everyone boolean, user_id bigint, subtree bigint, rule int, gained 
 
 
 class Holder(IntEnum):
-    """What a count stands for: one user, each member of a group, or every user."""
+    """The users that a count applies to: one user, each member of a group, or every user."""
 
     USER = 0
     GROUP = 1
@@ -253,7 +253,7 @@ class _RuleGroupCounter:
     def _count_bits(self, bits: Array) -> Array:
         """Return the number of bits by row and bucket."""
         counts = np.zeros((len(bits), self.bucket_count), np.int32)
-        # Differences of a running sum take as long for many short segments as for a few long ones.
+        # Subtracting running sums takes as long for many short segments as for a few long segments.
         running_sum = np.cumsum(np.bitwise_count(bits), axis=1, dtype=np.int32)
         counts[:, self._has_words] = np.diff(running_sum[:, self._last_word], axis=1, prepend=0)
         return counts

@@ -93,7 +93,10 @@ def _union(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def _typed_rows(frame: DataFrame, row_type: type[Rows], **columns: Column | str) -> DataFrame:
-    """Return rows of one type in the wide schema. columns: those that the frame does not have under the same name."""
+    """Return the rows of `frame` as rows of `row_type` in the wide schema.
+
+    columns: the column for each field that is not a column of the same name in `frame`.
+    """
     values = {name: F.col(name) for name in row_type.__match_args__} | {
         name: F.col(column) if isinstance(column, str) else column for name, column in columns.items()}
     check_columns(row_type, values)

@@ -131,7 +131,7 @@ class _EntryFinder:
 
 
 def _rows_and_principals(rows: PrincipalRowsT, directory: Directory) -> tuple[PrincipalRowsT, Array]:
-    """Return (the rows with a principal that stands for an active user, the principal number of each)."""
+    """Return (the rows of principals with at least one active user, the principal number of each row)."""
     principals, is_active = directory.principal_numbers(rows.principal_type, rows.principal)
     return select_rows(rows, is_active), principals
 
@@ -201,7 +201,7 @@ class FactBits:
                 bits[rows, begin - self.first_word : end - self.first_word] = ALL_BITS
 
     def mark_holders(self, is_holder: Array) -> None:
-        """Set `is_holder`, which is by user index, for every user who holds the fact anywhere in the layout."""
+        """Set `is_holder[user index]` for every user for whom the fact is true anywhere in the layout."""
         for users in (self._own_users, self._group_rows.users, *(users for users, _ in self._own_subtrees)):
             is_holder[users] = True
 

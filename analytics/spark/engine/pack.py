@@ -126,7 +126,7 @@ class CountPacker:
         self._has_member[directory.member_groups, part_by_membership] = True
 
     def add(self, counts: Counts) -> Iterator[pa.RecordBatch]:
-        """Add counts to the buffer. Yield the sums if there are too many to keep."""
+        """Add counts to the buffer. If it is full even after adding up equal keys, yield its sums and clear it."""
         holders = self._directory.user_ranks[counts.holders] if counts.holder == Holder.USER else counts.holders
         buckets = self._buckets.number(counts.rules, counts.unit.segment_namespace_rank[counts.segments])
         self._sums[counts.holder].add(holders, buckets, counts.gained, counts.lost)

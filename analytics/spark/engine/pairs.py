@@ -74,7 +74,10 @@ def changed_pairs(rows: TenantRows, directory: Directory, rules: CompiledRules, 
 
 
 def _pairs_of_bits(unit: Unit, users: Array, group: RuleGroup, bits: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield (user indexes, targets of the unit, rule numbers) for the set bits. bits: for each user, words of the group."""
+    """Yield (user indexes, targets of the unit, rule numbers) for the set bits.
+
+    bits: a row for each user, with the words of the rule group.
+    """
     first_word = int(unit.segment_begin[group.segments[0]])
     # Few enough users to keep the batches small.
     step = max(1, BATCH_ROWS // max(1, bits.shape[1] * WORD_BITS // 8))
@@ -107,12 +110,15 @@ class PairOrder:
 
     @staticmethod
     def by_user(pair_counts: Array, partitions: int) -> "PairOrder":
-        """pair_counts: by user rank."""
+        """Split the users into parts with about the same number of pairs. pair_counts: by user rank."""
         return PairOrder(split_evenly(pair_counts, 1, pair_part_count(pair_counts, partitions)), has_namespace=False)
 
     @staticmethod
     def by_namespace(pair_counts: Array, user_count: int, partitions: int) -> "PairOrder":
-        """pair_counts: by namespace rank. A namespace with many pairs is split between its users."""
+        """Split the namespaces into parts with about the same number of pairs. A large namespace is split by user.
+
+        pair_counts: by namespace rank.
+        """
         first_keys = split_evenly(pair_counts, max(1, user_count), pair_part_count(pair_counts, partitions))
         return PairOrder(first_keys, has_namespace=True)
 
@@ -122,7 +128,10 @@ class PairOrder:
 
 
 def pair_part_count(pair_counts: Array, partitions: int) -> int:
-    """Return the number of parts for sorting these pairs: at least one for each partition, if these are not too small."""
+    """Return the number of parts for sorting these pairs.
+
+    Use at least one part for each partition, unless a part would then have fewer than MIN_PAIRS_PER_PART pairs.
+    """
     total = int(pair_counts.sum())
     return max(1, -(-total // PAIRS_PER_PART), min(partitions, total // MIN_PAIRS_PER_PART))
 

@@ -65,7 +65,7 @@ def _missing_evaluation(tables: Tables, facts: dict[int, HasOnAllLive],
                         container: str) -> tuple[Evaluation, list[list[int]]] | None:
     """Return (the evaluation that counts missing privileges, the facts of each of its rules).
 
-    Return None if such containers cannot contain an entity of the kinds that the facts are about.
+    container: the kind of the containers. Return None if they cannot contain entities of the kinds that the facts test.
     """
     kinds_inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
     required = [(kind, fact.privilege, number) for number, fact in facts.items()
@@ -80,7 +80,11 @@ def _missing_evaluation(tables: Tables, facts: dict[int, HasOnAllLive],
 
 def _holders_of_all(tables: Tables, facts: dict[int, HasOnAllLive], container: str,
                     broadcast_directory: BroadcastDirectory) -> DataFrame:
-    """Return each container of that kind with everyone if it contains no live entity, else with each user who holds all."""
+    """Return the holders of the facts in each container of the kind `container`.
+
+    These are `everyone` if the container has no live entity of the fact's kind, else each user who holds the privilege on all
+    of them.
+    """
     missing = _missing_evaluation(tables, facts, container)
     containers = tables.entities.where(F.col("kind") == container).select(
         F.col("id").alias("entity"), F.explode(F.array(*map(F.lit, facts))).alias("fact"))

@@ -37,7 +37,7 @@ PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 @dataclass(frozen=True, slots=True)
 class HeldAnywhere:
-    """Met by one of these privileges on any address in the namespace of the target, in any state.
+    """Met if the subject holds one of these privileges on any address in the namespace of the target, in any state.
 
     Not a node of the grammar.
     """
@@ -77,12 +77,12 @@ class RuleSet:
 
 
 def visibility_rules(generation: str) -> RuleSet:
-    """Return the rules of `list`: before, nothing is permitted; after, what the generation permits."""
+    """Return the rules of `list`: nothing is permitted before, and the generation decides after."""
     return generation_rules(generation, lambda operation: operation == "list")
 
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
-    """Return the rules of all included operations: before, nothing is permitted; after, what the generation permits.
+    """Return the rules of all included operations: nothing is permitted before, and the generation decides after.
 
     is_included: called with the name of each operation.
     """

@@ -83,5 +83,5 @@ def position_in_list(cursor: str, identity: object):
 
 
 def list_identity(name: str, query: dict) -> Iterable:
-    """Return what distinguishes this list from others: its name and its filters, but not the size of a page."""
+    """Return the identity of this list: its name and its filters, but not its page size."""
     return [name, *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit"))]

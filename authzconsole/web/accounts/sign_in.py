@@ -1,4 +1,4 @@
-"""Sign-in and the change of one's own password: the views of Django, with throttling."""
+"""Sign-in and password change: the views of Django, with throttling."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -83,7 +83,7 @@ class QuestionForm:
 def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *, is_whole_page: bool = False) -> dict:
     """Return the context of the section: the form with its input, and the answer to its question.
 
-    Without an operation, the section answers every operation in one line each; without a subject, it has no answer.
+    If no operation is selected, the section shows a one-line answer for each operation. Without a subject, it has no answer.
     is_whole_page: for the Ask page, which shows the full answers of all generations.
     """
     fields = question_input(request)

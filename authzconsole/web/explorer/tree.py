@@ -30,7 +30,7 @@ ROWS_BEFORE = 10
 class Branch:
     """One row of the tree: an entity, or all children of one kind.
 
-    of: the kind, for a row that groups children of one kind; empty for an entity.
+    of: for a row that groups the children of one kind, this kind; empty for an entity.
     url: its page; empty if the account may not open it. load_url: the URL of its children; empty if it cannot have any.
     count: number of children, if they were counted. inside: the rows below it, if it is expanded.
     """

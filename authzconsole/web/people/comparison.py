@@ -84,7 +84,7 @@ def _user_groups(user: User) -> dict:
 
 
 def _affected_members(group: Group) -> dict:
-    """Return the active members. They would lose the grants of the group that they do not also hold otherwise."""
+    """Return the active members of the group. They lose the privileges that they hold only through the group."""
     members = group.user_set.active_principals()
     return {"grants": capped_count(group.grants), "total_members": capped_count(members),
             "members": [principal_link(user) for user in members.order_by("username")[:MAX_PRINCIPALS]]}

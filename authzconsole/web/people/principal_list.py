@@ -19,7 +19,7 @@ from grants.principals.services import add_group, add_user
 
 ROWS_PER_PAGE = 25
 TYPES = {"user": "Users", "group": "Groups"}
-# by the value of the filter: the value of is_active
+# filter value -> value of is_active
 ACTIVITY = {"active": True, "inactive": False}
 FORM_FIELDS = ("type", "name", "email", "role", "is_service", "reason")
 

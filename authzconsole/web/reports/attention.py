@@ -83,7 +83,7 @@ def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
 def _ghost_grant_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
     summary = run.summary if run else {}
     if leftover := summary.get("grants_on_deleted_addresses", 0):
-        # A generation that removes grants with their entity has such grants only from an earlier generation.
+        # If the generation removes grants with their entity, these grants remain from an earlier generation.
         again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
         text = f"{quantity(leftover, 'grant', 'grants')} on deleted addresses{again}"
         yield AttentionItem("warning", text, _url(run, "state"), run, "Clean up", reverse("plan-ghosts"))

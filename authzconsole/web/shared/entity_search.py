@@ -95,7 +95,10 @@ class SearchQuery:
         return Entity.objects.filter(kind__in=[kind for kind in KINDS if KINDS[kind].parent == "namespace"], key__in=keys)
 
     def rank(self, candidate: Candidate) -> tuple[int, int, str]:
-        """Sort key: exact names, then names that start with the text, then names that contain it; containers first in each."""
+        """Return a sort key: exact names, then names that start with the text, then names that contain it.
+
+        Within each of these, sort by kind, containers first.
+        """
         _, kind, key = candidate
         text, names = self.name.lower(), _names(kind, key.lower())
         if text in names or text == key.lower():

@@ -1,4 +1,4 @@
-"""Privilege cells: what a principal holds on an entity, one cell for each privilege in the order of `Privilege`."""
+"""Privilege cells: the privileges of a principal on an entity, one cell for each in the order of `Privilege`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -143,7 +143,8 @@ def _empty_message(change: BulkChange, where: str) -> str:
 def _check_principals(change: BulkChange) -> None:
     # Check this first: an unknown principal has no grants, so every grant would seem new and every revocation unnecessary.
     if unknown := sorted(set(change.principals) - principals_by_name(change.principals).keys()):
-        raise PlanError(f"{', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not exist: add first, or correct the name")
+        names, verb, pronoun = ("name", "does", "it") if len(unknown) == 1 else ("names", "do", "them")
+        raise PlanError(f"{', '.join(unknown)} {verb} not exist: add {pronoun} first, or correct the {names}")
 
 
 def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_container: bool) -> list[str]:
@@ -152,7 +153,7 @@ def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_co
         raise PlanError(f"{within} is not a container: name the instance, a namespace or an application")
     possible = kinds_inside(within.kind)
     if wrong := [kind for kind in kinds or () if kind not in possible]:
-        raise PlanError(f"{within} contains no entities of kind {wrong[0]}; it may contain {', '.join(possible)}")
+        raise PlanError(f"{within} cannot contain entities of kind {wrong[0]}; it can contain {', '.join(possible)}")
     selected = possible if kinds is None else [kind for kind in possible if kind in kinds]
     if not selected and not includes_container:
         raise PlanError(f"no kind is selected: select at least one of {', '.join(possible)}, or {within} itself")

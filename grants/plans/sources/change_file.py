@@ -45,7 +45,7 @@ class BadChangeFile(GrantError):
 
     def __init__(self, faults: list[Fault], bad_lines: int):
         self.faults, self.bad_lines = faults, bad_lines
-        super().__init__(f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so no plan was made; the first is "
+        super().__init__(f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so no plan was created; the first is "
                          f"{faults[0]}")
 
 
@@ -81,7 +81,8 @@ def read_change_file(raw: bytes) -> ChangeFile:
         raise PlanError(file_too_large_message(len(raw)))
     text = _decode(raw.removeprefix(_BOM))
     if not text.strip():
-        raise PlanError(f"the file is empty: it must hold changes, as CSV with the header {','.join(COLUMNS)}, or as JSON Lines")
+        raise PlanError(f"the file is empty: it must contain changes, as CSV with the header {','.join(COLUMNS)}, "
+                        "or as JSON Lines")
     first_character = text.lstrip()[0]
     if first_character == "[":
         raise PlanError("the file is one list of JSON: write one object per line, without the list around them")
@@ -97,7 +98,7 @@ def read_change_file(raw: bytes) -> ChangeFile:
 
 def file_too_large_message(size_bytes: int) -> str:
     return (f"the file has {size_bytes / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
-            f"and make a plan of each part")
+            f"and create a plan from each part")
 
 
 def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:

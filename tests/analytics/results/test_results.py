@@ -114,7 +114,7 @@ DAMAGES = {
 def test_a_damaged_file_raises_an_error_with_a_remedy(run, tmp_path, damage):
     path = tmp_path / "results" / "rows" / "part-00001.parquet"
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    with pytest.raises(StorageError, match=r"damaged or out of reach \(.+\); run the analysis again$") as raised:
+    with pytest.raises(StorageError, match=r"damaged or unavailable \(.+\); run the analysis again$") as raised:
         result_page(run)
     assert "\n" not in str(raised.value)
     with pytest.raises(StorageError, match="run the analysis again"):

@@ -116,7 +116,7 @@ def test_json_beyond_the_limits_of_depth_and_digits_is_refused():
 
 def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
     text = HEADER + f"take,user:out,{ORDERS},READ\n" * 150 + "".join(f"grant,user:x{n},{ORDERS},READ\n" for n in range(50))
-    with pytest.raises(BadChangeFile, match="200 bad lines, so no plan was made; the first is line 2: `verb`") as bad:
+    with pytest.raises(BadChangeFile, match="200 bad lines, so no plan was created; the first is line 2: `verb`") as bad:
         made(text)
     assert (len(bad.value.faults), bad.value.bad_lines) == (100, 200)
 

@@ -41,8 +41,8 @@ def test_a_user_can_be_added_inactive_and_with_a_role():
 
 def test_adding_an_existing_principal_changes_nothing(alice):
     before = database_state()
-    assert add_user(author=COMMAND, name="alice").sentence == "user:alice exists already: nothing changed"
-    assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts exists already: nothing changed"
+    assert add_user(author=COMMAND, name="alice").sentence == "user:alice already exists: nothing changed"
+    assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts already exists: nothing changed"
     assert database_state() == before
 
 
@@ -123,7 +123,7 @@ def test_the_last_active_administrator_cannot_be_removed(change):
     author = administrator()
     author_with(Role.ADMINISTRATOR, active=False)
     before = database_state()
-    with pytest.raises(PrincipalError, match="is the only active administrator of this console: make another one first"):
+    with pytest.raises(PrincipalError, match="is the only active administrator of this console: add another administrator first"):
         change(author.name)
     assert database_state() == before
     administrator()
