@@ -134,7 +134,8 @@ def current_revision() -> int:
 def decision_changes_after(revision: int | None) -> int:
     """Return how many journal lines after `revision` can change a decision.
 
-    Reads at most MAX_LINES_READ lines with one query. If there are more, return the number of all lines with a second query.
+    Reads at most MAX_LINES_READ lines with one query. If there are more, return the number of all
+    later lines, an upper bound, with a second query.
     """
     later_lines = JournalLine.objects.filter(revision__gt=revision or 0)
     actions = list(later_lines.order_by("revision").values_list("action", flat=True)[: MAX_LINES_READ + 1])

@@ -1,6 +1,6 @@
 """Authenticate the callers of AuthZEN and REST, by an API token in the Authorization header or by a session.
 
-No answer reveals whether an address exists that the caller cannot see.
+Answers do not reveal whether addresses that the caller cannot see exist.
 """
 
 from dataclasses import dataclass

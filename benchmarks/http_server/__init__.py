@@ -1,1 +1,1 @@
-"""The console under its production server, with one more URL: the reference of the benchmark."""
+"""The console under its production server, with one more URL: the baseline of the benchmark."""

@@ -55,7 +55,7 @@ class Attempt:
     words: the requirement in one line.
     privileges: any one of these is enough. address: where they must be held.
     grants: the grants that met the node.
-    missing_grants: the grants that would meet it; one set if several sets of the same size would.
+    missing_grants: the grants that would meet it; only one set if several sets of the same size would.
     unlisted_count: number of missing grants that are counted but not listed.
     checked_count, kind: only for `all live`: the number of live entities that were checked, and their kind (None for every kind).
     """
@@ -332,7 +332,7 @@ def _live_entities_in_words(kind: str | None) -> str:
 
 
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
-    """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all four."""
+    """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all privileges."""
     return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
 
 

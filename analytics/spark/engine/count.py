@@ -134,7 +134,7 @@ class Holdings:
         self.segment = unit.segments_at(self.position)
 
     def _fact_table(self, fact_count: int, fact: Array, position: Array, selected: Array) -> Array:
-        """Return for each fact and position whether one of the selected entries is there."""
+        """Return, for each fact and position, whether a selected entry has both."""
         table = np.zeros((fact_count, self._position_count), bool)
         table[fact[selected], position[selected]] = True
         return table

@@ -125,7 +125,7 @@ def _hint(entity: Entity) -> Hint | None:
 
 
 def _own_hint(entity: Entity) -> Hint | None:
-    """Return the notice for an ordinary account, which does not learn of the grants of others."""
+    """Return the notice for an ordinary account, which may not see the grants of others."""
     match entity.state:
         case State.PLANNED:
             return Hint("planned", f"This {entity.kind_title} does not exist yet.")

@@ -65,7 +65,7 @@ def _create_plan(request: HttpRequest, form: dict) -> Plan:
 
 
 def _container(form: dict) -> Entity:
-    """Return the container of the form, by default the instance. Raises Http404 if there is no such container."""
+    """Return the container of the form, by default the instance. Raise Http404 if there is no such container."""
     entity = entity_at(address_or_404(form["within"] or str(instance_address())))
     if entity is None or entity.kind not in CONTAINER_KINDS:
         raise Http404("there is no such container")

@@ -1,4 +1,4 @@
-"""Schedules: off by default, one run per scheduled time for any number of messages, and the table of the scheduler."""
+"""Schedules: off by default, one run per scheduled time, however many messages arrive, and the table of the scheduler."""
 
 import threading
 from datetime import UTC, datetime, time, timedelta

@@ -104,7 +104,7 @@ def _names_by_total(cells: list[dict], column: str) -> list[str]:
 
 
 def _grouped_users(users: list[str], namespaces: list[str], visible_counts: dict[tuple[str, str], int]) -> list[str]:
-    """Sort the users by the namespace in which they see the most entities, then by their total."""
+    """Return the users sorted by the namespace in which they see the most entities, then by their total."""
     def sort_key(user: str) -> tuple:
         counts = [visible_counts.get((user, name), 0) for name in namespaces]
         return counts.index(max(counts)), -sum(counts), user
