@@ -144,17 +144,18 @@ def decision_changes_after(revision: int | None) -> int:
     return sum(action in DECISION_ACTIONS for action in actions)
 
 
-def first_break(visit: Callable[[tuple], None] | None = None) -> ChainBreak | None:
+def first_break(visit: Callable[[tuple], None] | None = None, *, is_signature_required: bool = True) -> ChainBreak | None:
     """Verify the whole chain. Return the first line that breaks it, or None.
 
     Reads lines in batches and keeps one line in memory. Lines may be appended during the verification.
     visit: called with the values of each verified line, in the order of `VERIFIED_COLUMNS`.
+    is_signature_required: whether lines without a known key, and the signature of the head, count as a break.
     """
-    verifier, head = _ChainVerifier(visit=visit), current_head()
+    verifier, head = _ChainVerifier(visit=visit, is_signature_required=is_signature_required), current_head()
     while True:
         chain_break = verifier.verify_new_lines() or verifier.break_before(head)
         if chain_break is not None or verifier.revision == head.revision:
-            return chain_break or _unsigned_head(head)
+            return chain_break or (_unsigned_head(head) if is_signature_required else None)
         # The lines were read after the head. If lines were appended in between, there is a new head now.
         old_head, head = head, current_head()
         if head.revision < verifier.revision:
@@ -208,14 +209,16 @@ _HASH = _COLUMNS.index("hash")
 class _ChainVerifier:
     """Verify the chain line by line. revision, hash: of the last verified line."""
 
-    def __init__(self, previous: JournalLine | None = None, visit: Callable[[tuple], None] | None = None):
+    def __init__(self, previous: JournalLine | None = None, visit: Callable[[tuple], None] | None = None,
+                 is_signature_required: bool = True):
         self.revision, self.hash = 0, JournalHead._meta.get_field("hash").default
         # Start below every possible revision, so that lines with a number below 1 are found too.
         self._last_read = -(2**63)
         if previous is not None:
             self.revision = self._last_read = previous.revision
             self.hash = previous.hash
-        self._visit, self._sealed_to = visit, _sealed_to()
+        self._visit = visit
+        self._last_unsigned = _sealed_to() if is_signature_required else 2**63
 
     def verify_new_lines(self, max_lines: int | None = None) -> ChainBreak | None:
         """Verify every line after the last verified line, or the first `max_lines` of them. Return the first break."""
@@ -240,7 +243,7 @@ class _ChainVerifier:
         if is_signed is False:
             return ChainBreak(expected, f"line {expected} was changed after it was written: its signature with the key {key_id} "
                                         f"does not match")
-        if is_signed is None and revision > self._sealed_to:
+        if is_signed is None and revision > self._last_unsigned:
             return ChainBreak(expected, f"line {expected} is signed with the key {key_id}, which is not in JOURNAL_KEYS" if key_id
                               else f"line {expected} is not signed")
         self.revision = self._last_read = revision

@@ -18,8 +18,9 @@ from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
 # tests ignore these settings of a real console: with them, tests would use its servers and files, or behave like it
-CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "KINDS_FILE",
-                     "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY", "SNAPSHOT_URI", "STATE_DIR")
+CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME",
+                    "JOURNAL_ANCHOR", "JOURNAL_KEYS", "KINDS_FILE", "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY",
+                    "SNAPSHOT_URI", "STATE_DIR")
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,31 @@ def test_without_the_key_changes_are_refused_with_its_id_and_reads_work(five, se
     assert current_revision() == 5
 
 
+def test_a_lost_key_is_replaced_by_a_seal(five, settings):
+    key_id = JournalHead.objects.get().key_id
+    with pytest.raises(CommandError, match="nothing to seal"):
+        call_command("seal_journal", reason="no need")
+    settings.JOURNAL_KEYS = ["w" * 40]
+    run("UPDATE grants_journalline SET reason = 'x' WHERE revision = 3")
+    with pytest.raises(CommandError, match="a seal would hide it: line 3"):
+        call_command("seal_journal", reason="lost")
+    run("UPDATE grants_journalline SET reason = 'because' WHERE revision = 3")
+    call_command("seal_journal", reason="lost", stdout=io.StringIO())
+    line = JournalLine.objects.get(revision=6)
+    assert (line.action, line.actor, line.reason, key_id in line.detail) == ("seal", "seal_journal", "lost", True)
+    assert first_break() is None and append("x") == 7
+    rewrite_from(3, action="forged")
+    # the signature of the seal is no longer valid, so it does not cover line 1
+    assert first_break().revision == 1
+
+
+def test_the_console_starts_read_only_without_the_key(five, settings):
+    settings.JOURNAL_KEYS = ["w" * 40]
+    errors = io.StringIO()
+    call_command("bootstrap", stderr=errors, stdout=io.StringIO())
+    assert errors.getvalue().startswith("The console starts read-only: the journal was signed with the key ")
+
+
 def test_a_part_of_the_journal_is_verified_at_a_time(five):
     first = verify_part(max_lines=3)
     assert (first.chain_break, first.verified_to, first.is_complete) == (None, 3, False)

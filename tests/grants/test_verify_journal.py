@@ -88,6 +88,14 @@ def test_every_kind_of_change_verifies(tenant):
     assert verify().endswith(AGREES)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_verification_reads_one_state_outside_of_a_transaction():
+    add_user(author=OPERATOR, name="alice")
+    assert verify().endswith(AGREES)
+    User.objects.filter(username="alice").update(role=Role.ADMINISTRATOR)
+    assert "the console role of user:alice" in fault()
+
+
 def test_the_demo_tenant_verifies():
     call_command("import_tenant", "authzconsole/demo/tenant.jsonl", stdout=io.StringIO())
     assert verify().endswith(AGREES)

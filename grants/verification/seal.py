@@ -1,0 +1,26 @@
+"""Seal the journal after its key was lost: sign it with the current key, and record why."""
+
+from django.db import transaction
+
+from grants.errors import GrantError
+from grants.journal import SEAL, Author, Change, append_to_journal, first_break
+from grants.journal_keys import head_fault
+from grants.models import JournalHead
+
+
+def seal_journal(*, author: Author) -> int:
+    """Append a `seal` line, which covers the hashes of all earlier lines, and sign the head. Return the revision.
+
+    Raise GrantError if the console is not read-only, the reason is missing, or the chain of hashes is broken.
+    """
+    if not author.reason.strip():
+        raise GrantError("the reason is missing: the journal stores it with the seal")
+    with transaction.atomic():
+        head = JournalHead.objects.select_for_update().filter(pk=1).first()
+        fault = head and head_fault(head.revision, head.hash, head.key_id, head.mac)
+        if not fault:
+            raise GrantError("the journal is signed with a key of this console: there is nothing to seal")
+        if (chain_break := first_break(is_signature_required=False)) is not None:
+            raise GrantError(f"the journal is broken, and a seal would hide it: {chain_break.sentence}")
+        detail = f"the hashes of lines 1 to {head.revision}: {head.hash}; until now, {fault}"
+        return append_to_journal(head, [Change(SEAL, detail=detail)], author=author)

@@ -1,0 +1,52 @@
+"""The restricted role of PostgreSQL can add journal lines, but not change them."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.journal import Author, first_break
+from grants.models import JournalLine
+from grants.principals.services import add_user
+
+pytestmark = pytest.mark.django_db
+ROLE = "console test role"
+
+
+def test_sqlite_has_no_roles():
+    if connection.vendor != "sqlite":
+        pytest.skip("for SQLite")
+    with pytest.raises(CommandError, match="only PostgreSQL has roles"):
+        call_command("restrict_database_role", ROLE)
+
+
+@pytest.fixture
+def restricted():
+    if connection.vendor != "postgresql":
+        pytest.skip("for PostgreSQL")
+    add_user(author=Author("the tests"), name="alice")
+    for _ in range(2):
+        call_command("restrict_database_role", ROLE, stdout=io.StringIO())
+    with connection.cursor() as cursor:
+        cursor.execute(f'SET LOCAL ROLE "{ROLE}"')
+        yield cursor
+        cursor.execute("RESET ROLE")
+
+
+@pytest.mark.parametrize("statement", [
+    "UPDATE grants_journalline SET actor = 'x'", "DELETE FROM grants_journalline", "TRUNCATE grants_journalline",
+    "DELETE FROM grants_journalhead", "TRUNCATE grants_journalhead", "DROP TABLE grants_journalline",
+    "ALTER TABLE grants_journalline DISABLE TRIGGER ALL", "DELETE FROM django_migrations",
+])
+def test_the_attack_the_role_cannot_change_journal_lines(restricted, statement):
+    with pytest.raises(DatabaseError), transaction.atomic():
+        restricted.execute(statement)
+    assert JournalLine.objects.count() == 1
+
+
+def test_the_console_works_with_the_role(restricted):
+    change_grants(author=Author("the tests"), grant=[("user:alice", parse_address("dataset:sales.orders"), "READ")])
+    assert JournalLine.objects.count() == 5 and first_break() is None
