@@ -100,7 +100,10 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
 
 
 def missing_privilege_rules(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> RuleSet:
-    """Return a rule for each kind and privilege. A user loses the rule on each entity on which the user does not hold the privilege directly."""
+    """Return a rule for each kind and privilege.
+
+    A user loses the rule on each entity on which the user does not hold the privilege directly.
+    """
     return _rule_set((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
 
 
