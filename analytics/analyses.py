@@ -228,7 +228,7 @@ ANALYSES: dict[str, Analysis] = {
 
 
 def analysis_by_name(name: str) -> Analysis:
-    """Return the analysis of exactly that name. Raise AnalysisError with the valid names."""
+    """Return the analysis with exactly this name. Raise AnalysisError with the valid names."""
     if name in ANALYSES:
         return ANALYSES[name]
     raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}", field="analysis")

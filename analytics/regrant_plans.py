@@ -79,7 +79,7 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
 
 
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
-    """Return the two generations of the run after checking that its report can be used. Raises as `create_regrant_plan`."""
+    """Return the two generations of the run after checking that its report can be used. Raise as `create_regrant_plan`."""
     if run.analysis != AnalysisName.POLICY_IMPACT:
         raise AnalysisError(f"run {run.pk} is a run of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains "
                             f"the lost permissions")

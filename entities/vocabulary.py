@@ -140,7 +140,7 @@ def kind_by_name(name: str) -> Kind:
 
 
 def privilege_by_name(name: object) -> Privilege:
-    """Return the privilege of exactly that name. Raise VocabularyError if there is none."""
+    """Return the privilege with exactly this name. Raise VocabularyError if there is none."""
     if isinstance(name, str) and name in Privilege.__members__:
         return Privilege[name]
     raise VocabularyError(f"`{clip(name)}` is not a privilege; the privileges are {', '.join(ANY)}")

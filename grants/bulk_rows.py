@@ -72,7 +72,7 @@ def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
 
 
 def refresh_statistics(*written_models: type[models.Model]) -> None:
-    """Update the planner statistics of these tables on PostgreSQL, which by itself would update them up to a minute later."""
+    """Update the planner statistics of these tables on PostgreSQL, where autovacuum would update them up to a minute later."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written_models)}")

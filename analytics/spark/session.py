@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from analytics.spark.properties import properties_argument, write_properties
 from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
-# How long the Java process may take to end.
+# The time that the Java process may take to exit.
 SHUTDOWN_SECONDS = 30
 # Limits for starting Spark, and for a standalone master to accept a connection.
 START_SECONDS = 120

@@ -28,7 +28,10 @@ def _digest(lock: str) -> str:
 
 
 def _venv_state() -> str:
-    """Return a text that identifies the version of uv, the interpreter and the location, which scripts in .venv contain."""
+    """Return a text that identifies the location of .venv, its Python version and the version of uv.
+
+    The location matters because scripts in .venv contain it.
+    """
     return f"{VENV} {sys.version_info[:2]} {_digest('uv.txt')}"
 
 

@@ -32,7 +32,10 @@ def is_available(package: str) -> bool:
 
 
 def packages_for(tools: Sequence[Tool]) -> list[str]:
-    """Return the first available package of each tool; if none is available, the first one, which updated lists contain."""
+    """Return the first available package of each tool.
+
+    If none is available, return the first package of the tool, because updated package lists contain it.
+    """
     return [next(filter(is_available, tool.packages), tool.packages[0]) for tool in tools]
 
 

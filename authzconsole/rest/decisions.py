@@ -116,7 +116,7 @@ class Decisions(Endpoint):
 
 
 def _with_explain(body: dict) -> dict:
-    """Return the body with `explain` set in every context. Malformed members stay; reading the question refuses them."""
+    """Return the body with `explain` set in every context. Malformed members are kept, because parsing refuses them."""
     body = _set_explain(body, body.get("context", {}))
     if isinstance(items := body.get("evaluations"), list):
         body = body | {"evaluations": [

@@ -12,7 +12,7 @@ from grants.plans.sources.registry import RENEWALS
 
 
 def can_renew(plan: Plan) -> bool:
-    """Return whether the source of the plan allows to create it again."""
+    """Return whether the plan can be created again from its source."""
     return plan.origin in RENEWALS
 
 

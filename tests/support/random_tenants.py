@@ -21,7 +21,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive, UnknownExpression
 from grants.policies.question import Question, context_members
 
-# Kinds directly inside a namespace that contain nothing. Kinds that a test registers are added by the test.
+# Kinds directly inside a namespace that contain nothing. A test that registers kinds adds them.
 KINDS_OF_LEAVES = [kind.name for kind in child_kinds("namespace") if not child_kinds(kind.name)]
 
 
@@ -154,7 +154,7 @@ def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tena
 
 
 def reference_is_permitted(tenant: Tenant, question: Question) -> bool:
-    """Return the decision, computed by the literal meaning of each expression."""
+    """Decide a question by evaluating each expression literally."""
     holders = tenant.holders(question.subject_type, question.subject)
     policy = GENERATIONS[question.generation].policy(question.target.kind, question.operation)
     if holders is None or policy is None or policy.requirement is None:

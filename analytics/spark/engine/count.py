@@ -1,10 +1,10 @@
 """Count the answers that change, by holder and by bucket: a rule with a namespace, or a rule alone.
 
-The counts of a user are a sum of three parts:
+The counts of a user are the sum of three parts:
 
 - The answers that change for every user, also without a grant, are counted once, for everyone.
-- At a target where at most one group holds facts, the answer is evaluated once for that group, and once for each user with own
-  grants. The counts of a group stand for each of its members; they are expanded to users when the result is merged (see `merge`).
+- At a target where at most one group holds facts, the answer is evaluated once for that group, and once for each user with
+  direct grants. The counts of a group apply to each of its members; `merge` expands them to users.
 - Targets with an overlap are evaluated with bits by user: two groups hold a fact there, or a principal holds a fact on the whole
   subtree.
 

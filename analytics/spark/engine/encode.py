@@ -262,7 +262,7 @@ def _evaluated_namespaces(evaluation: Evaluation) -> DataFrame:
 def namespaces_with_required(tables: Tables, namespaces: LiveNamespaces | None, kinds: tuple[str, ...]) -> DataFrame:
     """Return id, name and `required`, the number of live entities of these kinds in each namespace.
 
-    namespaces: return these only; None for all namespaces.
+    namespaces: return only these; None for all namespaces.
     """
     selected = tables.entities.where(F.col("kind") == "namespace")
     if namespaces is not None:

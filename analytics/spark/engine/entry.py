@@ -30,7 +30,7 @@ from analytics.spark.schemas import Tables
 from analytics.spark.sorted_table import SortedTable
 from analytics.tables import READINESS, Table
 
-# A part of a result has at least so many users, because the counts of a group are sent once to each part.
+# A part of a result has at least this many users, because the counts of a group are sent once to each part.
 MIN_USERS_PER_PART = 256
 PARTS_PER_PARTITION = 4
 

@@ -17,7 +17,7 @@ from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# The size of the bits of the users that are evaluated at once: it fits into the cache of a core.
+# Users are evaluated in chunks. The bits of a chunk have at most this size, which fits into the cache of a core.
 CHUNK_BYTES = 4_000_000
 
 

@@ -27,7 +27,7 @@ from analytics.spark.engine.rows import GROUP, NONE, USER, Array
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 EVERYONE = -1
-# The principal number of a user or group that stands for no active user.
+# The principal number of an inactive user, or of a group without active members.
 _UNKNOWN = np.iinfo(np.int64).min
 # `lookup` uses a table if it has at most this many slots for each number.
 _MAX_SLOTS_PER_NUMBER = 64

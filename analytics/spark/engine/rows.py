@@ -16,14 +16,14 @@ from pyspark import cloudpickle
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Array = np.ndarray
-# An absent number: the subtree of an entity in no namespace, the application of an entity in none, an unused column.
+# No number: the subtree of an entity outside namespaces, the application of an entity outside applications, an unused column.
 NONE = -1
 USER, GROUP, EVERYONE = range(3)
 IN_APPLICATION, IN_NAMESPACE = range(2)
 
 # subtree: the id of the namespace (or application) that contains the entity; all entities of a subtree are evaluated together
 # block: the number of a piece of a subtree that is too large for one unit; 0 in subtrees that are not split
-# kind: the number of the entity's kind in the rule set; on a grant NONE if the entity is no target or has a target row
+# kind: the number of the entity's kind in the rule set; of a grant, NONE if its entity is not a target or has a target row
 # entity: the id of the target, or of the granted entity
 # application: the id of the application that contains the entity; an application contains itself
 # container: the id of a container of targets

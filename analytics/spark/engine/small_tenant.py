@@ -199,7 +199,8 @@ def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
 def _precomputed_facts(tenant: Tenant, all_live: AllLiveFacts, subtree: Array) -> dict[str, Array]:
     """Return the columns of PrecomputedFactRows for the facts about containers of one kind.
 
-    Each container has a row for everyone if it contains no live entity, else a row for each user who holds the privilege on all.
+    Each container has a row for everyone if it contains no live entity, else a row for each user who holds the privilege on
+    all of them.
     """
     is_container = tenant.has_kind(all_live.container)
     ids, subtree = tenant.entity_ids[is_container], subtree[is_container]

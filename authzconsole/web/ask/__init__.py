@@ -1,4 +1,4 @@
 """Questions and their explained answers.
 
-Rules are in `grants.policies`; a plan made from an answer is in `authzconsole.web.plans`.
+Rules are in `grants.policies`; plans that are created from answers are in `authzconsole.web.plans`.
 """

@@ -48,7 +48,7 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
 
 
 def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
-    """Make the change. Return None, without a change, if the form displayed another forecast than the current one."""
+    """Make the change. Return None, without a change, if the forecast has changed since the form was displayed."""
     with transaction.atomic():
         lock_journal()
         forecast = lifecycle_forecast(target, verb)

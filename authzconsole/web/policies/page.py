@@ -126,7 +126,7 @@ def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _activate(request: HttpRequest, name: str, reason: str) -> Outcome | None:
-    """Activate the generation. Return None, without a change, if another one is active than when the form was opened."""
+    """Activate the generation. Return None, without a change, if the active generation has changed since the form was opened."""
     with transaction.atomic():
         lock_journal()
         if request.POST.get("from") != active_generation().name:
@@ -151,7 +151,7 @@ def _activation_response(request: HttpRequest, generation: Generation, *, reason
 
 
 def _impact_run(active: Generation, generation: Generation) -> AnalysisRun | None:
-    """Return the newest finished run that compares the two in this order; without one, the newest unfinished run."""
+    """Return the newest finished run that compares `active` with `generation`; if there is none, the newest unfinished run."""
     runs = AnalysisRun.objects.filter(
         analysis=AnalysisName.POLICY_IMPACT, options__generation=active.name, options__to_generation=generation.name)
     finished = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()

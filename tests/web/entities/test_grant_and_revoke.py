@@ -160,7 +160,7 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
         assert (f"fewer than two administrators</strong>: {warning}" in text) is bool(warning)
         client.post("/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
     text = client.get("/lifecycle/delete/namespace:sales").content.decode()
-    assert "Nothing else loses its administrators" in text
+    assert "No other entity loses administrators" in text
 
 
 @pytest.mark.parametrize(("form", "field"), [

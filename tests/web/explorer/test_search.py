@@ -39,13 +39,13 @@ def test_an_exact_match_is_found_among_too_many_matches(browse, monkeypatch):
         response = browse("ada").get(f"/search?q={text}")
         assert rows_of(response)[0] == "dataset:sales.orders", text
     assert not browse("ada").get("/search?q=orders").context["result"].is_all
-    assert "the best of the matches that were ranked" in page_html(browse("ada").get("/search?q=orders"))
+    assert "the best of the checked matches" in page_html(browse("ada").get("/search?q=orders"))
 
 
 def test_an_account_with_many_grants_learns_that_no_checked_match_is_visible(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", 0)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
-    assert "none of those checked is visible to you" in page_html(browse("dee").get("/search?q=salar"))
+    assert "you cannot see any of those that it checked" in page_html(browse("dee").get("/search?q=salar"))
 
 
 @pytest.mark.parametrize(("text", "results"), [
