@@ -2,6 +2,7 @@
 
 The parser accepts only UTF-8, and rejects repeated members, NaN and Infinity, deep nesting and very long numbers. Parsers
 disagree about which of two repeated members counts, so two programs could read a text with repeated members differently.
+It can also reject lone surrogates (RFC 7493, section 2.1), which UTF-8 cannot encode.
 """
 
 import json
@@ -16,21 +17,25 @@ MAX_DIGITS = 1_000
 # A bracket, or a string up to its closing quote (up to the end of the text if there is none). The possessive quantifier makes
 # sure that each byte is read once.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+# UTF-8 contains no surrogates, so only an escape can produce one; the strings of other texts need no search.
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class MalformedJson(ValueError):
     """The text is not acceptable JSON. The message says what is wrong, and where."""
 
 
-def json_from_bytes(raw: bytes, *, text_name: str, is_single_line: bool = False) -> object:
+def json_from_bytes(raw: bytes, *, text_name: str, is_single_line: bool = False, allows_surrogates: bool = True) -> object:
     """Return the parsed value. Raise MalformedJson.
 
     text_name: the name of the text in error messages. is_single_line: error messages give positions without a line number.
+    allows_surrogates: leave lone surrogates in strings to the caller, which can name the member.
     """
     if _is_too_deep(raw):
         raise MalformedJson(f"{text_name} is nested too deeply: {MAX_NESTING} levels are allowed")
     try:
-        return _DECODER.decode(raw.decode("utf-8"))
+        value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise MalformedJson(f"{text_name} is not UTF-8: byte {error.start + 1} cannot be read") from None
     except json.JSONDecodeError as error:
@@ -38,6 +43,18 @@ def json_from_bytes(raw: bytes, *, text_name: str, is_single_line: bool = False)
         raise MalformedJson(f"{text_name} is not JSON: {error.msg} at {position}") from None
     except ValueError as error:
         raise MalformedJson(f"{text_name} is not acceptable JSON: {error}") from None
+    if not allows_surrogates and _SURROGATE_ESCAPE.search(raw) and _has_surrogate(value):
+        raise MalformedJson(f"{text_name} is not acceptable JSON: a string or a member name contains a lone surrogate")
+    return value
+
+
+def _has_surrogate(value: object) -> bool:
+    """Return whether a string or member name contains a lone surrogate. The decoder has already joined the pairs."""
+    if isinstance(value, str):
+        return _SURROGATE.search(value) is not None
+    if isinstance(value, dict):
+        return any(map(_has_surrogate, value)) or any(map(_has_surrogate, value.values()))
+    return isinstance(value, list) and any(map(_has_surrogate, value))
 
 
 def _is_too_deep(raw: bytes) -> bool:

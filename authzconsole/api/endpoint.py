@@ -36,7 +36,7 @@ def endpoint(scope: str) -> Callable:
             check_method(request, "POST")
             check_content_type(request)
             caller = authenticate_caller(request, scope)
-            return json_response(function(caller, read_json_object(request)))
+            return json_response(function(caller, read_json_object(request, allows_surrogates=False)))
 
         @wraps(function)
         def view(request: HttpRequest) -> HttpResponse:
@@ -77,6 +77,13 @@ def _server_error_response(request: HttpRequest, error: Exception) -> HttpRespon
     logger.exception("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)
     return json_response(f"internal error; the log of the console has the details under the request id {request.id}", status=500)
+
+
+@csrf_exempt
+@login_not_required
+def unknown_path(request: HttpRequest) -> HttpResponse:
+    """Return 404 as JSON for every path under `/access` that has no endpoint."""
+    return json_response("this API has no such path; /.well-known/authzen-configuration lists all endpoints", status=404)
 
 
 def check_method(request: HttpRequest, *allowed: str) -> None:

@@ -49,6 +49,8 @@ def requested_page(body: dict, *, search: object) -> RequestedPage:
     page = body.get("page", {})
     if not isinstance(page, dict):
         raise RequestRefused(400, "`page` must be an object")
+    if not isinstance(page.get("properties", {}), dict):
+        raise RequestRefused(400, "`page.properties` must be an object")
     limit = _requested_limit(page)
     # the token of the last page is empty; a request with it gets the first page again
     if page.get("token", "") == "":

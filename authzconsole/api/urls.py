@@ -1,7 +1,8 @@
 """The URLs of the AuthZEN API. No path ends in a slash, because a POST cannot be redirected."""
 
-from django.urls import path
+from django.urls import path, re_path
 
+from authzconsole.api.endpoint import unknown_path
 from authzconsole.api.evaluation import evaluation, evaluations
 from authzconsole.api.metadata import PATHS, configuration
 from authzconsole.api.search import action_search, resource_search, subject_search
@@ -18,4 +19,6 @@ VIEWS = {PATHS[name]: view for name, view in _VIEW_BY_NAME.items()}
 urlpatterns = [
     path(".well-known/authzen-configuration", configuration, name="authzen-configuration"),
     *(path(route, _VIEW_BY_NAME[name], name=name.replace("_", "-")) for name, route in PATHS.items()),
+    # without this, Django would answer with an HTML page or a redirect to the sign-in page
+    re_path(r"^access(?:/|$)", unknown_path),
 ]

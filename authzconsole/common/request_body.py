@@ -15,9 +15,10 @@ def check_content_type(request: HttpRequest) -> None:
         raise RequestRefused(400, "the Content-Type must be application/json")
 
 
-def read_json_object(request: HttpRequest, *, default: dict | None = None) -> dict:
+def read_json_object(request: HttpRequest, *, default: dict | None = None, allows_surrogates: bool = True) -> dict:
     """Return the JSON object in the body, or `default` if the body is empty.
 
+    allows_surrogates: accept lone surrogates, because a serializer refuses them later and names the member.
     Raise RequestRefused: 413 if the body is too long, 400 if it is not a JSON object.
     """
     raw = _read_limited(request)
@@ -28,7 +29,7 @@ def read_json_object(request: HttpRequest, *, default: dict | None = None) -> di
             return default
         raise RequestRefused(400, "the body is empty: send a JSON object")
     try:
-        body = json_from_bytes(raw, text_name="the body")
+        body = json_from_bytes(raw, text_name="the body", allows_surrogates=allows_surrogates)
     except MalformedJson as error:
         raise RequestRefused(400, str(error)) from None
     if not isinstance(body, dict):

@@ -112,7 +112,7 @@ class Decisions(Endpoint):
     def post(self, request: Request) -> Response:
         generation = request.auth.generation if request.auth else active_generation().name
         caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
-        return Response(evaluate_request(caller, _with_explain(self.raw_body())))
+        return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))
 
 
 def _with_explain(body: dict) -> dict:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.test import Client
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS
 from authzconsole.common.request_body import MAX_BODY_BYTES
@@ -41,6 +42,29 @@ def test_a_body_that_is_not_a_json_object_is_refused_with_a_message(api, endpoin
     answer = api.post(f"/access/v1/{endpoint}", raw)
     assert answer.status_code == 400 and answer["Content-Type"] == "application/json"
     assert answer.json().startswith(message)
+
+
+SURROGATE_BODIES = {
+    "in a subject": rb'{"subject": {"type": "user", "id": "alice\ud800"}}',
+    "in ignored properties": rb'{"subject": {"properties": {"deep": ["\uDFFF"]}}}',
+    "in a member name": rb'{"context": {"\udc00": 1}}',
+    "in the wrong order": rb'{"context": {"name": "\ude00\ud83d"}}',
+    "in an item": rb'{"evaluations": [{"subject": {"type": "user", "id": "\ud800x"}}]}',
+    "after an escaped backslash": rb'{"action": {"name": "\\\ud800"}}',
+    "in a page token": rb'{"page": {"token": "\ud800"}}',
+}
+
+
+@pytest.mark.parametrize("raw", SURROGATE_BODIES.values(), ids=SURROGATE_BODIES)
+@pytest.mark.parametrize("path", [*(f"/access/v1/{endpoint}" for endpoint in ENDPOINTS), "/api/v1/decisions"])
+def test_a_lone_surrogate_is_refused_in_every_string_and_member_name(api, path, raw):
+    answer = api.post(path, WHOLE[:-1] + b", " + raw[1:] if b"page" in raw else raw)
+    assert answer.status_code == 400 and "contains a lone surrogate" in answer.content.decode()
+
+
+@pytest.mark.parametrize("name", [rb"\ud83d\ude00", rb"\\ud800", "\U0001f600".encode()])
+def test_surrogate_pairs_and_escaped_backslashes_are_accepted(api, name):
+    assert api.post("/access/v1/evaluation", WHOLE[:-1] + b', "context": {"' + name + b'": "' + name + b'"}}').status_code == 200
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx",
@@ -134,10 +158,23 @@ def test_another_method_is_refused_with_405(client, method):
     assert answer.status_code == 405 and answer["Allow"] == "POST"
 
 
-def test_the_metadata_endpoint_only_accepts_get_and_head(client):
+@pytest.mark.parametrize("method", ["post", "put", "delete", "patch", "options"])
+def test_the_metadata_endpoint_only_accepts_get_and_head(method):
+    client = Client(enforce_csrf_checks=True)
     assert client.head("/.well-known/authzen-configuration").status_code == 200
-    answer = client.post("/.well-known/authzen-configuration")
-    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
+    answer = getattr(client, method)("/.well-known/authzen-configuration")
+    assert (answer.status_code, answer["Allow"], answer["Content-Type"]) == (405, "GET, HEAD", "application/json")
+    assert answer.json() == "this endpoint only accepts GET and HEAD"
+
+
+@pytest.mark.parametrize("path", ["/access", "/access/", "/access/v1", "/access/v2/evaluation", "/access/v1/evaluation/x"])
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_an_unknown_path_under_access_is_answered_with_json(secret, path, method):
+    client = Client(enforce_csrf_checks=True)
+    for headers in ({}, {"Authorization": f"Bearer {secret}"}):
+        answer = getattr(client, method)(path, headers=headers)
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+        assert answer.json().startswith("this API has no such path")
 
 
 @pytest.mark.parametrize("path", ["/access/v1/evaluation/", "/access/v1/evaluations/", "/access/v1/search/subject/",

@@ -62,10 +62,10 @@ class Endpoint(APIView):
         """Accept no body or an empty object. Raise RequestRefused (400, 413) or ValidationError for other bodies."""
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
-    def raw_body(self) -> dict:
+    def raw_body(self, *, allows_surrogates: bool = True) -> dict:
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
-        return read_json_object(self.request._request)
+        return read_json_object(self.request._request, allows_surrogates=allows_surrogates)
 
 
 def validated_data(serializer_class: type[StrictSerializer], data: object) -> dict:

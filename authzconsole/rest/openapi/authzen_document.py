@@ -64,7 +64,8 @@ def authzen_components() -> dict:
                 "required": ["decision"]}
     page = {"type": "object", "properties": {
         "token": text | {"description": "`next_token` of the previous page; absent or empty for the first page."},
-        "limit": {"type": "integer", "minimum": 0, "description": "The number of results per page; 0 only returns the total."}}}
+        "limit": {"type": "integer", "minimum": 0, "description": "The number of results per page; 0 only returns the total."},
+        "properties": {"type": "object", "description": "Ignored."}}}
     response_page = {"type": "object", "required": ["next_token"], "properties": {
         "next_token": text | {"description": "Empty on the last page."},
         "count": {"type": "integer", "description": "The number of results on this page."},
