@@ -5,7 +5,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -95,7 +95,7 @@ EXPORT_FORMATS = {
     ".parquet": ExportFormat("Parquet", "application/vnd.apache.parquet", _open_parquet),
     ".jsonl": ExportFormat("JSON Lines", "application/x-ndjson", _open_jsonl),
 }
-# A CSV file from a browser is usually opened in a spreadsheet.
+# A downloaded CSV file is usually opened in a spreadsheet.
 DOWNLOAD_FORMATS = EXPORT_FORMATS | {".csv": ExportFormat("CSV", "text/csv", partial(_open_csv, is_for_spreadsheets=True))}
 
 
@@ -111,15 +111,16 @@ def check_export_path(path: Path) -> None:
         raise AnalysisError(f"{path}: the folder {path.parent} is not writable")
 
 
-def export_table(table: Table, folder: str, path: Path) -> int:
+def export_table(table: Table, folder: str, path: Path, formats: Mapping[str, ExportFormat] = EXPORT_FORMATS) -> int:
     """Write a table of a report to `path`, sorted by its key. Return the number of rows. Raise AnalysisError.
 
     Writes to a temporary file first, so `path` is complete or unchanged. folder: of the report, below SNAPSHOT_URI.
+    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     rows, schema = 0, arrow_schema(table)
     try:
-        with temporary.open("xb") as file, EXPORT_FORMATS[path.suffix.lower()].open_writer(file, schema) as write:
+        with temporary.open("xb") as file, formats[path.suffix.lower()].open_writer(file, schema) as write:
             for batch in _with_schema(result_batches(table, folder), schema):
                 rows += batch.num_rows
                 write(batch)

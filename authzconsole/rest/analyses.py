@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
-from analytics.results.export import export_table
+from analytics.results.export import DOWNLOAD_FORMATS, export_table
 from analytics.results.query import ResultFilter
 from analytics.results.read import readable_table, result_page
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
@@ -237,7 +237,7 @@ class _TableDownload(Endpoint):
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
-            export_table(result_table, run.result_folder, path)
+            export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS)
             # the open file stays readable after its folder is deleted
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 
@@ -247,8 +247,8 @@ class ResultsCsv(_TableDownload):
 
     @api_operation(
         "runs_results_csv", TAG, "Download a report's table as CSV",
-        "All rows, sorted by the key, with unchanged values. (The download on the pages puts an apostrophe before values "
-        "that a spreadsheet would treat as a formula.)",
+        "All rows, sorted by the key. An apostrophe precedes values that a spreadsheet would treat as a formula; the other "
+        "formats have unchanged values.",
         responses={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)

@@ -130,6 +130,18 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
     assert [tuple(row.values()) for row in table.to_pylist()] == ROWS
 
 
+def test_a_csv_file_contains_no_formulas(ada, report, tmp_path):
+    table = analysis_by_name(NAME).rows
+    rows = [("hr", formula, 2, 0, 2, False) for formula in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx")]
+    columns = [pa.array(values) for values in zip(*rows, strict=True)]
+    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
+                   tmp_path / "results" / "rows" / "part-0.parquet")
+    users = {suffix: b"".join(ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.{suffix}")).decode()
+             for suffix in ("csv", "jsonl")}
+    assert sorted(line.split(",")[1][:2] for line in users["csv"].splitlines()[1:]) == ["'\t", "'+", "'-", "'=", "'@"]
+    assert '"=1+1"' in users["jsonl"]
+
+
 @pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", ".jsonl"])
 def test_a_missing_report_is_refused_with_the_reason(ada, report, suffix):
     path = f"/runs/{report.pk}/tables"
