@@ -104,6 +104,8 @@ MIDDLEWARE = [
     "authzconsole.common.request_id.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # after WhiteNoise, because browsers may cache static files
+    "authzconsole.web.middleware.NoStoreMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -1,4 +1,4 @@
-"""Middleware of the pages: sign-in, required password changes, busy database and wrong methods."""
+"""Middleware of the pages: caching, sign-in, required password changes, busy database and wrong methods."""
 
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -8,6 +8,7 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpResponseNotAllowed
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
@@ -16,6 +17,19 @@ from authzconsole.web.shared.rendering import see_other
 from grants.errors import JournalReadOnly
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class NoStoreMiddleware:
+    """Forbid caching of every response without a Cache-Control header of its own, including error pages and redirects."""
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request):
+        response = self.get_response(request)
+        if not response.has_header("Cache-Control"):
+            patch_cache_control(response, private=True, no_store=True)
+        return response
 
 
 class SignInMiddleware(LoginRequiredMiddleware):

@@ -261,6 +261,19 @@ def test_a_post_only_url_explains_itself_and_links_to_its_area(url, area, browse
     assert "Go to Overview" in browse("dee").get(url).content.decode()
 
 
+@pytest.mark.parametrize("url", ["/", "/nowhere", NOWHERE, "/password", "/ask", "/api/v1/docs", "/api/v1/redoc", "/journal.csv",
+                                 "/api/v1/openapi.json", "/api/v1/nowhere", "/access/nowhere", "/explorer/", "/journal.xls"])
+def test_no_response_to_a_signed_in_account_is_cached(url, browse):
+    assert "no-store" in browse("ada").get(url)["Cache-Control"]
+
+
+def test_error_pages_are_not_cached(browse):
+    client = browse("ada")
+    client.handler.enforce_csrf_checks = True
+    response = client.post("/password")
+    assert response.status_code == 403 and "no-store" in response["Cache-Control"]
+
+
 def test_a_read_only_page_refuses_a_post(browse):
     response = browse("ada").post("/journal/")
     assert response.status_code == 405 and "does not accept forms" in response.content.decode()
