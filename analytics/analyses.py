@@ -231,4 +231,4 @@ def analysis_by_name(name: str) -> Analysis:
     """Return the analysis with exactly this name. Raise AnalysisError with the valid names."""
     if name in ANALYSES:
         return ANALYSES[name]
-    raise AnalysisError(f"`{name}` is not an analysis; there is {', '.join(ANALYSES)}", field="analysis")
+    raise AnalysisError(f"`{name}` is not an analysis; the analyses are {', '.join(ANALYSES)}", field="analysis")

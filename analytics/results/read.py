@@ -190,12 +190,12 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if run.results_removed_at is not None:
-        raise ResultsGone(f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because later ones took "
-                          f"its place or it was too old; run the analysis again")
+        raise ResultsGone(f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because newer "
+                          f"reports replaced it or it was too old; run the analysis again")
     if table.name == "detail" and not run.summary.get("detail_is_written", True):
-        raise TableLeftOut(f"the detail was left out of the report of run {run.pk}: its {run.summary.get('detail_rows', 0):,} "
-                           f"rows are more than the console keeps; `manage.py analyze` with --detail writes it")
+        raise TableLeftOut(f"the report of run {run.pk} has no detail table: its {run.summary.get('detail_rows', 0):,} "
+                           f"rows are more than the console keeps; `manage.py analyze` with --detail writes them to a file")
     if table.name == "changes" and not run.summary.get("changes"):
-        raise TableLeftOut(f"run {run.pk} was compared with nothing: there was no report of the same analysis with the same "
-                           f"options before it")
+        raise TableLeftOut(f"run {run.pk} was not compared: there was no earlier report of the same analysis with the same "
+                           f"options")
     return table

@@ -121,7 +121,7 @@ def ensure_environment(group: str) -> None:
         return
     if VENV.is_symlink():
         # the link may lead to the environment of another checkout
-        raise Refusal(f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks what this checkout needs. Nothing was "
+        raise Refusal(f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks packages for this checkout. Nothing was "
                       f"changed there. Remove the link (rm {VENV}), and the same command creates a separate environment.")
     print("Installing the Python packages into .venv (a minute or two, the first time) ...", file=sys.stderr, flush=True)
     PACKAGES_STAMP.unlink(missing_ok=True)

@@ -191,7 +191,7 @@ class ChangeSet:
         if not count:
             raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
         if count > MAX_ITEMS:
-            raise Problem(400, f"the change set holds {count:,} items; the limit is {MAX_ITEMS:,}")
+            raise Problem(400, f"the change set contains {count:,} items; the limit is {MAX_ITEMS:,}")
         change_set, positions = cls(), {}
         for name in LISTS:
             for index, raw in enumerate(data[name]):

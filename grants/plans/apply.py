@@ -87,7 +87,7 @@ def _proposed_plan(plan_id: int) -> Plan:
     """
     plan = plan_by_id(plan_id)
     if not plan.is_proposed:
-        raise PlanError(f"{plan} was {plan.state} already, by {plan.decided_by}")
+        raise PlanError(f"{plan} was already {plan.state} by {plan.decided_by}")
     return plan
 
 

@@ -18,7 +18,7 @@ def folder(settings, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["visibilty"], "`visibilty` is not an analysis; there is delete-readiness"),
+    (["visibilty"], "`visibilty` is not an analysis; the analyses are delete-readiness"),
     (["delete-readiness", "--generation", "newest"], f"the generations are {', '.join(GENERATIONS)}"),
     (["delete-readiness", "--namespace", "absent"], "the live namespaces are sales"),
     (["delete-readiness", "--to-generation", "core"], "takes no to_generation"),

@@ -47,4 +47,4 @@ def test_a_change_with_an_outdated_etag_is_refused(ada):
 
 def test_an_unknown_schedule_is_refused_with_the_valid_names(ada):
     for answer in (ada.get("/schedules/nothing"), ada.put("/schedules/nothing", {"on": True})):
-        assert f"there is {', '.join(ANALYSES)}" in problem(answer, 404)["detail"]
+        assert f"the analyses are {', '.join(ANALYSES)}" in problem(answer, 404)["detail"]

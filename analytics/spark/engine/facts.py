@@ -107,7 +107,7 @@ class _EntryFinder:
                 is_in_subtree = descendants.container == descendants.subtree
                 return _EMPTY, _EMPTY, _holders_by_subtree(
                     [principals, other_principals[is_in_subtree]], [grants.subtree, descendants.subtree[is_in_subtree]])
-        raise ValueError(f"`{fact.form}` is not a form of a fact")
+        raise ValueError(f"`{fact.form}` is not a valid form of a fact")
 
     def _select_container_grants(self, fact: CompiledFact, scope: int) -> tuple[ContainerGrantRows, Array]:
         rows, principals = _select_privileges(self._container_grants, fact.privileges)

@@ -34,7 +34,7 @@ SAMPLES = {
 }
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_NOT_UTF_8 = "it is not UTF-8: save the file as UTF-8 (of Excel: `CSV UTF-8`)"
+_NOT_UTF_8 = "it is not UTF-8: save the file as UTF-8 (in Excel: `CSV UTF-8`)"
 _MAX_SHOWN_REPEATS = 10
 
 ReportFault = Callable[[str, str], None]
@@ -85,14 +85,14 @@ def read_change_file(raw: bytes) -> ChangeFile:
                         "or as JSON Lines")
     first_character = text.lstrip()[0]
     if first_character == "[":
-        raise PlanError("the file is one list of JSON: write one object per line, without the list around them")
+        raise PlanError("the file is a JSON list: write one JSON object per line, without a list around them")
     file, faults = ChangeFile(), Faults()
     lines = _json_lines(text, faults) if first_character == "{" else _csv_rows(text, faults)
     for number, body, report_fault in lines:
         _add_change(file, number, body, report_fault)
     _raise_faults(faults, _unknown_principals(file))
     if not file.changes:
-        raise PlanError("the file has a header and no changes: write one change per line below it")
+        raise PlanError("the file has a header but no changes: write one change per line below it")
     return file
 
 
@@ -113,7 +113,7 @@ def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
 def _decode(raw: bytes) -> str:
     """Decode the file. Raise PlanError if it is UTF-16, BadChangeFile if lines are not UTF-8."""
     if raw.startswith(_UTF_16):
-        raise PlanError("the file is UTF-16: save it as UTF-8 (of Excel: `CSV UTF-8`)")
+        raise PlanError("the file is UTF-16: save it as UTF-8 (in Excel: `CSV UTF-8`)")
     try:
         return raw.decode()
     except UnicodeDecodeError:

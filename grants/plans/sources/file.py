@@ -15,7 +15,7 @@ def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: 
     """
     revision, file = current_revision(), read_change_file(raw)
     if len(file.changes) > MAX_PLAN_ITEMS:
-        raise PlanError(f"the file holds {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
+        raise PlanError(f"the file contains {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
                         f"split it, and create a plan from each part")
     return create_plan(author=author, draft=PlanDraft(
         title=title or _title(file, name), origin=PlanOrigin.FILE, base_revision=revision,

@@ -82,7 +82,7 @@ def test_a_report_is_compared_with_the_newest_kept_report_with_the_same_options(
 def test_the_first_report_has_no_comparison(storage):
     run = create_report(storage, {"rows": BEFORE})
     assert compare(run) is None
-    with pytest.raises(TableLeftOut, match=f"run {run.pk} was compared with nothing"):
+    with pytest.raises(TableLeftOut, match=f"run {run.pk} was not compared"):
         result_page(run, "changes")
 
 

@@ -36,7 +36,7 @@ def test_a_request_stores_every_option_with_its_default(sent_tasks):
 
 
 @pytest.mark.parametrize(("analysis", "options", "message"), [
-    ("nothing", {}, "`nothing` is not an analysis; there is delete-readiness"),
+    ("nothing", {}, "`nothing` is not an analysis; the analyses are delete-readiness"),
     ("delete-readiness", {"generation": "newest"}, "`newest` is not a generation of rules; the generations are core, existing"),
     ("delete-readiness", {"to_generation": "core"}, "takes no to_generation; it takes generation, namespace"),
     ("delete-readiness", {"namespace": "sales.orders"}, "contains a character"),

@@ -144,9 +144,9 @@ def test_a_csv_file_needs_a_correct_header(header, words):
 
 
 @pytest.mark.parametrize(("raw", "words"), [
-    (b"", "the file is empty"), (b"\xef\xbb\xbf \n", "the file is empty"), (HEADER.encode(), "a header and no changes"),
+    (b"", "the file is empty"), (b"\xef\xbb\xbf \n", "the file is empty"), (HEADER.encode(), "a header but no changes"),
     ((HEADER + GOOD).encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
-    (b'[{"verb":"grant"}]', "one list of JSON: write one object per line"),
+    (b'[{"verb":"grant"}]', "the file is a JSON list: write one JSON object per line"),
     (b"x" * (change_file.MAX_FILE_BYTES + 1), "8.0 MB, and 8 MB are allowed"),
 ])
 def test_an_unreadable_file_is_refused_with_a_reason(raw, words):
@@ -172,7 +172,7 @@ def test_an_unclosed_quote_is_reported_at_its_first_line():
 
 def test_more_changes_than_the_limit_of_a_plan_are_refused(monkeypatch):
     monkeypatch.setattr("grants.plans.sources.file.MAX_PLAN_ITEMS", 2)
-    with pytest.raises(PlanError, match="the file holds 3 changes, and 2 are allowed in a plan: split it"):
+    with pytest.raises(PlanError, match="the file contains 3 changes, and 2 are allowed in a plan: split it"):
         made(HEADER + GOOD)
 
 

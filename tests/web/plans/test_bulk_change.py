@@ -200,7 +200,7 @@ def test_every_bad_line_is_listed_and_the_input_is_kept(source, browse):
 @pytest.mark.parametrize(("data", "message"), [
     ({}, "there are no changes: choose a file or paste the changes"), ({"text": "  \n"}, "the file is empty"),
     ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
-    ({"text": FILE.split("\n")[0]}, "a header and no changes"),
+    ({"text": FILE.split("\n")[0]}, "a header but no changes"),
 ])
 def test_an_invalid_file_of_changes_is_explained(data, message, browse):
     response = browse("ada").post(IMPORT, data)
