@@ -102,7 +102,7 @@ DOWNLOAD_FORMATS = EXPORT_FORMATS | {".csv": ExportFormat("CSV", "text/csv", par
 def check_export_path(path: Path) -> None:
     """Raise AnalysisError if `path` cannot be written. Call it before anything is computed."""
     if path.suffix.lower() not in EXPORT_FORMATS:
-        raise AnalysisError(f"{path}: the extension selects the file format and must be one of {', '.join(EXPORT_FORMATS)}")
+        raise AnalysisError(f"{path}: the extension selects the format; it must be one of {', '.join(EXPORT_FORMATS)}")
     if path.is_dir():
         raise AnalysisError(f"{path} is a folder")
     if not path.parent.is_dir():

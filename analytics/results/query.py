@@ -80,7 +80,7 @@ def quoted_column(table: Table, name: str, type_: ColumnType | None = None) -> s
     """
     names = [column.name for column in table.columns if type_ in (None, column.type)]
     if name not in names:
-        raise AnalysisError(f"`{name}` cannot be used here; the possible columns are {', '.join(names)}")
+        raise AnalysisError(f"the column `{name}` cannot be used here; the possible columns are {', '.join(names)}")
     return f'"{name}"'
 
 

@@ -29,7 +29,7 @@ def sweep_runs() -> None:
 
 
 def requeue_lost_runs() -> None:
-    """Requeue every running run that has no living process any more."""
+    """Requeue every running run whose process has ended."""
     for run in lost_runs():
         requeue_run(run, silent_since=run.heartbeat_at)
 

@@ -1,7 +1,7 @@
 """The `stranded` analysis: live entities with fewer than two active administrators.
 
 The administrators of an entity are not counted. For each principal, the first and the last user that it reaches are enough: an
-entity has fewer than two administrators exactly if the first user over all its grants of ADMIN is also the last.
+entity has fewer than two administrators if and only if the first user over all its grants of ADMIN is also the last.
 """
 
 from pyspark.sql import Column, DataFrame

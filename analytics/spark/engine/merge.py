@@ -22,8 +22,8 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # The number of counts that are sorted at once, after the counts of groups are expanded to their members.
 MAX_SORTED_COUNTS = 1_000_000
-# A part is merged as a dense table if the rows of the groups have at most so many cells (4 bytes each), and if the rows of the
-# users have at most so many cells for each count.
+# A part is merged as a dense table if the rows of the groups have at most this many cells (4 bytes each), and if the rows of the
+# users have at most this many cells for each count.
 MAX_TABLE_CELLS, MAX_CELLS_PER_COUNT = 64_000_000, 30
 # (holders, buckets, gained, lost), sorted by holder
 CountColumns = tuple[Array, Array, Array, Array]

@@ -47,7 +47,7 @@ PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rule
 PAIRS_PER_PART = 4_000_000
 # A part with fewer pairs is not worth its overhead.
 MIN_PAIRS_PER_PART = 100_000
-# A worker packs its pairs when it has so many.
+# A worker packs its pairs when it has this many.
 MAX_BUFFERED_PAIRS = 2_000_000
 
 

@@ -85,7 +85,7 @@ def test_filters_narrow_rows_and_count(run):
     {"where": ResultFilter(containing={"missing": "1"})}, {"table_name": "nothing"},
 ])
 def test_an_unknown_column_or_table_is_refused_by_name(run, query):
-    with pytest.raises(AnalysisError, match="there is|its tables are"):
+    with pytest.raises(AnalysisError, match="the possible columns are|its tables are"):
         result_page(run, **query)
 
 

@@ -37,7 +37,7 @@ SELF_RULES = CompiledRules(tuple(CompiledRule(kind, ("any", ()), ("held", (0,)))
 def huge_namespace_batches(dice):
     """Yield the batch of each partition for one namespace in many blocks.
 
-    A group of all users has a grant on every entity, and some users have own grants.
+    A group of all users has a grant on every entity, and some users have direct grants.
     """
     entities = np.arange(BLOCKS * BLOCK_ENTITIES) + 10
     block, kind = entities % BLOCKS, dice.integers(0, KIND_COUNT, len(entities))
