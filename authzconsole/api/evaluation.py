@@ -47,7 +47,8 @@ def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Itera
             caller.check_can_ask(question)
     if caller.can_ask_about_all:
         return answer_questions(questions)
-    return answer_questions(questions, redact=redact_all, states=caller.visible_states)
+    return answer_questions(questions, redact=redact_all, states=caller.visible_states,
+                            known_containers=caller.known_containers)
 
 
 def _batch_items(body: dict) -> list:

@@ -44,7 +44,8 @@ def action_search(caller: Caller, body: dict) -> dict:
     caller.check_can_ask(question)
     page = _page(body, "action", question)
     search_page = EMPTY_PAGE if question.unknown_reason else search_operations(
-        _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, max_rows=page.max_rows)
+        _questions_for_each_action(body, question.target.kind, caller.generation), after=page.after, max_rows=page.max_rows,
+        known_containers=None if caller.can_ask_about_all else caller.known_containers)
     return page.response(search_page, [{"name": operation} for operation in search_page.ids])
 
 

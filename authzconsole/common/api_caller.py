@@ -18,6 +18,7 @@ from entities.models import Entity
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
+from grants.evaluation.hidden_containers import known_condition
 from grants.models import User
 from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question
@@ -47,6 +48,11 @@ class Caller:
         """Return the states of the entities that `list` or `get` shows to the user. Other entities look unregistered."""
         visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
         return {address: entity.state for address, entity in entities_at(addresses, queryset=visible).items()}
+
+    def known_containers(self, addresses: set[Address]) -> set[Address]:
+        """Return the containers that the user sees or has a grant on. Others look empty, whether they exist or not."""
+        known = Entity.objects.filter(known_condition(self.user, generation_by_name(self.generation)))
+        return set(entities_at(addresses, queryset=known))
 
 
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:

@@ -13,6 +13,7 @@ from grants.evaluation.candidates import candidate_queries
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import FilterContext, requirement_condition
 from grants.evaluation.facts import gather_facts
+from grants.evaluation.hidden_containers import KnownContainers, hide_containers
 from grants.evaluation.principal_filters import permitted_principals
 from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted
@@ -121,13 +122,16 @@ def search_principals(question: Question, *, after: str, max_rows: int) -> Searc
     return _page_of_rows(names, after, max_rows)
 
 
-def search_operations(questions: list[Question], *, after: str, max_rows: int) -> SearchPage:
+def search_operations(questions: list[Question], *, after: str, max_rows: int,
+                      known_containers: KnownContainers | None = None) -> SearchPage:
     """Return a page of the permitted operations among these questions, in the order of the questions. One query.
 
-    after: the page starts after this operation.
+    after: the page starts after this operation. known_containers: as in `grants.evaluation.engine.answer_questions`.
     """
-    questions_and_facts = zip(questions, gather_facts(questions), strict=True)
-    decisions = {question.operation: is_permitted(question, facts) for question, facts in questions_and_facts}
+    gathered = gather_facts(questions)
+    facts_of_all = hide_containers(questions, gathered, known_containers) if known_containers else gathered
+    decisions = {question.operation: is_permitted(question, facts)
+                 for question, facts in zip(questions, facts_of_all, strict=True)}
     operations = list(decisions)
     start = operations.index(after) + 1 if after in decisions else 0
     following = [operation for operation in operations[start:] if decisions[operation]]

@@ -7,6 +7,7 @@ from entities.address import Address
 from entities.models import State
 from entities.selectors import entities_at
 from grants.evaluation.facts import gather_facts
+from grants.evaluation.hidden_containers import KnownContainers, hide_containers
 from grants.evaluation.missing_summary import summary_facts, summary_facts_of_generations
 from grants.policies.explain import NOT_REGISTERED, Decision, explain
 from grants.policies.question import Question, QuestionError
@@ -53,15 +54,20 @@ def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
 
 
 def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redaction | None = None,
-                     states: StateLookup = entity_states) -> Iterator[dict]:
+                     states: StateLookup = entity_states,
+                     known_containers: KnownContainers | None = None) -> Iterator[dict]:
     """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its error.
 
     redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
-    explanation may disclose. One query for every `BATCH_SIZE` items, and those of `states` if a question asks for an explanation.
+    explanation may disclose. known_containers: returns the containers that the caller knows, others are treated as empty; None if
+    the caller knows all. One query for every `BATCH_SIZE` items, and the queries of `states` if a question asks for an
+    explanation, and those of `known_containers` if a question has a rule over all live entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
-        facts = iter(gather_facts([item for item in batch if isinstance(item, Question)]))
+        questions = [item for item in batch if isinstance(item, Question)]
+        gathered = gather_facts(questions)
+        facts = iter(hide_containers(questions, gathered, known_containers) if known_containers else gathered)
         disclosed = _states_not_live(batch, states)
         for item in batch:
             yield malformed_as_json(item) if isinstance(item, QuestionError) else answer_as_json(

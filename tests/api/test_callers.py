@@ -192,3 +192,45 @@ def test_an_explanation_without_hidden_addresses_is_complete(account, api):
     account("bob")
     body = request("bob", "write", context={"explain": True})
     assert by_session("bob").evaluate(body).json() == api.evaluate(body).json()
+
+
+CONTAINER_OPERATIONS = ("delete", "delete-all-streams", "delete-all-dataset-modules")
+
+
+@pytest.fixture
+def secret_contents(db):
+    """A namespace `hidden` with a stream and a dataset; `alice` has no grants on it."""
+    ensure_entities(states={parse_address(key): "live" for key in ("namespace:hidden", "stream:hidden.s", "dataset:hidden.d")})
+
+
+@pytest.mark.usefixtures("secret_contents")
+@pytest.mark.parametrize("path", ["/access/v1/evaluation", "/access/v1/search/action", "/api/v1/decisions"])
+@pytest.mark.parametrize("generation", ["final", "proposed", "existing"])
+@pytest.mark.parametrize("context", [{}, {"explain": True}])
+def test_a_hidden_container_is_answered_like_one_that_does_not_exist(account, path, generation, context):
+    account("bob")
+    session = by_session("bob")
+
+    def answers(namespace):
+        return [session.post(path, request("bob", operation, namespace, "namespace", context=context | {"generation": generation})
+                             ).content.replace(namespace.encode(), b"NAME") for operation in CONTAINER_OPERATIONS]
+
+    assert answers("hidden") == answers("nowhere")
+
+
+@pytest.mark.usefixtures("secret_contents")
+@pytest.mark.parametrize("role", [Role.AUDITOR, Role.ADMINISTRATOR])
+def test_tokens_auditors_and_administrators_get_the_true_decision_on_every_container(account, api, role):
+    account("alice", role)
+    for caller in (api, by_session("alice")):
+        decisions = {namespace: caller.evaluate(request("bob", "delete-all-streams", namespace, "namespace")).json()["decision"]
+                     for namespace in ("hidden", "nowhere")}
+        assert decisions == {"hidden": False, "nowhere": True}
+
+
+@pytest.mark.usefixtures("secret_contents")
+@pytest.mark.parametrize("address", ["namespace:hidden", "stream:hidden.s", "dataset:hidden.d"])
+def test_a_visible_container_is_answered_by_its_contents(account, address):
+    account("bob")
+    change_grants(author=OPERATOR, grant=[("user:bob", parse_address(address), Privilege.READ)])
+    assert by_session("bob").evaluate(request("bob", "delete-all-streams", "hidden", "namespace")).json() == {"decision": False}

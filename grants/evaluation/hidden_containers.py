@@ -1,0 +1,71 @@
+"""Answer questions about a container that the caller does not see as if it were empty.
+
+Otherwise the answer to a rule over all live entities would tell a caller without grants whether the container exists, and which
+kinds of entities it contains. The answers to other rules depend only on the grants of the subject.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from entities.address import Address
+from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from grants.evaluation.effective_grants import grant_tables_of_principal
+from grants.evaluation.entity_filters import FilterContext, requirement_condition, visibility_condition
+from grants.evaluation.facts import NOTHING_MISSING
+from grants.models import User
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
+from grants.policies.grammar import HasOnAllLive, has, leaves
+from grants.policies.policy import Generation
+from grants.policies.question import Question
+
+# returns those of the addresses that the caller knows
+KnownContainers = Callable[[set[Address]], Collection[Address]]
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyContainerFacts:
+    """The facts of one question (see `grants.policies.decide.Facts`), without the live entities inside its target."""
+
+    facts: Facts
+
+    @property
+    def is_subject_known(self) -> bool:
+        return self.facts.is_subject_known
+
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        return self.facts.privileges_on(address)
+
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return self.facts.has_grant_at_or_below(address)
+
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        return self.facts.grant_at_or_below(address)
+
+    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+        return NOTHING_MISSING
+
+
+def known_condition(user: User, generation: Generation) -> Q:
+    """Return the condition that the user sees a container in this generation, or has a grant on exactly this container."""
+    tables, kinds = grant_tables_of_principal(user) or (), sorted(CONTAINER_KINDS)
+    has_grant = Q(kind__in=kinds) & requirement_condition(has(*ANY), FilterContext(tables, kinds))
+    return visibility_condition(user, generation, kinds=kinds) | has_grant
+
+
+def hide_containers(questions: Sequence[Question], facts: Sequence[Facts], known_containers: KnownContainers) -> list[Facts]:
+    """Return the facts of each question, with empty containers in place of those that the caller does not know.
+
+    Calls `known_containers` once, and only if a question has a rule over all live entities.
+    """
+    targets = {question.target for question in questions if question.target is not None and _requires_all_live(question)}
+    hidden = targets.difference(known_containers(targets)) if targets else targets
+    return [EmptyContainerFacts(item) if question.target in hidden else item
+            for question, item in zip(questions, facts, strict=True)]
+
+
+def _requires_all_live(question: Question) -> bool:
+    policy = question.policy
+    return policy is not None and policy.requirement is not None and any(
+        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
