@@ -76,18 +76,21 @@ class CountSums:
     gained: list[Array] = field(default_factory=list)
     lost: list[Array] = field(default_factory=list)
     size: int = 0
+    is_combined: bool = False
 
     def add(self, holders: Array, buckets: Array, gained: Array, lost: Array | None) -> None:
         self.keys.append(holders * self.bucket_count + buckets)
         self.gained.append(gained)
         self.lost.append(np.zeros(len(holders), np.int8) if lost is None else lost)
         self.size += len(holders)
+        self.is_combined = False
 
     def combine(self) -> None:
-        """Add up the counts of equal holders and buckets."""
-        if self.size:
+        """Add up the counts of equal holders and buckets. Counts that are added up already are not sorted again."""
+        if self.size and not self.is_combined:
             keys, gained, lost = add_by_key(np.concatenate(self.keys), np.concatenate(self.gained), np.concatenate(self.lost))
             self.keys, self.gained, self.lost, self.size = [keys], [gained], [lost], len(keys)
+            self.is_combined = True
 
     def pop_all(self) -> tuple[Array, Array, Array, Array]:
         """Return (holders, buckets, gained, lost), sorted, each holder and bucket once. Clear the buffer."""
