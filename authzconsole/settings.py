@@ -276,7 +276,8 @@ if PUBLIC_URL.startswith("https://"):
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["authzconsole.rest.framework.callers.Authentication"],
-    "DEFAULT_PERMISSION_CLASSES": [],
+    # denies every method without a rule
+    "DEFAULT_PERMISSION_CLASSES": ["authzconsole.rest.framework.callers.RulePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

@@ -19,7 +19,7 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import any_account, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import (
     ListPart,
     PageQuery,
@@ -149,6 +149,8 @@ RESULTS_EXAMPLE = {
 
 
 class Analyses(Endpoint):
+    rules = {"GET": any_account}
+
     @api_operation(
         "analyses_list", TAG, "List the analyses", "Each analysis has its options and the tables of its report.",
         responses={200: AnalysesSerializer}, response_example={"items": [ANALYSIS_EXAMPLE]})
@@ -157,6 +159,7 @@ class Analyses(Endpoint):
 
 
 class Runs(Endpoint):
+    rules = {"GET": check_can_see_all, "POST": check_administrator}
     queries = {"GET": RunsQuery}
 
     @api_operation(
@@ -164,7 +167,6 @@ class Runs(Endpoint):
         query=RunsQuery, responses={200: page_serializer(RunSerializer)},
         response_example={"items": [RUN_EXAMPLE | {"waiting_reason": ""}], "next": None})
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         query = self.query
         rows = AnalysisRun.objects.select_related("requested_by")
         rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
@@ -175,7 +177,6 @@ class Runs(Endpoint):
         request=StartSerializer, request_example={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
         responses={202: RunSerializer}, response_example=RUN_EXAMPLE, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(StartSerializer)
         run = request_run(analysis=data.pop("analysis"), options=data, requested_by=request.user)
         response = created_response(_run_details_as_json(run), run_location(run.pk))
@@ -184,16 +185,19 @@ class Runs(Endpoint):
 
 
 class RunDetail(Endpoint):
+    rules = {"GET": check_can_see_all}
+
     @api_operation(
         "runs_retrieve", TAG, "Follow a run",
         "Returns the state of the run and, when it is done, its figures. For administrators and auditors.",
         responses={200: RunSerializer}, response_example=RUN_EXAMPLE, errors=[404], parameters=[RUN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        check_can_see_all(request)
         return Response(_run_details_as_json(_run_or_404(number)))
 
 
 class RunCancellation(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "runs_cancel", TAG, "Cancel a run",
         "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished run "
@@ -201,7 +205,6 @@ class RunCancellation(Endpoint):
         responses={200: RunSerializer}, response_example=RUN_EXAMPLE | {"state": "cancelled", "cancel_requested": True},
         errors=[404, 413, 415], parameters=[RUN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administrator(request)
         run = _run_or_404(number)
         self.check_empty_body()
         cancel_run(run=run)
@@ -209,6 +212,7 @@ class RunCancellation(Endpoint):
 
 
 class Results(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": ResultsQuery}
 
     @api_operation(
@@ -230,6 +234,8 @@ class Results(Endpoint):
 
 class _TableDownload(Endpoint):
     """Send a table as one file. The file is complete before the first byte is sent, so that an error has an error status."""
+
+    rules = {"GET": check_can_see_all}
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         run, result_table = _finished_run(request, number, table)

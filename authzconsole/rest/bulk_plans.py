@@ -77,6 +77,8 @@ def _plan_example(origin: str, recipe: dict) -> dict:
 
 
 class PlansForMany(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_many", TAG, "Create a plan for many entities",
         "Grants or revokes the same privileges for the same principals on every live entity in a container, or on the listed "
@@ -85,7 +87,6 @@ class PlansForMany(Endpoint):
         request=ForManySerializer, request_example=BULK_CHANGE_EXAMPLE, responses={201: PlanSerializer},
         response_example=_plan_example("subtree", BULK_CHANGE_EXAMPLE), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data, author = self.body(ForManySerializer), author_of(request)
         change = parse_bulk_change(verb=data["verb"], principals=data["principals"], privileges=data["privileges"])
         if "entities" in data:
@@ -97,6 +98,8 @@ class PlansForMany(Endpoint):
 
 
 class GhostPlans(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_remove_ghosts", TAG, "Create a plan that cleans up ghost grants",
         "Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if there are no such "
@@ -105,11 +108,12 @@ class GhostPlans(Endpoint):
         response_example=_plan_example("ghosts", {"namespace": "namespace:sales", "note": ""}), errors=[409],
         parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         return created_plan_response(create_ghost_plan(author=author_of(request), **self.body(GhostsSerializer)))
 
 
 class FilePlans(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_import", TAG, "Create a plan from a file of changes",
         "The document is sent as text. Every bad line is an error, and the first hundred are listed in full: `index` is the "
@@ -118,7 +122,6 @@ class FilePlans(Endpoint):
         request=ChangeFileSerializer, request_example={"document": SAMPLES["csv"]}, responses={201: PlanSerializer},
         response_example=_plan_example("file", {"file": "", "note": ""}), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(ChangeFileSerializer)
         try:
             plan = create_plan_from_file(author=author_of(request), raw=data["document"].encode(), title=data["title"])

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS, evaluate_request
 from authzconsole.common.api_caller import Caller
 from authzconsole.models import TokenScope
+from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.openapi.authzen_document import STATE
 from authzconsole.rest.openapi.operations import api_operation
@@ -100,6 +101,7 @@ ANSWER_EXAMPLE = {
 
 
 class Decisions(Endpoint):
+    rules = {"POST": any_account}
     scopes = {"POST": TokenScope.DECIDE}
 
     @api_operation(

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administrator, visible_entities, visible_entity
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, visible_entities, visible_entity
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -128,6 +128,7 @@ REGISTRATION_EXAMPLE = {
 
 
 class Entities(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": EntitiesQuery}
 
     @api_operation(
@@ -153,6 +154,8 @@ class Entities(Endpoint):
 
 
 class EntityRecreation(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "entities_recreate", TAG, "Recreate a deleted entity",
         "Makes a deleted address live again. Its leftover grants count again.",
@@ -165,6 +168,7 @@ class EntityRecreation(Endpoint):
 
 
 class EntityDetail(Endpoint):
+    rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
     queries = {"DELETE": DeleteQuery}
 
     @api_operation(

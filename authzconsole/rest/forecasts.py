@@ -88,6 +88,7 @@ FORECAST_EXAMPLE = {
 
 
 class DeletionForecasts(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": DeletionQuery}
 
     @api_operation(
@@ -97,7 +98,6 @@ class DeletionForecasts(Endpoint):
         "and auditors.",
         query=DeletionQuery, responses={200: DeletionForecastSerializer}, response_example=FORECAST_EXAMPLE, errors=[409])
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         query = self.query
         name = query.get("generation")
         generation = GENERATIONS[name] if name else active_generation()

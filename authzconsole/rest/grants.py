@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, validated_data
 from authzconsole.rest.framework.fields import (
@@ -134,6 +134,7 @@ REVISION_FIELD = {"revision": serializers.IntegerField(
 
 
 class Grants(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": GrantsQuery}
 
     @api_operation(
@@ -160,7 +161,6 @@ class Grants(Endpoint):
         request=ChangeSetSerializer, request_example=CHANGE_SET_EXAMPLE, responses={200: ChangeSerializer},
         response_example=CHANGE_EXAMPLE, errors=[409])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(ChangeSetEnvelope)
         change_set = ChangeSet.parse(data)
         author = author_of(request, data["reason"])

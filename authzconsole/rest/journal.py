@@ -80,6 +80,7 @@ LINE_EXAMPLE = {
 
 
 class Journal(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": JournalQuery}
 
     @api_operation(
@@ -87,7 +88,6 @@ class Journal(Endpoint):
         query=JournalQuery, responses={200: page_serializer(LineSerializer)},
         response_example={"items": [LINE_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         query = self.query
         filters = {name: query[name] for name in ("principal", "actor", "action", "since", "until") if name in query}
         rows = journal_lines(**filters, entity=str(query.get("entity", "")))
@@ -99,6 +99,7 @@ class Journal(Endpoint):
 
 
 class Proof(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": ProofQuery}
 
     @api_operation(
@@ -109,7 +110,6 @@ class Proof(Endpoint):
             "holds": True, "revision": 812, "first_break": None, "verified_to": 812, "next": None, "head_hash": "0" * 64,
             "key_id": "5f0c1d3c6e7a4f1f", "read_only_reason": ""})
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         head, proof = current_head(), verify_part(self.query["after"])
         chain_break = proof.chain_break
         return Response({

@@ -63,6 +63,7 @@ ALLOWED_ROLES = "For administrators and auditors."
 
 
 class Plans(Endpoint):
+    rules = {"GET": check_can_see_all, "POST": check_administrator}
     queries = {"GET": PlansQuery}
 
     @api_operation(
@@ -70,7 +71,6 @@ class Plans(Endpoint):
         query=PlansQuery, responses={200: page_serializer(PlanSerializer)},
         response_example={"items": [PLAN_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         query = self.query
         rows = Plan.objects.filter(**{name: query[name] for name in ("state", "origin") if name in query})
         return Response(page_of([ListPart(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)))
@@ -81,7 +81,6 @@ class Plans(Endpoint):
         request=MakePlanSerializer, request_example=CHANGES_EXAMPLE, responses={201: PlanSerializer},
         response_example=PLAN_EXAMPLE, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(PlanEnvelope)
         change_set = ChangeSet.parse({name: data[name] for name in LISTS})
         with transaction.atomic():
@@ -91,6 +90,8 @@ class Plans(Endpoint):
 
 
 class CopiedPlans(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_copy", TAG, "Create a plan that copies grants",
         "Copies the direct grants of the source that the target does not have. Returns 409 if there is nothing to copy.",
@@ -99,23 +100,25 @@ class CopiedPlans(Endpoint):
         responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"origin": "copy"}, errors=[409],
         parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(CopySerializer)
         return created_plan_response(create_plan_from_copy(author=author_of(request), **{"within": None} | data))
 
 
 class ReadinessPlans(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_close_gap", TAG, "Create a plan that lets a user delete a namespace",
         "The plan has the smallest set of missing grants. Returns 409 if nothing is missing.",
         request=CloseGapSerializer, request_example=RECIPE_EXAMPLE, responses={201: PlanSerializer},
         response_example=PLAN_EXAMPLE, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         return created_plan_response(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
 
 
 class ImpactPlans(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_keep", TAG, "Create a plan that keeps permissions across generations",
         "Uses a finished run of policy-impact. The plan has the smallest set of grants after which no user loses an "
@@ -125,7 +128,6 @@ class ImpactPlans(Endpoint):
         response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410],
         parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(KeepSerializer)
         run = AnalysisRun.objects.filter(pk=data.pop("run")).first()
         if run is None:
@@ -138,6 +140,8 @@ class ImpactPlans(Endpoint):
 
 
 class PlanDetail(Endpoint):
+    rules = {"GET": check_can_see_all}
+
     @api_operation(
         "plans_retrieve", TAG, "Read a plan",
         f"With its effect, the entities that it strands, and whether it can still be applied. {ALLOWED_ROLES}",
@@ -153,6 +157,7 @@ class PlanDetail(Endpoint):
 
 
 class PlanItems(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": PageQuery}
 
     @api_operation(
@@ -166,6 +171,7 @@ class PlanItems(Endpoint):
 
 
 class PlanPrincipals(Endpoint):
+    rules = {"GET": check_can_see_all}
     queries = {"GET": PageQuery}
 
     @api_operation(
@@ -186,6 +192,8 @@ class PlanPrincipals(Endpoint):
 
 
 class PlanApplication(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_apply", TAG, "Apply a plan",
         "Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the plan depends on "
@@ -193,25 +201,27 @@ class PlanApplication(Endpoint):
         request=ApplySerializer, request_example={"reason": "she takes over the namespace"}, responses={200: PlanSerializer},
         response_example=APPLIED_EXAMPLE, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administrator(request)
         plan = _plan_or_404(request, number)
         reason = self.body(ApplySerializer)["reason"]
         return Response(_plan_as_json(apply_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanDiscard(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_discard", TAG, "Discard a plan", "The plan stays in the list and can be renewed.",
         request=DiscardSerializer, request_example={"reason": "not needed any more"}, responses={200: PlanSerializer},
         response_example=PLAN_EXAMPLE | {"state": "discarded"}, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        check_administrator(request)
         plan = _plan_or_404(request, number)
         reason = self.body(DiscardSerializer)["reason"]
         return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
 
 class PlanInverse(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_invert", TAG, "Create a plan that undoes an applied plan",
         "The new plan, when applied, reverses the changes of the old plan. Returns 409 if nothing is left to undo. The "
@@ -219,13 +229,14 @@ class PlanInverse(Endpoint):
         responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"origin": "inverse", "inverse_of": 11},
         errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        check_administrator(request)
         plan = _plan_or_404(request, number)
         self.check_empty_body()
         return created_plan_response(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
 
 
 class PlanRenewal(Endpoint):
+    rules = {"POST": check_administrator}
+
     @api_operation(
         "plans_renew", TAG, "Renew a plan",
         "Creates a plan from the same recipe and the current data. The old plan is discarded unless it was applied. The "
@@ -233,7 +244,6 @@ class PlanRenewal(Endpoint):
         responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"renewal_of": 11}, errors=[404, 409, 413, 415],
         parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        check_administrator(request)
         plan = _plan_or_404(request, number)
         self.check_empty_body()
         return created_plan_response(renew_plan(author=author_of(request), plan_id=plan.pk))

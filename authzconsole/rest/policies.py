@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Choice, KindText, StrictSerializer, reason_field
@@ -100,6 +100,8 @@ POLICY_EXAMPLE = {
 
 
 class Generations(Endpoint):
+    rules = {"GET": any_account}
+
     @api_operation(
         "policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
         responses={200: GenerationsSerializer}, response_example={"items": [GENERATION_EXAMPLE]})
@@ -109,6 +111,7 @@ class Generations(Endpoint):
 
 
 class Catalogue(Endpoint):
+    rules = {"GET": any_account}
     queries = {"GET": CatalogueQuery}
 
     @api_operation(
@@ -127,6 +130,8 @@ class Catalogue(Endpoint):
 
 
 class ActiveGeneration(Endpoint):
+    rules = {"GET": any_account, "PUT": check_administrator}
+
     @api_operation(
         "policies_active_retrieve", TAG, "Read the active generation",
         "Decisions use the active generation unless a request names another.",
@@ -140,7 +145,6 @@ class ActiveGeneration(Endpoint):
         responses={200: ActiveSerializer}, response_example={"name": "proposed"}, errors=[412, 428],
         parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(ActivateSerializer)
         with transaction.atomic():
             lock_journal()

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -128,6 +128,7 @@ OUTCOME_EXAMPLE = {
 
 
 class Users(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": UsersQuery}
 
     @api_operation(
@@ -148,7 +149,6 @@ class Users(Endpoint):
         request=NewUserSerializer, request_example={"name": "alice", "email": "alice@example.com"},
         responses={201: UserSerializer}, response_example=NEW_USER_EXAMPLE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(NewUserSerializer)
         with transaction.atomic():
             lock_journal()
@@ -160,6 +160,8 @@ class Users(Endpoint):
 
 
 class UserDetail(Endpoint):
+    rules = {"GET": any_account, "PATCH": any_account}
+
     @api_operation(
         "users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.",
         responses={200: UserSerializer}, response_example=USER_EXAMPLE, errors=[404], parameters=[USER_PATH, ETAG])
@@ -187,6 +189,7 @@ class UserDetail(Endpoint):
 
 
 class Groups(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": GroupsQuery}
 
     @api_operation(
@@ -205,7 +208,6 @@ class Groups(Endpoint):
         request=NewGroupSerializer, request_example={"name": "analysts"}, responses={201: GroupSerializer},
         response_example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         data = self.body(NewGroupSerializer)
         outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
         if not outcome.has_changed:
@@ -214,6 +216,8 @@ class Groups(Endpoint):
 
 
 class GroupDetail(Endpoint):
+    rules = {"GET": any_account}
+
     @api_operation(
         "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
         responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
@@ -226,6 +230,7 @@ class GroupDetail(Endpoint):
 
 
 class Members(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator, "DELETE": check_administrator}
     queries = {"GET": MembersQuery, "DELETE": MemberQuery}
 
     @api_operation(
@@ -248,7 +253,6 @@ class Members(Endpoint):
         request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
         responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE)
     def post(self, request: Request) -> Response:
-        check_administrator(request)
         return _change_membership(request, add_member, self.body(NewMemberSerializer))
 
     @api_operation(
@@ -256,7 +260,6 @@ class Members(Endpoint):
         query=MemberQuery, responses={200: OutcomeSerializer},
         response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
-        check_administrator(request)
         return _change_membership(request, remove_member, self.query)
 
 

@@ -64,22 +64,24 @@ SCHEDULE_EXAMPLE = {
 
 
 class Schedules(Endpoint):
+    rules = {"GET": check_can_see_all}
+
     @api_operation(
         "schedules_list", TAG, "List schedules",
         "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
         responses={200: SchedulesSerializer}, response_example={"items": [SCHEDULE_EXAMPLE]})
     def get(self, request: Request) -> Response:
-        check_can_see_all(request)
         return Response({"items": list(map(_as_json, all_schedules()))})
 
 
 class ScheduleDetail(Endpoint):
+    rules = {"GET": check_can_see_all, "PUT": check_administrator}
+
     @api_operation(
         "schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
         responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404],
         parameters=[ANALYSIS_PATH, ETAG])
     def get(self, request: Request, analysis: str) -> Response:
-        check_can_see_all(request)
         return _response(_schedule(analysis))
 
     @api_operation(
@@ -90,7 +92,6 @@ class ScheduleDetail(Endpoint):
         responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404, 412],
         parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
     def put(self, request: Request, analysis: str) -> Response:
-        check_administrator(request)
         schedule = _schedule(analysis)
         data = self.body(SwitchSerializer)
         check_match(request, _etag(schedule), is_required=False)

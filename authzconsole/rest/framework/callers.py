@@ -6,6 +6,7 @@ A caller is the account of a session, or the owner of a token within the scopes 
 from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
@@ -36,6 +37,27 @@ class Authentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return REALM
+
+
+class RulePermission(BasePermission):
+    """Apply the rule that the endpoint declares for the method. Refuse every account if there is none.
+
+    Methods that the endpoint does not have pass, so that they are answered with 405.
+    """
+
+    def has_permission(self, request: Request, view) -> bool:
+        method = request.method.lower()
+        if method not in view.http_method_names or not hasattr(view, method):
+            return True
+        rule = view.rules.get("GET" if request.method == "HEAD" else request.method)
+        if rule is None:
+            return False
+        rule(request)
+        return True
+
+
+def any_account(request: Request) -> None:
+    """Accept every account: the endpoint limits its answer to the account, or checks the role after the visibility."""
 
 
 def check_administrator(request: Request) -> None:

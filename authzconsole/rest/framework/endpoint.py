@@ -1,5 +1,7 @@
 """The base class of REST endpoints. It checks the scope, and validates query parameters and bodies strictly."""
 
+from collections.abc import Callable
+
 from django.http import HttpRequest
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -23,12 +25,14 @@ class Endpoint(APIView):
 
     queries: the serializer of the query parameters, by method; methods that are not listed have no parameters.
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
+    rules: the function that raises Problem for callers without access, by method (see `callers.RulePermission`).
     query: the validated parameters of the request.
     """
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
+    rules: dict[str, Callable[[Request], None]] = {}
     query: dict = {}
 
     def scope_of(self, method: str) -> str:
