@@ -73,7 +73,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
     assert (applied["state"], applied["decided_by"], applied["reason"]) == ("applied", "ada", "quarterly close")
     assert ("user:out", ORDERS, "WRITE") in all_grants()
     for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
-        assert "was applied already" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
+        assert "was already applied" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
     assert inverse.status_code == 201 and inverse.json()["inverse_of"] == created.json()["number"]
     assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back"}).status_code == 200
