@@ -29,7 +29,7 @@ MAX_LOST_PERMISSIONS = 1_000_000
 
 @dataclass(slots=True)
 class _Regrant:
-    """The grants of the plan. kept: the permissions that they keep. The other fields are as in `MinimalGrants`."""
+    """The grants of the plan. kept: the number of permissions that they keep. The other fields are as in `MinimalGrants`."""
 
     changes: list[PlanChange] = field(default_factory=list)
     kept: int = 0
@@ -129,7 +129,7 @@ def _is_in_namespace(address: Address, namespace: str) -> bool:
 
 
 def _lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
-    """Yield the (user, entity, operation) rows of the detail that are not permitted afterwards."""
+    """Yield (user, entity, operation) for each row of the detail table that is a lost permission."""
     for batch in result_batches(analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]

@@ -57,14 +57,14 @@ def spark_uri(path: str) -> str:
 
 
 def database_identity() -> str:
-    """Return a folder name for this database, because several databases can share a storage."""
+    """Return the name of this database's folder in the storage, which several databases can share."""
     connection_settings = connection.settings_dict
     text = "\n".join(str(connection_settings[name]) for name in ("HOST", "PORT", "NAME"))
     return f"{connection.vendor}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def storage_problem(error: OSError) -> str:
-    """Return a sentence about the problem of the folder and its remedy."""
+    """Return a sentence that names the problem of the storage folder and how to solve it."""
     remedy = REMEDIES.get(error.errno or 0, str(error))
     return (f"The folder of snapshots and results, {settings.SNAPSHOT_URI}, cannot be written: {remedy}, "
             f"or point SNAPSHOT_URI at another place.")

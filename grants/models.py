@@ -232,9 +232,9 @@ class JournalLine(models.Model):
 
 
 class JournalHead(models.Model):
-    """The newest revision, its time, its hash and their HMAC.
+    """The newest revision with its time and hash, and an HMAC over revision and hash.
 
-    Every write locks the single row, so writes happen one after the other.
+    The table has one row. Every write locks it, so writes happen one after the other.
     """
 
     revision = models.BigIntegerField(default=0)

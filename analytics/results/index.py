@@ -29,7 +29,8 @@ _SCHEMA = pa.schema([
 class IndexedFile:
     """One Parquet file of a table.
 
-    name: within the table's folder. least, greatest: of the values in the first key column; None if they are not known.
+    name: the file name in the table's folder. least, greatest: the smallest and the largest value of the first key column, or None
+    if they are not known.
     """
 
     name: str

@@ -51,7 +51,7 @@ def compute_report(
 ) -> ComputedReport:
     """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
-    max_detail_rows: the detail table is left out if it would have more rows; None writes it always.
+    max_detail_rows: the detail table is only written if it has at most this many rows; with None, always.
     Raise StorageError, SparkUnavailable, the exceptions of Spark and those of `progress.check`.
     """
     if problem := java_problem():

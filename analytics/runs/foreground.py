@@ -16,7 +16,10 @@ logger = logging.getLogger(__name__)
 def analysis_in_foreground(
     analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, on_stage: Callable[[RunStage], None]
 ) -> Iterator[str]:
-    """Yield the folder of the analysis's tables, below SNAPSHOT_URI. on_stage: called at each stage. Raise AnalysisError."""
+    """Run the analysis in this process, yield the folder of its tables (below SNAPSHOT_URI), and discard it afterwards.
+
+    on_stage: called at each stage. Raise AnalysisError.
+    """
     # imported here because PySpark loads slowly, and the command reports wrong options before
     from analytics.runs.computation import compute_report
     from analytics.runs.failure import failure_message

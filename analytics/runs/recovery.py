@@ -1,7 +1,8 @@
 """Requeue runs after their worker died, and resend waiting runs that no worker has claimed.
 
-The worker calls `sweep_runs` every five seconds. A running run is lost if its process on this machine has ended, or if its
-heartbeat is older than RUN_LOST_AFTER_SECONDS. A lost run is requeued until it was started RUN_ATTEMPTS_MOST times.
+Celery beat sends the task `sweep_runs` every five seconds, and the restarted worker or another one executes it. A running run is
+lost if its process on this machine has ended, or if its heartbeat is older than RUN_LOST_AFTER_SECONDS. A lost run is requeued
+until it was started RUN_ATTEMPTS_MOST times or RUN_TIMEOUT_SECONDS have passed.
 """
 
 import logging
@@ -29,7 +30,7 @@ def sweep_runs() -> None:
 
 
 def requeue_lost_runs() -> None:
-    """Requeue every running run whose process has ended."""
+    """Requeue every lost run (see `lost_runs`)."""
     for run in lost_runs():
         requeue_run(run, silent_since=run.heartbeat_at)
 

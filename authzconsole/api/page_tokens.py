@@ -45,7 +45,10 @@ class RequestedPage:
 
 
 def requested_page(body: dict, *, search: object) -> RequestedPage:
-    """Return the requested page. `search` has the values that must stay the same. Raise RequestRefused."""
+    """Return the requested page. Raise RequestRefused.
+
+    search: the values of the request that must be the same on every page of a search.
+    """
     page = body.get("page", {})
     if not isinstance(page, dict):
         raise RequestRefused(400, "`page` must be an object")

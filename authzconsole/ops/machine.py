@@ -35,7 +35,7 @@ def redis_major(output: str) -> int:
 
 
 def postgresql_major(output: str) -> int:
-    """Return 15 for `initdb (PostgreSQL) 15.12`, and 0 for other texts."""
+    """Return the major version in the output of `initdb --version`, such as 15; 0 for other texts."""
     match = re.search(r"\(PostgreSQL\) (\d+)", output)
     return int(match[1]) if match else 0
 

@@ -59,9 +59,11 @@ def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redac
     """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its error.
 
     redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
-    explanation may disclose. known_containers: returns the containers that the caller knows, others are treated as empty; None if
-    the caller knows all. One query for every `BATCH_SIZE` items, and the queries of `states` if a question asks for an
-    explanation, and those of `known_containers` if a question has a rule over all live entities.
+    explanation may disclose. known_containers: returns the containers that the caller knows; all others are treated as empty.
+    None: the caller knows all containers.
+
+    For each `BATCH_SIZE` items: one query, those of `states` if an item asks for an explanation, and those of `known_containers`
+    if a rule is about all live entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):

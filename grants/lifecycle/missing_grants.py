@@ -122,6 +122,6 @@ def _streamed_missing_grants(expression: Expression, question: Question, entity:
 
 
 def _explained_missing_grants(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
-    """Return the missing grants as the explanation of the decision computes them, by comparing all alternatives in memory."""
+    """Return the same missing grants as the explanation of the decision. Compares all alternatives in memory."""
     (facts,) = gather_facts([question], explained=True)
     return smallest_grant_set(requirement, question, facts)[0] or ()

@@ -129,9 +129,9 @@ class DeletionForecast:
 
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
-    """Return the forecast for the user of this name and the namespace. At most thirteen statements.
+    """Return what would happen if the user with this name deleted the namespace. At most thirteen statements.
 
-    Raise LifecycleError if it is not a live namespace, and UnknownGeneration.
+    Raise LifecycleError if the address is not a live namespace, and UnknownGeneration if the generation is unknown.
     """
     rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user)
     can_start = tables is not None and _meets_namespace_requirement(entity, tables, rules)

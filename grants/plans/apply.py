@@ -83,7 +83,7 @@ def _by_inverse(plan: Plan) -> str:
 def _proposed_plan(plan_id: int) -> Plan:
     """Return the plan. Raise PlanError if it is not proposed.
 
-    The caller holds the lock of the journal, so that a plan is closed only once.
+    The caller must hold the lock of the journal; otherwise two callers could apply or discard the same plan.
     """
     plan = plan_by_id(plan_id)
     if not plan.is_proposed:

@@ -28,7 +28,7 @@ Tally = dict[tuple[str, Privilege], int]
 
 @dataclass(frozen=True, slots=True)
 class PrincipalEffect:
-    """The numbers of entities on which one principal gains and loses a privilege, by kind and privilege.
+    """For one principal: on how many entities it gains and loses each privilege, by kind and privilege.
 
     members: the number of users in a group; None for a user.
     """
@@ -53,7 +53,10 @@ def changing_items(plan: Plan) -> QuerySet[PlanItem]:
 
 
 def mark_noop_items(plan: Plan) -> None:
-    """Mark the items that change nothing now: existing grants, and revocations of grants that do not exist. Three statements."""
+    """Mark the items that would change nothing now: grants that exist already, and revocations of grants that do not exist.
+
+    Three statements.
+    """
     user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
     group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
     is_held = Q(principal_type="user") & Q(Exists(user_grants)) | Q(principal_type="group") & Q(Exists(group_grants))

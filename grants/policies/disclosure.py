@@ -18,7 +18,10 @@ VisibleEntities = Callable[[Attempt], EntitiesWithoutPrivilege | None]
 
 
 def redact(decision: Decision, visible_entities: VisibleEntities) -> Decision:
-    """Return the same decision without the addresses that the reader may not see, and without their number."""
+    """Return the decision without the addresses that the reader may not see, and without their number.
+
+    If something is hidden, the sentence of a denial is replaced.
+    """
     attempts = tuple(_redact_attempt(attempt, visible_entities) for attempt in decision.attempts)
     if attempts == decision.attempts:
         return decision

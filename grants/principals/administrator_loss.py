@@ -55,8 +55,8 @@ class AdministratorLoss:
 class _RemovedAccess:
     """The grants and memberships that the change would end.
 
-    user: the direct grants of this user. group: the grants of this group.
-    member, member_of: the membership of this user in this group; all memberships of the user if `member_of` is None.
+    user: the change ends all direct grants of this user. group: it ends all grants of this group.
+    member, member_of: it ends the membership of this user in this group; all memberships of the user if `member_of` is None.
     """
 
     user: User | None = None
@@ -153,8 +153,8 @@ def _decisive_groups(principal: User | Group) -> list[int]:
 def _remaining_admins(removed: _RemovedAccess, entity_ids: set[int]) -> dict[int, set[int]]:
     """Return for each entity the primary keys of active users who would remain its administrators.
 
-    All of them are returned if there are fewer than two, otherwise at least two. Two users of each holder are therefore enough,
-    however many users a group has.
+    If fewer than two remain, the set has all of them; otherwise it has at least two. It is therefore enough to read two direct
+    holders and two members of each group.
     """
     admins: dict[int, set[int]] = {pk: set() for pk in entity_ids}
     admin_grants = {"content_object__pk__among": entity_ids, "permission_id": permission_ids()[Privilege.ADMIN]}

@@ -213,7 +213,7 @@ class _RuleGroupCounter:
                                         gained_counts, lost_counts)
 
     def _select_segments(self, segments: Array) -> tuple[Array, Array]:
-        """Return (the indexes of the segments that are in the group, the bucket of each)."""
+        """Return (the indexes of the segments that the group of rules covers, the bucket of each)."""
         first, last = int(self._group.segments[0]), int(self._group.segments[-1])
         indexes = np.nonzero((segments >= first) & (segments <= last))[0]
         return indexes, self._bucket_by_segment[segments[indexes] - first]

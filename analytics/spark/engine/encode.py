@@ -215,7 +215,7 @@ def _grant_rows(evaluation: Evaluation, located: DataFrame, grant_kinds: tuple[s
 
 
 def _row_copy(row_type: type[Rows], block: Column, container: Column | None = None, scope: int = NONE) -> Column:
-    """Return a struct that describes one row of a grant: its type, its block, and the columns that the grant does not have."""
+    """Return a struct that describes one row of a grant: its type, its block and the added columns."""
     container = F.lit(NONE) if container is None else container
     return F.struct(F.lit(row_type_number(row_type)).alias("row_type"), block.cast("int").alias("to_block"),
                     container.cast("bigint").alias("container"), F.lit(scope).alias("scope"))

@@ -132,7 +132,10 @@ class PartMerger:
     @staticmethod
     def _add_tables(group_rows: GroupRowIndex, group_table: Array | None, users: Array, column_count: int, own_rows: Array,
                     own_columns: Array, own_counts: Array, everyone_columns: Array, everyone_counts: Array) -> Array | None:
-        """Return the counts of these users by column; None if all are zero."""
+        """Return a table of these users by column: their own counts, those of their groups and those of everyone, added up.
+
+        None if all are zero.
+        """
         if group_table is None and not own_counts.any() and not everyone_counts.any():
             return None
         if group_table is None:
@@ -161,7 +164,7 @@ class PartMerger:
             yield self._sum(users, buckets, gained, lost)
 
     def _expand_groups(self, groups: CountColumns, bounds: Array, sizes: Array, first: int, end: int) -> list[Array]:
-        """Return the counts of the groups, for each member among the users from `first` up to `end`."""
+        """Repeat the counts of each group for each of its members among the users from `first` up to, not including, `end`."""
         begin, stop = np.searchsorted(self._member_users, [first, end])
         rows = concatenated_ranges(bounds[self._member_groups[begin:stop]], sizes[begin:stop])
         return [np.repeat(self._member_users[begin:stop], sizes[begin:stop]), *(column[rows] for column in groups[1:])]

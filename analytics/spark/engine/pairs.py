@@ -294,7 +294,7 @@ class SortedPairs:
         return rank_by_code[encoded.indices.to_numpy()]
 
     def batches(self, columns: Sequence[str], first_key: int, directory: Directory) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the table. first_key: the first sort key of the part."""
+        """Yield the rows of the table. first_key: the first sort key of the part, to which the stored keys are relative."""
         operations = pa.array(self.operations, pa.string())
         for first in range(0, len(self.numbers), TABLE_BATCH_ROWS):
             rest, is_after = np.divmod(self.numbers[first : first + TABLE_BATCH_ROWS], 2)

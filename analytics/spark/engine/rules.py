@@ -110,7 +110,8 @@ def missing_privilege_rules(privilege_by_kind: Iterable[tuple[str, Privilege]]) 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
     """Return rules for entities of these kinds, and the rule CANDIDATE for namespaces.
 
-    A user gains the first on each entity on which the user holds ADMIN, and CANDIDATE with ADMIN anywhere in the namespace.
+    A user gains the rule of its kind on each entity on which the user holds ADMIN, and CANDIDATE on each namespace in which the
+    user holds ADMIN anywhere.
     """
     sources: list[RuleSource] = [(kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds]
     return _rule_set((*sources, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))

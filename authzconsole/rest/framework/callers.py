@@ -87,7 +87,7 @@ def visible_entities(request: Request) -> QuerySet[Entity]:
 
 
 def visible_entity(request: Request, address: Address) -> Entity:
-    """Return the entity. Raise the same Http404 if it is not registered and if it is not visible."""
+    """Return the entity. Raise Http404 if it is not registered or not visible; the caller cannot tell which."""
     entity = visible_entities(request).filter(kind=address.kind, key=address.key).first()
     if entity is None:
         raise Http404

@@ -85,7 +85,7 @@ def _nothing_selected_response(request: HttpRequest) -> HttpResponse:
 
 
 def _entity_list_url(request: HttpRequest) -> str:
-    """Return the entity page in the Referer header; the page of the instance if the header names no entity page."""
+    """Return the URL of the entity page from which the user came (Referer); otherwise that of the instance."""
     referrer, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
     if referrer.netloc == request.get_host() and referrer.path.startswith(entities):
         return urlunsplit(("", "", referrer.path, referrer.query, "children"))
