@@ -29,8 +29,8 @@ _SCHEMA = pa.schema([
 class IndexedFile:
     """One Parquet file of a table.
 
-    name: the file name in the table's folder. least, greatest: the smallest and the largest value of the first key column, or None
-    if they are not known.
+    name: the file name in the table's folder. least, greatest: the smallest and the largest value of the first key column,
+    or None if they are not known.
     """
 
     name: str
