@@ -131,7 +131,7 @@ def test_undoing_a_plan_creates_an_inverse_plan(browse, plan):
 def test_a_discarded_plan_cannot_be_changed(browse, plan):
     client = browse("ada")
     client.post(f"/plans/{plan.pk}/discard")
-    discarded = "was discarded already"
+    discarded = "was already discarded"
     for verb, message in (("apply", discarded), ("discard", discarded), ("undo", "only an applied plan can be undone")):
         response = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
         assert response.status_code == 400 and message in page_html(response)
