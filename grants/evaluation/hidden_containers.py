@@ -59,13 +59,14 @@ def hide_containers(questions: Sequence[Question], facts: Sequence[Facts], known
 
     Calls `known_containers` once, and only if a question has a rule over all live entities.
     """
-    targets = {question.target for question in questions if question.target is not None and _requires_all_live(question)}
+    targets = {question.target for question in questions if question.target is not None and requires_all_live(question)}
     hidden = targets.difference(known_containers(targets)) if targets else targets
     return [EmptyContainerFacts(item) if question.target in hidden else item
             for question, item in zip(questions, facts, strict=True)]
 
 
-def _requires_all_live(question: Question) -> bool:
+def requires_all_live(question: Question) -> bool:
+    """Return whether the requirement tests all live entities inside the target."""
     policy = question.policy
     return policy is not None and policy.requirement is not None and any(
         isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))

@@ -7,9 +7,9 @@ from authzconsole.web.policies.page import row_url
 from entities.vocabulary import KINDS
 from grants.evaluation.engine import check_many
 from grants.evaluation.facts import gather_facts
+from grants.evaluation.hidden_containers import requires_all_live
 from grants.policies.decide import is_permitted
 from grants.policies.explain import early_denial_reason
-from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Source
 from grants.policies.question import Question
 
@@ -36,11 +36,11 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
     The sentence about a requirement over all live entities does not list the missing ones: there may be as many as the tenant
     has entities, and the account may not see them.
     """
-    decisions = iter(check_many([question for _, question, _ in named_questions if not _requires_all_live(question)]))
-    all_live_facts = iter(gather_facts([question for _, question, _ in named_questions if _requires_all_live(question)]))
+    decisions = iter(check_many([question for _, question, _ in named_questions if not requires_all_live(question)]))
+    all_live_facts = iter(gather_facts([question for _, question, _ in named_questions if requires_all_live(question)]))
     summaries = []
     for name, question, url in named_questions:
-        if _requires_all_live(question):
+        if requires_all_live(question):
             facts = next(all_live_facts)
             permitted = is_permitted(question, facts)
             sentence = (ALL_LIVE_SENTENCES[permitted] if facts.is_subject_known
@@ -51,13 +51,6 @@ def answer_summaries(named_questions: Sequence[tuple[str, Question, str]], *, cu
         source = question.policy.source if question.policy else None
         summaries.append(AnswerSummary(name, permitted, sentence, source, url, row_url(question), name == current))
     return summaries
-
-
-def _requires_all_live(question: Question) -> bool:
-    """Return whether the requirement tests all live entities inside the target."""
-    policy = question.policy
-    return policy is not None and policy.requirement is not None and any(
-        isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
 
 
 def is_operation(kind: str, operation: str) -> bool:

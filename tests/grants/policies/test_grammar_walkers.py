@@ -90,7 +90,7 @@ AFTER_A_WALKER = {
     "grants.evaluation.principal_filters._question_context": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
-    "authzconsole.web.ask.answer_summaries._requires_all_live": "grants.policies.grammar.leaves",
+    "grants.evaluation.hidden_containers.requires_all_live": "grants.policies.grammar.leaves",
     "analytics.spark.engine.precompute._all_live_facts": "analytics.spark.engine.rules._requirement",
     "analytics.spark.engine.rules.is_met_without_grants": "analytics.spark.engine.rules._requirement",
 }
