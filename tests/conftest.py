@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
 from tests.support.workers import run_celery_worker, run_redis
 
+# Spark's Java processes live for minutes at most: optimized machine code takes longer to compile than it saves.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
 
 
