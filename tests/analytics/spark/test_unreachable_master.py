@@ -32,8 +32,8 @@ for _ in range(2):
     assert "does not answer (127.0.0.1:1: Connection refused)" in message and seconds < 5, (message, seconds)
 with socket.create_server(("127.0.0.1", 0)) as silent:
     for _ in range(2):
-        message, seconds = failure(f"spark://127.0.0.1:{silent.getsockname()[1]}", 10)
-        assert "did not accept this console within 10 s" in message and seconds < 20, (message, seconds)
+        message, seconds = failure(f"spark://127.0.0.1:{silent.getsockname()[1]}", 5)
+        assert "did not accept this console within 5 s" in message and seconds < 15, (message, seconds)
 assert spark_session(master="local[1]", memory="512m").range(10).count() == 10
 stop_spark()
 print("passed")
