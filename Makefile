@@ -55,12 +55,17 @@ setup:  ## only install what is missing; then `.venv/bin/python manage.py ...` w
 COMPILE = .venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
 	--custom-compile-command "make lock" $(LOCK_OPTIONS)
 
+EXTRAS = ldap opentelemetry saml scim sentry
+
 lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the newest versions)
 	@test -x .venv/bin/uv || $(MAKE) --no-print-directory setup
 	@$(COMPILE) --group uv -o requirements/uv.txt >/dev/null
 	@$(COMPILE) --group build -o requirements/build.txt >/dev/null
-	@$(COMPILE) --group dev pyproject.toml -o requirements/dev.txt >/dev/null
+	@$(COMPILE) --group dev --all-extras pyproject.toml -o requirements/dev.txt >/dev/null
 	@$(COMPILE) --constraints requirements/dev.txt pyproject.toml -o requirements/run.txt >/dev/null
+	@for extra in $(EXTRAS); do \
+		$(COMPILE) --constraints requirements/dev.txt --extra $$extra pyproject.toml -o requirements/extra-$$extra.txt >/dev/null || exit 1; \
+	done
 	@echo "requirements/ is up to date. make setup installs what changed."
 
 bench:  ## run the benchmarks; each prints its ratio against its reference

@@ -10,6 +10,8 @@ from pathlib import Path
 
 JVM_HOMES = Path("/usr/lib/jvm")
 POSTGRESQL_HOMES = Path("/usr/lib/postgresql")
+SERVERS = Path("/usr/sbin")
+HEADERS = Path("/usr/include")
 OLDEST_JAVA, OLDEST_REDIS, OLDEST_POSTGRESQL = 17, 6, 14
 
 
@@ -85,6 +87,17 @@ def chromium() -> Path | None:
     return on_path("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
+def _system_server(name: str) -> Path | None:
+    """Return the path of a server; Debian installs servers outside the PATH of ordinary accounts."""
+    path = SERVERS / name
+    return on_path(name) or (path if os.access(path, os.X_OK) else None)
+
+
+def _header(name: str) -> Path | None:
+    path = HEADERS / name
+    return path if path.is_file() else None
+
+
 @dataclass(frozen=True)
 class Tool:
     """A program that the console needs.
@@ -103,3 +116,8 @@ JAVA = Tool("Java 17 or newer", java_home, ("openjdk-17-jre-headless", "default-
 REDIS = Tool("redis-server 6 or newer", redis_server, ("redis-server",), service="redis-server")
 POSTGRESQL = Tool("the PostgreSQL server, 14 or newer", postgresql_folder, ("postgresql",), service="postgresql")
 CHROMIUM = Tool("Chromium", chromium, ("chromium",))
+SLAPD = Tool("OpenLDAP's server slapd", lambda: _system_server("slapd"), ("slapd",), service="slapd")
+NGINX = Tool("nginx", lambda: _system_server("nginx"), ("nginx-light", "nginx"), service="nginx")
+# python-ldap is compiled, against both libraries
+LDAP_HEADERS = Tool("the header files of OpenLDAP", lambda: _header("ldap.h"), ("libldap2-dev", "libldap-dev"))
+SASL_HEADERS = Tool("the header files of SASL", lambda: _header("sasl/sasl.h"), ("libsasl2-dev",))

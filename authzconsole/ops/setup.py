@@ -1,4 +1,4 @@
-"""Install what is missing: `.venv`, Java, Redis, and for the tests PostgreSQL and Chromium."""
+"""Install what is missing: `.venv`, Java, Redis, and what the tests need (PostgreSQL, Chromium, slapd, nginx)."""
 
 import argparse
 import os
@@ -16,9 +16,10 @@ JAVA_HINT = "Without Java the console runs, but no analysis does: WITHOUT_JAVA=1
 
 def tools_for(purpose: str) -> list[Tool]:
     if purpose == "quick":
-        return []
+        return [machine.LDAP_HEADERS, machine.SASL_HEADERS]
     if purpose == "test":
-        return [machine.JAVA, machine.REDIS, machine.POSTGRESQL, machine.CHROMIUM]
+        return [machine.LDAP_HEADERS, machine.SASL_HEADERS, machine.JAVA, machine.REDIS, machine.POSTGRESQL, machine.CHROMIUM,
+                machine.SLAPD, machine.NGINX]
     java = [] if os.environ.get("WITHOUT_JAVA") else [machine.JAVA]
     return java if os.environ.get("REDIS_URL") else [*java, machine.REDIS]
 
@@ -37,7 +38,7 @@ def ensure_tools(tools: Sequence[Tool]) -> None:
 
 
 def setup(purpose: str) -> None:
-    """Install what `purpose` needs: `run`, `test`, or `quick` (the tests' Python packages only)."""
+    """Install what `purpose` needs: `run`, `test`, or `quick` (what the tests' Python packages need only)."""
     with setup_lock():
         # before the long download, because this fails fast
         ensure_tools(tools_for(purpose))

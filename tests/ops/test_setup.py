@@ -43,7 +43,7 @@ def bare_machine(monkeypatch, tmp_path):
     for name in ("JAVA_HOME", "REDIS_URL", "WITHOUT_JAVA", "CHROMIUM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    for name in ("JVM_HOMES", "POSTGRESQL_HOMES"):
+    for name in ("HEADERS", "JVM_HOMES", "POSTGRESQL_HOMES", "SERVERS"):
         monkeypatch.setattr(machine, name, tmp_path / "none")
     monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
     (tmp_path / "bin").mkdir()
@@ -76,9 +76,11 @@ def test_an_outdated_redis_counts_as_missing(bare_machine):
 def test_a_user_without_install_rights_gets_the_exact_command(debian):
     with pytest.raises(Refusal) as refusal:
         setup.ensure_tools(setup.tools_for("test"))
-    assert "Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium" in str(refusal.value)
+    assert ("Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium, "
+            "OpenLDAP's server slapd, nginx") in str(refusal.value)
     assert ("sudo apt-get update && sudo apt-get install -y --no-install-recommends "
-            "openjdk-17-jre-headless redis-server postgresql chromium") in str(refusal.value)
+            "libldap2-dev libsasl2-dev openjdk-17-jre-headless redis-server postgresql chromium slapd "
+            "nginx-light") in str(refusal.value)
     assert setup.JAVA_HINT not in str(refusal.value)
 
 
