@@ -1,0 +1,15 @@
+"""The settings of the console. They come from environment variables. The defaults work on a single machine.
+
+Each module has the settings of one subject. This package contains no code that needs Django's apps.
+"""
+
+from .accounts import *
+from .analyses import *
+from .authorization import *
+from .database import *
+from .environment import BASE_DIR as BASE_DIR
+from .environment import STATE_DIR as STATE_DIR
+from .logs import *
+from .rest import *
+from .servers import *
+from .site import *

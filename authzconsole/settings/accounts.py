@@ -1,0 +1,18 @@
+"""Accounts, passwords, sign-in and sessions."""
+
+from .site import PUBLIC_URL
+
+AUTH_USER_MODEL = "grants.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator",
+                 "NumericPasswordValidator")
+]
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "sign-in"
+
+# the name, age and SameSite of the session cookie are the defaults of Django
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")

@@ -1,0 +1,44 @@
+"""The REST API and its OpenAPI document."""
+
+from entities.vocabulary import Privilege
+from grants.policies.catalogue import GENERATIONS
+
+from .site import PROXIES
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["authzconsole.rest.framework.callers.Authentication"],
+    # denies every method without a rule
+    "DEFAULT_PERMISSION_CLASSES": ["authzconsole.rest.framework.callers.RulePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "authzconsole.rest.framework.problems.exception_handler",
+    "NUM_PROXIES": PROXIES,
+    # only the Accept header selects the format
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
+    "TITLE": "Authorization console",
+    "DESCRIPTION": "Manages who may do what on the platform, and explains every decision. Authenticate with `Authorization: "
+                   "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
+                   "administer --scope decide`. A session whose password was set by an administrator is refused (403) until "
+                   "the user changes it; tokens keep working. Times are UTC. Lists are paged: send `next` of a page as the "
+                   "`cursor` of the following one. Errors of /api/v1 are application/problem+json; errors of /access/v1 are "
+                   "one JSON string, as AuthZEN requires.",
+    "VERSION": "1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.add_strictness",
+        "authzconsole.rest.openapi.document.add_authzen_endpoints",
+    ],
+    "COMPONENT_SPLIT_PATCH": False,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "EntityState": [(name, name) for name in ("planned", "live", "deleted")],
+        "Privilege": [(privilege.value, privilege.value) for privilege in Privilege],
+        "GenerationName": [(name, name) for name in GENERATIONS],
+        "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
+        "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
+    },
+}

@@ -1,0 +1,49 @@
+"""Redis, the caches and Celery."""
+
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from .authorization import JOURNAL_ANCHOR
+from .environment import env
+
+REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
+if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
+    raise ImproperlyConfigured("REDIS_URL must be written redis://HOST:PORT/NUMBER (rediss:// for TLS)")
+CACHES = {
+    # per process
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+    # per process; see grants/evaluation/count_cache.py
+    "counts": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "counts", "TIMEOUT": 3_600,
+               "OPTIONS": {"MAX_ENTRIES": 1_000}},
+    # shared by all processes; a list, because in a string a `,` in the password would separate two URLs
+    "shared": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [REDIS_URL], "KEY_PREFIX": "authzconsole",
+        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0),
+                    "serializer": "authzconsole.common.integer_cache.IntegerSerializer"},
+    },
+}
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_DEFAULT_QUEUE = "authzconsole"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CONCURRENCY = 1
+# otherwise anyone who can write to Redis could shut down the worker or change its limits
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "visibility_timeout": 43_200}
+
+CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
+CELERY_BEAT_SCHEDULE = {
+    # a delayed sweep can expire, because the next sweep does the same work
+    "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
+    "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
+}
+
+if JOURNAL_ANCHOR:
+    CELERY_BEAT_SCHEDULE["journal_anchor"] = {
+        "task": "authzconsole.journal_anchor", "schedule": 60.0, "options": {"expire_seconds": 60}}

@@ -1,0 +1,123 @@
+"""Where the console runs and how it answers: keys, addresses, Django apps, middleware, static files and security headers."""
+
+from urllib.parse import urlsplit
+
+from .environment import BASE_DIR, STATE_DIR, env, stored_secret
+
+SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret("secret_key", "all users have to sign in again")
+DEBUG = env.bool("DEBUG", default=False)
+PORT = env.int("PORT", default=8000)
+PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname])
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
+
+INSTALLED_APPS = [
+    # before django.contrib.auth, so that its commands `changepassword` and `createsuperuser` are replaced
+    "authzconsole",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_celery_beat",
+    "django_htmx",
+    "guardian",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "entities",
+    "grants",
+    "analytics",
+]
+
+MIDDLEWARE = [
+    # first, so that refusals of the other middleware have the id too
+    "authzconsole.common.request_id.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    # after WhiteNoise, because browsers may cache static files
+    "authzconsole.web.middleware.NoStoreMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "authzconsole.web.middleware.SignInMiddleware",
+    "authzconsole.web.middleware.PasswordFirstMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "authzconsole.web.people.impersonation.SeeAsMiddleware",
+    "authzconsole.web.query_plan_middleware.PageQueryPlanMiddleware",
+    "authzconsole.web.middleware.DatabaseBusyMiddleware",
+    "authzconsole.web.middleware.WrongMethodMiddleware",
+]
+
+ROOT_URLCONF = "authzconsole.urls"
+WSGI_APPLICATION = "authzconsole.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "authzconsole.web.context_processors.navigation",
+            ],
+        },
+    },
+]
+
+STATIC_URL = "static/"
+STATIC_ROOT = STATE_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "authzconsole" / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    },
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+if PUBLIC_URL.startswith("https://"):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    CSRF_COOKIE_SECURE = True
+    SECURE_HSTS_SECONDS = 31_536_000
+
+# the number of trusted proxies; earlier entries of X-Forwarded-For can be forged
+PROXIES = env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://")))
+# only these peers may send X-Forwarded-* headers; without a proxy, no peer
+TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", default=["127.0.0.0/8", "::1/128"]) if PROXIES or \
+    PUBLIC_URL.startswith("https://") else []
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+# see authzconsole/server/limits.py
+BODY_LIMITS = {
+    "max_bytes": env.int("BODY_MAX_BYTES", default=32 * 1024 * 1024),
+    "grace_seconds": env.float("BODY_GRACE_SECONDS", default=10),
+    "min_bytes_per_second": env.int("BODY_MIN_BYTES_PER_SECOND", default=10_000),
+    "max_per_address": env.int("BODIES_PER_ADDRESS", default=100),
+}
