@@ -45,6 +45,7 @@ PAGES = {
     "group": "/people/group:{group}",
     "my-access": "/my-access",
     "password": "/password",
+    "reauthenticate": "/reauthenticate",
     "accounts": "/accounts/",
     "account": "/accounts/user:{user}",
     "account-deactivate": "/accounts/change/user:{leaver}?change=activity&active=no",

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_recent_authentication
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Choice, KindText, StrictSerializer, reason_field
@@ -145,6 +145,7 @@ class ActiveGeneration(Endpoint):
         responses={200: ActiveSerializer}, response_example={"name": "proposed"}, errors=[412, 428],
         parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
+        check_recent_authentication(request)
         data = self.body(ActivateSerializer)
         with transaction.atomic():
             lock_journal()

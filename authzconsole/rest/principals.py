@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_recent_authentication
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -150,6 +150,8 @@ class Users(Endpoint):
         responses={201: UserSerializer}, response_example=NEW_USER_EXAMPLE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
         data = self.body(NewUserSerializer)
+        if data["role"] != Role.ORDINARY:
+            check_recent_authentication(request)
         with transaction.atomic():
             lock_journal()
             if User.objects.filter(username=data["name"]).exists():
@@ -177,6 +179,7 @@ class UserDetail(Endpoint):
     def patch(self, request: Request, name: str) -> Response:
         _visible_user(request, name)
         check_administrator(request)
+        check_recent_authentication(request)
         data = self.body(UserChangeSerializer)
         author = author_of(request, data.pop("reason"))
         if not data:

@@ -1,5 +1,6 @@
 """Accounts, passwords, sign-in and sessions."""
 
+from .environment import env
 from .site import PUBLIC_URL
 
 AUTH_USER_MODEL = "grants.User"
@@ -16,3 +17,7 @@ LOGOUT_REDIRECT_URL = "sign-in"
 # the name, age and SameSite of the session cookie are the defaults of Django
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+
+# sensitive changes need an authentication that is not older; see authzconsole/web/accounts/reauthentication.py
+REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)
+REAUTHENTICATION_METHODS = ["authzconsole.web.accounts.reauthentication.PasswordMethod"]

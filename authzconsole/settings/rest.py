@@ -23,9 +23,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Manages who may do what on the platform, and explains every decision. Authenticate with `Authorization: "
                    "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
                    "administer --scope decide`. A session whose password was set by an administrator is refused (403) until "
-                   "the user changes it; tokens keep working. Times are UTC. Lists are paged: send `next` of a page as the "
-                   "`cursor` of the following one. Errors of /api/v1 are application/problem+json; errors of /access/v1 are "
-                   "one JSON string, as AuthZEN requires.",
+                   "the user changes it; tokens keep working. A session needs a recent authentication to change accounts, "
+                   "roles or the active generation (403 otherwise). Times are UTC. Lists are paged: send `next` of a page as "
+                   "the `cursor` of the following one. Errors of /api/v1 are application/problem+json; errors of /access/v1 "
+                   "are one JSON string, as AuthZEN requires.",
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [

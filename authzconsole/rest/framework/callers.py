@@ -11,6 +11,7 @@ from rest_framework.request import Request
 
 from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
+from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
@@ -70,6 +71,12 @@ def check_can_see_all(request: Request) -> None:
     """Raise Problem (403) unless the caller is an administrator or auditor."""
     if not request.user.can_see_all:
         raise Problem(403, "only administrators and auditors of this console can read this")
+
+
+def check_recent_authentication(request: Request) -> None:
+    """Raise RequestRefused (403) for a session without a recent authentication. Tokens need none."""
+    if request.auth is None:
+        check_recently_authenticated(request._request)
 
 
 def author_of(request: Request, reason: str = "") -> Author:

@@ -11,13 +11,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 from authzconsole.common import login_throttle
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, active_tokens, change_forecast, password_forecast
+from authzconsole.web.accounts.email_field import email_from_form
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.accounts.tokens import token_form, token_row
-from authzconsole.web.people.email_field import email_from_form
-from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
@@ -106,6 +107,7 @@ def _confirmation_response(request: HttpRequest, user: User, forecast: AccountFo
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     form = request.POST if request.method == "POST" else request.GET
     user, name = _account_or_404(principal), form.get("change", "")
@@ -124,6 +126,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
 @sensitive_variables("password")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required
 def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     """Generate a password. It is shown in this response and never again."""
     user = _account_or_404(principal)

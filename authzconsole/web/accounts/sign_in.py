@@ -1,7 +1,5 @@
 """Sign-in and password change: the views of Django, with throttling."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -13,37 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.common import login_throttle
-
-
-class PasswordAttemptForm:
-    """A form that checks a password and counts wrong passwords by user name and by client address.
-
-    After too many wrong passwords, all such forms refuse further attempts for some time, also for unknown names. See
-    authzconsole.common.login_throttle.
-    """
-
-    wait_seconds = 0
-
-    @contextmanager
-    def throttled(self, request: HttpRequest, name: str, next_step: str) -> Iterator[None]:
-        """Wrap a password check that raises ValidationError for a wrong password. Raise it without the check during a wait.
-
-        next_step: ends the error message, such as `sign in`.
-        """
-        counters = login_throttle.password_counters(request, name)
-        self.wait_seconds = login_throttle.seconds_to_wait(*counters)
-        if self.wait_seconds:
-            raise ValidationError("Too many wrong passwords for this name or from your address. "
-                                  f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {next_step}.")
-        try:
-            yield
-        except ValidationError:
-            login_throttle.count_failure(*counters)
-            raise
-        # Reset only the counter of the name. Resetting that of the address would let the owner of one account go on
-        # guessing the passwords of others.
-        login_throttle.reset_counters(counters[0])
+from authzconsole.common.recent_authentication import record_authentication
+from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
 
 class RetryAfterMixin:
@@ -130,6 +99,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
     def form_valid(self, form) -> HttpResponse:
         form.user.must_change_password = False
         messages.success(self.request, "Your password was changed.")
+        record_authentication(self.request, "password")
         return super().form_valid(form)
 
 

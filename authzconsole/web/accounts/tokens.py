@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.common.tokens import MAX_LIFETIME_DAYS, TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
@@ -82,6 +83,7 @@ def token_list(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("issued")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required
 def new_token(request: HttpRequest) -> HttpResponse:
     """Create a token. Its secret is shown in this response and never again."""
     if request.method != "POST":
@@ -111,6 +113,7 @@ def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required
 def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     token = ApiToken.objects.select_related("owner").filter(pk=pk).first()
     if token is None:

@@ -4,12 +4,11 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_link_from_text, principal_url
 from authzconsole.web.shared.paging import paginate_entities
 from authzconsole.web.shared.parameters import name_parameter
-from authzconsole.web.shared.principal_input import name_from_input
+from authzconsole.web.shared.principal_input import name_from_input, principal_or_404
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.text import storage_fault

@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from authzconsole.web.people.principal_page import principal_or_404
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import principal_url
+from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
 

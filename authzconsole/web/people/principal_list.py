@@ -5,7 +5,8 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.web.people.email_field import email_from_form
+from authzconsole.web.accounts.email_field import email_from_form
+from authzconsole.web.accounts.reauthentication import recent_authentication_required_if
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with
@@ -53,6 +54,7 @@ def _users(find: str, activity: str):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required_if(lambda request: request.POST.get("role", "") not in ("", Role.ORDINARY))
 def add_principal(request: HttpRequest) -> HttpResponse:
     """Add a user, an account or a group. A user cannot sign in until a password is set."""
     if request.method != "POST":

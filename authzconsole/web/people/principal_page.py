@@ -18,18 +18,16 @@ from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
 from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.roles import ROLE_LABELS
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
-from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import GRANT_TABLES, User
 from grants.policies.policy import Generation
-from grants.principal_names import parse_principal
-from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 
 ROWS_PER_PAGE = 20
@@ -57,18 +55,6 @@ class Profile:
     @property
     def is_user(self) -> bool:
         return isinstance(self.principal, User)
-
-
-def principal_or_404(text: str) -> User | Group:
-    """Return the principal of a text such as `user:alice`."""
-    try:
-        parse_principal(text)
-    except PrincipalError as error:
-        raise Http404(str(error)) from None
-    principal = principals_by_name([text]).get(text)
-    if principal is None:
-        raise Http404("there is no such user or group")
-    return principal
 
 
 @require_safe

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun, RunState
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
@@ -107,6 +108,7 @@ def _cell(policy: Policy) -> dict:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
+@recent_authentication_required
 def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the impact of activating a generation, and activate it."""
     if name not in GENERATIONS:

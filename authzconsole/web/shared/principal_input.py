@@ -7,12 +7,14 @@ from difflib import SequenceMatcher
 
 from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from authzconsole.web.shared.paging import url_with
 from entities.text import storage_fault
+from grants.errors import PrincipalError
 from grants.models import User
 from grants.principal_names import PRINCIPAL_TYPES, parse_principal
+from grants.principal_rows import principals_by_name
 
 MAX_SUGGESTIONS = 3
 MAX_CANDIDATES = 500
@@ -100,3 +102,15 @@ def _similarity(typed: str, candidate: str) -> float:
     """Return a value from 0 to 1. A name that contains the typed text is a full match."""
     typed, candidate = typed.lower(), candidate.lower()
     return 1.0 if typed in candidate else SequenceMatcher(None, typed, candidate).ratio()
+
+
+def principal_or_404(text: str) -> User | Group:
+    """Return the principal of a text such as `user:alice`."""
+    try:
+        parse_principal(text)
+    except PrincipalError as error:
+        raise Http404(str(error)) from None
+    principal = principals_by_name([text]).get(text)
+    if principal is None:
+        raise Http404("there is no such user or group")
+    return principal

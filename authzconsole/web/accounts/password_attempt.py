@@ -1,0 +1,39 @@
+"""The base class of forms that check a password, with throttling."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from authzconsole.common import login_throttle
+
+
+class PasswordAttemptForm:
+    """A form that checks a password and counts wrong passwords by user name and by client address.
+
+    After too many wrong passwords, all such forms refuse further attempts for some time, also for unknown names. See
+    authzconsole.common.login_throttle.
+    """
+
+    wait_seconds = 0
+
+    @contextmanager
+    def throttled(self, request: HttpRequest, name: str, next_step: str) -> Iterator[None]:
+        """Wrap a password check that raises ValidationError for a wrong password. Raise it without the check during a wait.
+
+        next_step: ends the error message, such as `sign in`.
+        """
+        counters = login_throttle.password_counters(request, name)
+        self.wait_seconds = login_throttle.seconds_to_wait(*counters)
+        if self.wait_seconds:
+            raise ValidationError("Too many wrong passwords for this name or from your address. "
+                                  f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {next_step}.")
+        try:
+            yield
+        except ValidationError:
+            login_throttle.count_failure(*counters)
+            raise
+        # Reset only the counter of the name. Resetting that of the address would let the owner of one account go on
+        # guessing the passwords of others.
+        login_throttle.reset_counters(counters[0])
