@@ -86,10 +86,6 @@ def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
                   and not info.base_name.startswith(("_", ".")))
 
 
-def is_file(filesystem: FileSystem, path: str) -> bool:
-    return filesystem.get_file_info(path).type == FileType.File
-
-
 def storage_path(relative_path: str) -> str:
     """Return the path of a file or folder below SNAPSHOT_URI. Raise StorageError."""
     return f"{storage_root()[1]}/{relative_path}"

@@ -40,7 +40,11 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ComputedReport:
-    """revision: of the snapshot. summary: the figures of the report, `detail_rows` and `detail_is_written`."""
+    """revision: of the snapshot.
+
+    summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an earlier snapshot of the
+    revision was damaged.
+    """
 
     revision: int
     summary: dict
@@ -74,6 +78,8 @@ def compute_report(
         if detail_is_written and analysis.detail is not None:
             _write_output(analysis.detail, analysis_input, folder)
     summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written}
+    if snapshot.replaced_fault:
+        summary["snapshot_fault"] = snapshot.replaced_fault
     return ComputedReport(snapshot.revision, summary)
 
 

@@ -2,11 +2,14 @@
 
 A snapshot is a folder `<database>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of the
 journal's hash at that revision, so that a database with a replaced history does not reuse an older snapshot.
-INVARIANT: `_COMPLETE` is written last, a snapshot without it is never read, and a complete snapshot does not change. A snapshot
-in use contains a lease file and is not deleted.
+INVARIANT: the manifest is written last and deleted first, a snapshot without it is never read, and a complete snapshot does not
+change. A snapshot is verified against its manifest before it is read, and its file names and sizes are compared again afterwards.
+INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and then reads the
+manifest; the cleaner first deletes the manifest and then looks for leases. So one of them notices the other.
 """
 
 import io
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,15 +25,16 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 from django.db.models import Case, CharField, QuerySet, Value, When
-from pyarrow.fs import FileSelector, FileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
+from analytics.manifests import MANIFEST_NAME, ManifestError, has_signing_key
+from analytics.snapshots.manifest import LEASE_PREFIX, SnapshotFile, check_files, verified_files, write_snapshot_manifest
 from analytics.storage import (
     StorageError,
     database_identity,
     discard_path,
     folder_names,
-    is_file,
     spark_uri,
     storage_problem,
     storage_root,
@@ -41,6 +45,8 @@ from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
 from grants.querysets import effective_memberships
 
+logger = logging.getLogger(__name__)
+
 ROWS_PER_GROUP = 100_000
 BLOCK_BYTES = 8_000_000
 ROWS_PER_FILE = 500_000
@@ -50,10 +56,16 @@ ABANDONED_AFTER = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A complete snapshot. path: its folder in the file system of the storage."""
+    """A complete snapshot.
+
+    path: its folder in the file system of the storage. files: as its manifest lists them.
+    replaced_fault: why an earlier snapshot of the same revision was not used; empty if there was none.
+    """
 
     path: str
     revision: int
+    files: tuple[SnapshotFile, ...]
+    replaced_fault: str = ""
 
     @property
     def uri(self) -> str:
@@ -62,43 +74,101 @@ class Snapshot:
 
     @property
     def size_bytes(self) -> int:
-        filesystem, _ = storage_root()
-        return sum(info.size or 0 for info in filesystem.get_file_info(FileSelector(self.path, recursive=True)))
+        return sum(file.bytes for file in self.files)
 
 
 @contextmanager
 def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is none.
+    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no intact one.
 
-    check: called between batches of rows; its exceptions end the writing. Raise StorageError.
+    check: called between batches of rows; its exceptions end the writing. Raise StorageError, also at the end of the block if
+    files of the snapshot were changed in the meantime.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{database_identity()}"
     try:
-        snapshot = _newest_snapshot(filesystem, folder, check)
-        lease = f"{snapshot.path}/_LEASE-{secrets.token_hex(4)}"
-        filesystem.open_output_stream(lease).close()
-        delete_old_snapshots(filesystem, folder)
+        snapshot, lease = _lease_newest(filesystem, folder, check)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
+        _delete_old_snapshots_or_warn(filesystem, folder)
         yield snapshot
+        _check_unchanged(filesystem, snapshot)
     finally:
-        # a lease that cannot be deleted expires after ABANDONED_AFTER
+        _release(filesystem, lease)
+
+
+def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
+    try:
+        check_files(filesystem, snapshot.path, snapshot.files, ignore_times=True)
+    except OSError as error:
+        raise StorageError(f"The snapshot could not be verified after it was read ({error}). Run the analysis again.") from error
+    except ManifestError as error:
+        _invalidate(filesystem, snapshot.path)
+        raise StorageError(f"The snapshot was changed outside the console while it was read ({error}), so the result would be "
+                           f"wrong. Run the analysis again.") from None
+
+
+def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> tuple[Snapshot, str]:
+    """Return a snapshot of the newest revision and the path of its lease."""
+    with _consistent_read():
+        head = JournalHead.objects.filter(pk=1).first() or JournalHead()
+        stem = f"revision={head.revision:020}-{head.hash[:12]}"
+        fault = ""
+        for name in folder_names(filesystem, folder):
+            if name.startswith(stem):
+                try:
+                    if leased := _lease_intact(filesystem, f"{folder}/{name}", head.revision):
+                        return leased
+                except ManifestError as error:
+                    fault = str(error)
+        path = f"{folder}/{stem}-{secrets.token_hex(4)}"
+        files, lease = _write_snapshot(filesystem, path, head.revision, check)
+    return Snapshot(path, head.revision, files, fault), lease
+
+
+def _lease_intact(filesystem: FileSystem, path: str, revision: int) -> tuple[Snapshot, str] | None:
+    """Lease a stored snapshot and verify it. Return None if it is incomplete, or was deleted in the meantime.
+
+    Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can be verified.
+    """
+    if not has_signing_key() or not filesystem.get_file_info(f"{path}/{MANIFEST_NAME}").is_file:
+        return None
+    lease = ""
+    try:
+        lease = _create_lease(filesystem, path)
+        snapshot = Snapshot(path, revision, verified_files(filesystem, path, revision))
+    except FileNotFoundError:
+        _release(filesystem, lease)
+        return None
+    except ManifestError as error:
+        logger.warning("The snapshot %s is not used, and a new one is taken: %s", path, error)
+        _invalidate(filesystem, path)
+        _release(filesystem, lease)
+        raise
+    except BaseException:
+        _release(filesystem, lease)
+        raise
+    return snapshot, lease
+
+
+def _create_lease(filesystem: FileSystem, path: str) -> str:
+    lease = f"{path}/{LEASE_PREFIX}{secrets.token_hex(4)}"
+    filesystem.open_output_stream(lease).close()
+    return lease
+
+
+def _release(filesystem: FileSystem, lease: str) -> None:
+    # a lease that cannot be deleted expires after ABANDONED_AFTER
+    if lease:
         with suppress(OSError):
             filesystem.delete_file(lease)
 
 
-def _newest_snapshot(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> Snapshot:
-    with _consistent_read():
-        head = JournalHead.objects.filter(pk=1).first() or JournalHead()
-        stem = f"revision={head.revision:020}-{head.hash[:12]}"
-        for name in folder_names(filesystem, folder):
-            if name.startswith(stem) and is_file(filesystem, f"{folder}/{name}/_COMPLETE"):
-                return Snapshot(f"{folder}/{name}", head.revision)
-        path = f"{folder}/{stem}-{secrets.token_hex(4)}"
-        _write_snapshot(filesystem, path, check)
-    return Snapshot(path, head.revision)
+def _invalidate(filesystem: FileSystem, path: str) -> None:
+    """Delete the manifest, so that the snapshot is not used again."""
+    with suppress(OSError):
+        filesystem.delete_file(f"{path}/{MANIFEST_NAME}")
 
 
 @contextmanager
@@ -120,12 +190,18 @@ def _consistent_read() -> Iterator[None]:
         yield
 
 
-def _write_snapshot(filesystem: FileSystem, path: str, check: Callable[[], None]) -> None:
+def _write_snapshot(
+    filesystem: FileSystem, path: str, revision: int, check: Callable[[], None]
+) -> tuple[tuple[SnapshotFile, ...], str]:
+    """Write a snapshot and return its files and the path of a lease."""
     try:
+        filesystem.create_dir(path)
+        lease = _create_lease(filesystem, path)
+        rows_by_path: dict[str, int] = {}
         for table, parts in _table_rows():
             filesystem.create_dir(f"{path}/{table.name}")
-            _write_table(filesystem, f"{path}/{table.name}", table, parts, check)
-        filesystem.open_output_stream(f"{path}/_COMPLETE").close()
+            rows_by_path |= _write_table(filesystem, path, table, parts, check)
+        return write_snapshot_manifest(filesystem, path, revision, rows_by_path), lease
     except BaseException:
         discard_path(filesystem, path)
         raise
@@ -203,45 +279,80 @@ class _CopyFile(io.RawIOBase):
         return data[:size]
 
 
-def _write_table(filesystem: FileSystem, folder: str, table: Table, parts: tuple[QuerySet, ...], check) -> None:
-    """Write several files, so that Spark reads them in parallel; an empty table has one file without rows."""
+def _write_table(
+    filesystem: FileSystem, snapshot: str, table: Table, parts: tuple[QuerySet, ...], check: Callable[[], None]
+) -> dict[str, int]:
+    """Write several files, so that Spark reads them in parallel; an empty table has one file without rows.
+
+    Return the number of rows of each file, by its path within the snapshot.
+    """
     schema = arrow_schema(table)
-    writer, rows_written, files = None, 0, 0
+    writer, rows_by_path, path = None, {}, ""
     try:
         for batch in chain.from_iterable(_batches(rows, schema) for rows in parts):
             check()
-            if writer is None or rows_written >= ROWS_PER_FILE:
+            if writer is None or rows_by_path[path] >= ROWS_PER_FILE:
                 if writer is not None:
                     writer.close()
-                writer, rows_written, files = _writer(filesystem, folder, files, schema), 0, files + 1
+                path = _part_path(table, len(rows_by_path))
+                writer, rows_by_path[path] = _writer(filesystem, f"{snapshot}/{path}", schema), 0
             writer.write_batch(batch.cast(schema))
-            rows_written += batch.num_rows
-        writer = writer or _writer(filesystem, folder, files, schema)
+            rows_by_path[path] += batch.num_rows
+        if writer is None:
+            path = _part_path(table, 0)
+            writer, rows_by_path[path] = _writer(filesystem, f"{snapshot}/{path}", schema), 0
     finally:
         if writer is not None:
             writer.close()
+    return rows_by_path
 
 
-def _writer(filesystem: FileSystem, folder: str, number: int, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(f"{folder}/part-{number:05}.parquet", schema, filesystem=filesystem, compression="zstd")
+def _part_path(table: Table, number: int) -> str:
+    return f"{table.name}/part-{number:05}.parquet"
+
+
+def _writer(filesystem: FileSystem, path: str, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(path, schema, filesystem=filesystem, compression="zstd")
+
+
+def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:
+    try:
+        delete_old_snapshots(filesystem, folder)
+    except OSError as error:
+        logger.warning("Old snapshots could not be removed: %s", error)
 
 
 def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written."""
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
-    complete_marks = filesystem.get_file_info([f"{folder}/{name}/_COMPLETE" for name in names])
+    manifests = filesystem.get_file_info([f"{folder}/{name}/{MANIFEST_NAME}" for name in names])
     # by time, not by revision, because a restored or emptied database starts again at a lower revision
-    written_at = {name: mark.mtime or datetime.now(UTC)
-                  for name, mark in zip(names, complete_marks, strict=True) if mark.is_file}
+    written_at = {name: manifest.mtime or datetime.now(UTC)
+                  for name, manifest in zip(names, manifests, strict=True) if manifest.is_file}
     kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
     for name in names:
-        if name not in kept and not _is_active(filesystem, f"{folder}/{name}", is_complete=name in written_at):
-            discard_path(filesystem, f"{folder}/{name}")
+        path = f"{folder}/{name}"
+        if name not in kept and not _is_active(filesystem, path, is_complete=name in written_at):
+            _delete_snapshot(filesystem, path, is_complete=name in written_at)
+
+
+def _delete_snapshot(filesystem: FileSystem, path: str, *, is_complete: bool) -> None:
+    """Delete the manifest, and then the files unless a reader created a lease in the meantime."""
+    if is_complete:
+        _invalidate(filesystem, path)
+        if _is_active(filesystem, path, is_complete=True):
+            return
+    discard_path(filesystem, path)
 
 
 def _is_active(filesystem: FileSystem, path: str, *, is_complete: bool) -> bool:
     """Return whether a process reads the snapshot, or still writes it."""
     files = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     newest_abandoned = datetime.now(UTC) - ABANDONED_AFTER
-    recent_files = [file for file in files if file.mtime is None or file.mtime > newest_abandoned]
-    return any(file.base_name.startswith("_LEASE-") for file in recent_files) if is_complete else bool(recent_files)
+    if is_complete:
+        files = [file for file in files if file.base_name.startswith(LEASE_PREFIX)]
+    else:
+        # the folder too, because its writer may not have created a file yet
+        files = [filesystem.get_file_info(path), *files]
+    # an object store has no time for a folder
+    return any(file.mtime > newest_abandoned if file.mtime else file.type == FileType.File for file in files)

@@ -9,7 +9,7 @@ from django.db import connections, transaction
 
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.storage import StorageError, database_identity, spark_uri, storage_path, storage_root
+from analytics.storage import StorageError, database_identity, spark_uri, storage_path
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
 from grants.journal import Author, Change, append_to_journal, lock_journal
@@ -142,14 +142,6 @@ def test_a_different_journal_at_the_same_revision_needs_a_new_snapshot():
         assert second.revision == first.revision and second.path != first.path
 
 
-def test_a_snapshot_without_its_completion_mark_is_not_read(folder):
-    with lease_snapshot() as first:
-        pass
-    storage_root()[0].delete_file(f"{first.path}/_COMPLETE")
-    with lease_snapshot() as second:
-        assert second.path != first.path
-
-
 def test_a_failed_snapshot_leaves_no_files(folder):
     User.objects.create(username="another")
 
@@ -215,5 +207,3 @@ def test_an_unknown_uri_scheme_is_refused(settings):
 def test_a_path_and_a_uri_name_the_same_folder(settings, tmp_path, location):
     settings.SNAPSHOT_URI = location.format(path=tmp_path)
     assert spark_uri(storage_path("a/b")) == f"file://{tmp_path}/a/b"
-
-

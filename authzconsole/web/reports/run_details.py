@@ -44,7 +44,7 @@ def run_details(run: AnalysisRun) -> dict:
         "stages": [(label, "past" if i < current else "present" if i == current else "next")
                    for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
-        "changes_sentence": changes_sentence(run), "tables": _further_tables(run),
+        "changes_sentence": changes_sentence(run), "tables": _further_tables(run), "snapshot_note": _snapshot_note(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
@@ -60,6 +60,12 @@ def changes_sentence(run: AnalysisRun) -> str:
     if changes["revision"] == run.revision:
         return f"Nothing changed since run {changes['run']}, which has the same revision {run.revision:,}."
     return f"Nothing changed since run {changes['run']} (revision {changes['revision']:,}): the rows are the same."
+
+
+def _snapshot_note(run: AnalysisRun) -> str:
+    """Return a sentence about a damaged snapshot that this run replaced; empty if there was none."""
+    fault = run.summary.get("snapshot_fault")
+    return f"An earlier snapshot of this revision was damaged ({fault}), so this run took a new one." if fault else ""
 
 
 def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:

@@ -1,0 +1,167 @@
+"""A snapshot is verified before it is used, so that a damaged one never gives a wrong report."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import transaction
+from django.test import Client
+
+from analytics import manifests
+from analytics.manifests import MANIFEST_NAME
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.execution import execute_run
+from analytics.snapshots import manifest, snapshot
+from analytics.snapshots.snapshot import lease_snapshot
+from analytics.storage import StorageError
+from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.models import Role, User
+from tests.support.random_tenants import random_tenant, store_tenant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GRANTS = Path("grants", "part-00000.parquet")
+
+
+@pytest.fixture(autouse=True)
+def storage(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    store_tenant(random_tenant(7))
+    return tmp_path
+
+
+def change_something():
+    with transaction.atomic():
+        append_to_journal(lock_journal(), [Change("test")], author=Author("test"))
+
+
+def take_snapshot():
+    with lease_snapshot() as taken:
+        return taken
+
+
+def replace_with_file_of_other_snapshot(path):
+    """Replace a file by that of the same name and size from another snapshot of the same console."""
+    other = path.with_suffix(".other")
+    shutil.copyfile(path, other)
+    os.utime(other, ns=(1, 1))
+    other.replace(path)
+
+
+DAMAGE = {
+    "deleted": (lambda folder: (folder / GRANTS).unlink(), "grants/part-00000.parquet is missing"),
+    "all deleted": (lambda folder: shutil.rmtree(folder / "grants"), "grants/part-00000.parquet is missing"),
+    "truncated": (lambda folder: os.truncate(folder / GRANTS, 100), "grants/part-00000.parquet has 100 bytes instead of"),
+    "replaced": (lambda folder: replace_with_file_of_other_snapshot(folder / GRANTS), "grants/part-00000.parquet was replaced"),
+    "added": (lambda folder: shutil.copyfile(folder / GRANTS, folder / "grants" / "part-00001.parquet"),
+              "grants/part-00001.parquet was added"),
+    "nested": (lambda folder: shutil.copytree(folder / "users", folder / "grants" / "_x=1"),
+               "grants/_x=1/part-00000.parquet was added"),
+    "manifest edited": (lambda folder: edit_manifest(folder, b'"revision":0', b'"revision":1'),
+                        "its manifest was changed outside the console"),
+    "manifest cut off": (lambda folder: os.truncate(folder / MANIFEST_NAME, 3), "its manifest is damaged"),
+    "manifest without signature": (lambda folder: (folder / MANIFEST_NAME).write_bytes(b"{}\n{}"), "its manifest is not signed"),
+}
+
+
+def edit_manifest(folder, old, new):
+    path = folder / MANIFEST_NAME
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_snapshot_is_replaced_by_a_new_one_and_the_run_says_so(damage, caplog):
+    first, (apply_damage, fault) = take_snapshot(), DAMAGE[damage]
+    apply_damage(Path(first.path))
+    second = take_snapshot()
+    assert second.path != first.path and second.replaced_fault.startswith(fault) and fault in caplog.text
+    assert take_snapshot().path == second.path, "the damaged snapshot is not verified again"
+
+
+def test_a_snapshot_without_a_manifest_is_incomplete():
+    first = take_snapshot()
+    (Path(first.path) / MANIFEST_NAME).unlink()
+    assert take_snapshot().path != first.path
+
+
+def test_a_snapshot_of_another_schema_version_is_not_used(monkeypatch):
+    first = take_snapshot()
+    monkeypatch.setattr(manifest, "SCHEMA_VERSION", "2-other")
+    second = take_snapshot()
+    assert second.path != first.path and second.replaced_fault == "it was written by another version of the console"
+
+
+def test_a_snapshot_under_the_name_of_another_one_is_not_used():
+    first = take_snapshot()
+    shutil.copytree(first.path, f"{first.path[:-8]}00000000")
+    shutil.rmtree(first.path)
+    second = take_snapshot()
+    assert second.replaced_fault == f"its manifest belongs to {Path(first.path).name}"
+
+
+def test_without_a_journal_key_no_stored_snapshot_is_used(settings):
+    first = take_snapshot()
+    settings.JOURNAL_KEYS = []
+    assert take_snapshot().path != first.path
+    assert (Path(first.path) / MANIFEST_NAME).exists()
+
+
+def test_the_manifest_lists_rows_and_bytes():
+    taken = take_snapshot()
+    for file in taken.files:
+        path = Path(taken.path, file.path)
+        assert (file.rows, file.bytes) == (pq.read_metadata(path).num_rows, path.stat().st_size)
+    assert taken.size_bytes == sum(path.stat().st_size for path in Path(taken.path).rglob("*.parquet"))
+
+
+def test_verification_opens_only_the_manifest_whatever_the_number_of_files(monkeypatch):
+    monkeypatch.setattr(snapshot, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(snapshot, "ROWS_PER_FILE", 10)
+    User.objects.bulk_create(User(username=f"one of many {number}") for number in range(500))
+    assert len(take_snapshot().files) > 50
+    opened = []
+    monkeypatch.setattr(manifest, "read_manifest_file",
+                        lambda filesystem, folder: opened.append(folder) or manifests.read_manifest_file(filesystem, folder))
+    monkeypatch.setattr(pq, "ParquetFile", None)
+    taken = take_snapshot()
+    assert opened == [taken.path]
+
+
+def test_a_snapshot_that_changes_while_it_is_read_fails_the_run():
+    with pytest.raises(StorageError, match="changed outside the console while it was read"), lease_snapshot() as taken:
+        (Path(taken.path) / GRANTS).unlink()
+    assert take_snapshot().path != taken.path
+
+
+def test_the_manifest_of_a_removed_snapshot_is_deleted_first(monkeypatch, settings):
+    settings.SNAPSHOTS_KEPT = 1
+    first = take_snapshot()
+    monkeypatch.setattr(snapshot, "discard_path", lambda filesystem, path: None)
+    change_something()
+    take_snapshot()
+    assert not (Path(first.path) / MANIFEST_NAME).exists() and (Path(first.path) / GRANTS).exists()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, storage):
+    def run_visibility():
+        run = AnalysisRun.objects.create(analysis="visibility", options={"generation": "final"})
+        execute_run(run_id=run.pk)
+        run.refresh_from_db()
+        assert run.state == RunState.DONE, run.error
+        return run
+
+    first = run_visibility()
+    assert first.summary["users_who_see_something"] > 0
+    for path in storage.glob("*/revision=*/grants/*"):
+        path.unlink()
+    second = run_visibility()
+    assert second.summary["snapshot_fault"] == "grants/part-00000.parquet is missing"
+    assert all(second.summary[name] == figure for name, figure in first.summary.items())
+    client = Client()
+    client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
+    assert "An earlier snapshot of this revision was damaged" in client.get(f"/analyses/{second.pk}/").content.decode()
