@@ -14,8 +14,8 @@ from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.execution import execute_run
 from analytics.snapshots import manifest, snapshot
-from analytics.snapshots.snapshot import lease_snapshot
-from analytics.storage import StorageError
+from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
+from analytics.storage import StorageError, storage_root
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import Role, User
 from tests.support.random_tenants import random_tenant, store_tenant
@@ -165,3 +165,34 @@ def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, sto
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
     assert "An earlier snapshot of this revision was damaged" in client.get(f"/analyses/{second.pk}/").content.decode()
+
+
+def test_a_cleaner_between_choosing_and_leasing_does_not_fail_the_run(monkeypatch):
+    first, create_lease = take_snapshot(), snapshot._create_lease
+
+    def clean_and_create_lease(filesystem, path):
+        if path == first.path:
+            shutil.rmtree(path)
+        return create_lease(filesystem, path)
+
+    monkeypatch.setattr(snapshot, "_create_lease", clean_and_create_lease)
+    second = take_snapshot()
+    assert second.path != first.path and second.replaced_fault == ""
+
+
+def test_a_cleaner_that_notices_a_new_lease_keeps_the_files(monkeypatch, storage):
+    first = take_snapshot()
+    change_something()
+    take_snapshot()
+    invalidate = snapshot._invalidate
+
+    def lease_and_invalidate(filesystem, path):
+        snapshot._create_lease(filesystem, path)
+        invalidate(filesystem, path)
+
+    monkeypatch.setattr(snapshot, "_invalidate", lease_and_invalidate)
+    filesystem, _ = storage_root()
+    snapshot._delete_snapshot(filesystem, first.path, is_complete=True)
+    assert (Path(first.path) / GRANTS).exists()
+    delete_old_snapshots(filesystem, str(Path(first.path).parent))
+    assert (Path(first.path) / GRANTS).exists()
