@@ -1,11 +1,12 @@
 """Check within a third of a second whether Redis answers and a worker is running.
 
-A worker announces itself in Redis with each heartbeat.
+A worker announces itself in Redis with each heartbeat, under the name of each queue whose tasks it executes.
 """
 
 from urllib.parse import urlsplit
 
 import redis
+from celery import current_app
 from celery.signals import heartbeat_sent, worker_shutdown
 from django.conf import settings
 from redis.backoff import NoBackoff
@@ -14,7 +15,6 @@ from redis.retry import Retry
 ANSWER_SECONDS = 0.3
 # a worker sends a heartbeat every two seconds
 PRESENT_SECONDS = 10
-KEY = "authzconsole:worker"
 UNREADABLE_ADDRESS = "the address in REDIS_URL"
 
 
@@ -53,19 +53,30 @@ def redis_address() -> str:
     return f"{parts.scheme}://{shown_host}{f':{port}' if port else ''}{parts.path}"
 
 
-def is_worker_present() -> bool:
-    """Return whether a worker announced itself in the last PRESENT_SECONDS. Raise redis.RedisError."""
+def presence_key(queue: str) -> str:
+    """Return the key under which a worker of this queue announces itself."""
+    return f"authzconsole:worker:{queue}"
+
+
+def is_worker_present(queue: str = settings.RUN_QUEUE) -> bool:
+    """Return whether a worker of this queue announced itself in the last PRESENT_SECONDS. Raise redis.RedisError."""
     with redis_client() as client:
-        return bool(client.exists(KEY))
+        return bool(client.exists(presence_key(queue)))
 
 
 @heartbeat_sent.connect(dispatch_uid="analytics.runs.presence")
 def _announce_worker(**_):
-    with redis_client(2) as client:
-        client.set(KEY, "1", ex=PRESENT_SECONDS)
+    with redis_client(2) as client, client.pipeline(transaction=False) as pipeline:
+        for key in _keys_of_this_worker():
+            pipeline.set(key, "1", ex=PRESENT_SECONDS)
+        pipeline.execute()
 
 
 @worker_shutdown.connect(dispatch_uid="analytics.runs.presence")
 def _withdraw_worker(**_):
     with redis_client(2) as client:
-        client.delete(KEY)
+        client.delete(*_keys_of_this_worker())
+
+
+def _keys_of_this_worker() -> list[str]:
+    return [presence_key(queue) for queue in current_app.amqp.queues.consume_from]

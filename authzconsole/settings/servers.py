@@ -28,7 +28,12 @@ CACHES = {
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_DEFAULT_QUEUE = "authzconsole"
+# Runs take minutes or hours, so they have a queue and a worker for themselves. Every other task uses the default queue and must
+# be short. A worker without `--queues` executes the tasks of both.
+RUN_QUEUE, LIGHT_QUEUE = "runs", "light"
+CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in (RUN_QUEUE, LIGHT_QUEUE)}
+CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
+CELERY_TASK_ROUTES = {"analytics.run_execute": {"queue": RUN_QUEUE}}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = 1
 # otherwise anyone who can write to Redis could shut down the worker or change its limits

@@ -106,7 +106,7 @@ def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running
     with answer.value as refused:
         assert refused.code < 500
     session = console.supervisor()
-    assert len(list(session_members(session))) >= 7
+    assert len(list(session_members(session))) >= 8
     console.process.send_signal(signum)
     console.process.wait(60)
     deadline = time.monotonic() + 30

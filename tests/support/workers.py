@@ -17,6 +17,8 @@ from django.db import connection
 from authzconsole.ops import machine
 
 ROOT = Path(__file__).resolve().parents[2]
+# the options of the worker of each queue
+WORKERS = {"runs": ("--concurrency", "1"), "light": ("--concurrency", "2", "--pool", "threads", "--beat")}
 
 
 @contextmanager
@@ -50,20 +52,27 @@ def _wait_until_ready(port, server):
 
 @contextmanager
 def run_celery_worker(folder: Path, redis_url: str) -> Iterator[subprocess.Popen]:
-    """Run `celery worker` with the periodic sweep. Its log and its snapshots are in `folder`."""
+    """Run the workers of `make run` and the scheduler, and yield the process of the runs' worker.
+
+    The logs and the snapshots are in `folder`.
+    """
     environment = os.environ | {
         "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(folder / "snapshots"),
         "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
         "DJANGO_SETTINGS_MODULE": "tests.settings",
     }
-    command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--beat", "--concurrency", "1",
-               "--loglevel", "INFO"]
-    with (folder / "worker.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    processes = []
     try:
-        yield process
+        for name, options in WORKERS.items():
+            command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--queues", name,
+                       "--hostname", f"{name}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO", *options]
+            with (folder / f"{name}.log").open("w") as log:
+                processes.append(
+                    subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True))
+        yield processes[0]
     finally:
-        _stop(process)
+        for process in processes:
+            _stop(process)
 
 
 def _stop(process: subprocess.Popen) -> None:

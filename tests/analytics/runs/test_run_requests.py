@@ -72,7 +72,7 @@ def test_a_request_reaches_a_redis_that_replaced_the_previous_one(settings, monk
         (tmp_path / folder).mkdir()
         with run_redis(port, tmp_path / folder), redis_client() as client:
             run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
-            assert reload_run(run).sent_at is not None and client.llen(app.conf.task_default_queue) == 1
+            assert reload_run(run).sent_at is not None and client.llen("runs") == 1
 
 
 def test_a_request_without_redis_is_stored_within_two_seconds(settings):

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from analytics.models import AnalysisRun, RunState
-from analytics.runs.presence import KEY, redis_client
+from analytics.runs.presence import presence_key, redis_client
 from analytics.runs.selectors import run_waiting_reason
 from authzconsole.ops.address import free_port
 from tests.support.runs import create_running_run, create_waiting_run
@@ -44,12 +44,12 @@ def test_the_reason_is_a_missing_worker_then_the_run_before_it_then_none(setting
     settings.REDIS_URL = redis_server
     run = create_waiting_run()
     with redis_client() as client:
-        client.delete(KEY)
+        client.delete(presence_key("runs"))
         assert "No worker is running" in run_waiting_reason(run)
-        client.set(KEY, "1", ex=10)
+        client.set(presence_key("runs"), "1", ex=10)
         earlier = create_running_run()
         assert f"busy with run {earlier.pk}" in run_waiting_reason(run)
         AnalysisRun.objects.filter(pk=earlier.pk).update(state=RunState.DONE)
         assert run_waiting_reason(run) == "It starts within seconds."
-        client.delete(KEY)
+        client.delete(presence_key("runs"))
     assert run_waiting_reason(earlier) == ""

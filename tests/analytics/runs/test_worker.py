@@ -6,17 +6,20 @@ import time
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.runs import selectors, services
-from analytics.runs.presence import KEY, redis_client
+from analytics.runs.presence import presence_key, redis_client
+from analytics.runs.processes import this_process
 from authzconsole.celery import app
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from tests.support.cast import SETUP
 from tests.support.random_tenants import random_tenant, store_tenant
+from tests.support.runs import create_running_run, reload_run
 from tests.support.workers import descendants
 
 pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -130,10 +133,25 @@ def test_a_run_reports_the_changes_since_the_previous_run(worker):
     assert (changed["ready_before"], changed["ready_after"], changed["missing_after"]) == (False, True, 0)
 
 
-def test_the_worker_reports_that_it_is_running(worker):
+def test_the_sweep_does_not_wait_for_the_run_of_the_only_worker(worker):
+    wait_for_run(request(), RunState.DONE)
+    (java,) = java_processes(worker)
+    os.kill(java, signal.SIGSTOP)
+    try:
+        busy = wait_for_run(request(), RunState.RUNNING)
+        lost = create_running_run(process=f"{this_process().rpartition('/')[0]}/0", cancel_requested_at=timezone.now())
+        wait_until(lambda: reload_run(lost).state == RunState.CANCELLED, "the sweep has found the lost run")
+        assert reload_run(busy).state == RunState.RUNNING
+    finally:
+        os.kill(java, signal.SIGCONT)
+    wait_for_run(busy, RunState.DONE)
+
+
+@pytest.mark.parametrize("queue", ["runs", "light"])
+def test_the_worker_of_each_queue_reports_that_it_is_running(worker, queue):
     with redis_client() as client:
-        wait_until(lambda: client.exists(KEY), "the worker's presence in Redis")
-        assert 0 < client.ttl(KEY) <= 10
+        wait_until(lambda: client.exists(presence_key(queue)), "the worker's presence in Redis")
+        assert 0 < client.ttl(presence_key(queue)) <= 10
 
 
 def test_a_worker_ignores_remote_control_commands(worker):
