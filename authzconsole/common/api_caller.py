@@ -11,8 +11,10 @@ from django.urls import reverse
 from rest_framework.authentication import CSRFCheck
 
 from authzconsole.common import login_throttle
+from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
+from authzconsole.models import TokenScope
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -56,13 +58,17 @@ class Caller:
 
 
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
-    """Return the caller. Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint."""
+    """Return the caller.
+
+    Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429 above a rate limit.
+    """
     if "Authorization" in request.headers:
         return Caller(authenticate_token(request, scope).generation, can_ask_about_all=True)
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_password_is_own(request.user)
     check_csrf(request)
+    check_request_rate(request.user.pk, is_decision=scope == TokenScope.DECIDE)
     return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)
 
 
@@ -80,6 +86,7 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     if scope not in token.scopes:
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
+    check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
     return token
 
 

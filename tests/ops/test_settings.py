@@ -27,6 +27,7 @@ def load_settings(tmp_path, **environment):
     ("SPARK_CONF", '{"executor.memory": "4g"}', "but `executor.memory` is not"),
     ("SPARK_CONF", '{"spark.executor.memory": null}', "but `spark.executor.memory` is not"),
     ("SPARK_CONF", '{"spark.master": "yarn"}', "spark.master has its own environment variable: set SPARK_MASTER"),
+    ("RATE_LIMIT_PER_TOKEN", "many", "RATE_LIMIT_PER_TOKEN is 'many'; write it as 600/min"),
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])
 def test_an_invalid_value_stops_the_start_with_a_message(tmp_path, name, value, sentence):

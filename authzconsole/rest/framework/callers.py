@@ -12,7 +12,9 @@ from rest_framework.request import Request
 from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.common.recent_authentication import check_recently_authenticated
+from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.refusal import RequestRefused
+from authzconsole.models import TokenScope
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity
@@ -23,17 +25,19 @@ from grants.models import User
 
 
 class Authentication(BaseAuthentication):
-    """Refuse requests without valid credentials (401) and tokens without the scope of the endpoint (403)."""
+    """Refuse requests without valid credentials (401), without the scope of the endpoint (403) and above a rate limit (429)."""
 
     def authenticate(self, request: Request):
+        scope = request.parser_context["view"].scope_of(request.method)
         if "Authorization" in request.headers:
-            token = authenticate_token(request._request, request.parser_context["view"].scope_of(request.method))
+            token = authenticate_token(request._request, scope)
             return User.objects.get(pk=token.owner_id), token
         user = request._request.user
         if not user.is_authenticated:
             raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
         check_password_is_own(user)
         check_csrf(request._request)
+        check_request_rate(user.pk, is_decision=scope == TokenScope.DECIDE)
         return user, None
 
     def authenticate_header(self, request: Request) -> str:

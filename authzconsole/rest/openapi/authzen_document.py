@@ -40,8 +40,9 @@ _ERRORS = {
     "405": ("The method is not listed in the Allow header.", "this endpoint only accepts POST"),
     "413": ("The body is longer than the limit.",
             "the body is longer than 1,000,000 bytes, which is the limit"),
-    "429": ("Too many unknown tokens came from this address. Retry-After says how long to wait.",
-            "too many unknown tokens came from your address: wait 4 minutes before you send another one"),
+    "429": ("The account or the token sent more requests than its rate limit allows, or too many unknown tokens came from this "
+            "address. Retry-After says how long to wait.",
+            "this token may send 300,000 requests for decisions in 60 seconds: wait 1 s before you send the next one"),
     "503": ("The database is locked by another change. Retry-After says when to repeat the request.",
             f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds"),
 }

@@ -47,7 +47,8 @@ REASONS = {
     413: "The body is longer than the limit.",
     415: "The Content-Type is not application/json.",
     428: "If-Match is missing.",
-    429: "Too many unknown tokens came from this address; Retry-After says how long to wait. Valid tokens are not delayed.",
+    429: "The account or the token sent more requests than its rate limit allows, or too many unknown tokens came from this "
+         "address. Retry-After says how long to wait.",
     503: "A service that the console depends on does not answer.",
 }
 DETAILS = {
@@ -58,7 +59,7 @@ DETAILS = {
     412: "the resource has changed since you read it: read it again and repeat the change with the new ETag",
     413: "the body is longer than 1,000,000 bytes, which is the limit", 415: "the Content-Type must be application/json",
     428: "send If-Match with the ETag that you read, so that no change made since then is lost",
-    429: "too many unknown tokens came from your address: wait 4 minutes before you send another one",
+    429: "this token may send 30,000 requests in 60 seconds: wait 2 s before you send the next one",
     503: "the folder of snapshots and results cannot be used",
 }
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,

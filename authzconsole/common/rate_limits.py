@@ -1,0 +1,135 @@
+"""Limit the request rate of each account and of each token.
+
+Each limit is a token bucket: a full bucket has as many requests as the setting allows in its period, and it fills evenly. The
+buckets of all processes on this machine are in one memory-mapped file in STATE_DIR, so a request needs no Redis and no query,
+and the number of worker processes does not change the limit. Each machine counts separately.
+
+Processes do not lock the file. If two of them count a request of the same account within the same microsecond, one of the
+two can be lost.
+"""
+
+import logging
+import mmap
+import os
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+
+from authzconsole.common.refusal import RequestRefused
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "rate_limits"
+SLOTS = 1 << 15
+_SLOT_BYTES = 16
+_PROBES = 8
+# Fibonacci hashing spreads consecutive numbers over the slots
+_MULTIPLIER, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+class BucketTable:
+    """A hash table in shared memory. For each key, it has the time at which the bucket will be full again.
+
+    The clock of the times is the same in all processes of a machine, and starts again when the machine starts.
+    """
+
+    def __init__(self, memory: mmap.mmap):
+        view = memoryview(memory)
+        self._keys = view[: SLOTS * 8].cast("Q")
+        self._full_at = view[SLOTS * 8:].cast("d")
+
+    def take(self, key: int, count: int, seconds: int) -> float:
+        """Take a request out of a bucket of `count` requests per `seconds`. Return 0, or the seconds until the next request."""
+        now = time.monotonic()
+        slot = self._slot_of(key, now)
+        if slot < 0:
+            return 0
+        full_at = self._full_at[slot]
+        # a time beyond the period is from before a restart of the machine, or from before a change of the limit
+        if not now <= full_at <= now + seconds:
+            full_at = now
+        full_at += seconds / count
+        wait_seconds = full_at - now - seconds
+        if wait_seconds > 1e-9:
+            return wait_seconds
+        self._full_at[slot] = full_at
+        return 0
+
+    def _slot_of(self, key: int, now: float) -> int:
+        """Return the slot of the key, or a slot whose bucket is full; -1 if every slot in reach belongs to another key."""
+        first, free = (key * _MULTIPLIER & _WORD) >> 49, -1
+        for probe in range(_PROBES):
+            slot = (first + probe) % SLOTS
+            if self._keys[slot] == key:
+                return slot
+            if free < 0 and self._full_at[slot] <= now:
+                free = slot
+        if free >= 0:
+            self._full_at[free] = 0
+            self._keys[free] = key
+        return free
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A limit and what it counts. number: distinguishes the keys of the limits. name: its name in RateLimit headers."""
+
+    setting: str
+    number: int
+    name: str
+    subject: str
+    unit: str
+
+    def check(self, identifier: int) -> None:
+        """Count a request of the account or token with this primary key. Raise RequestRefused (429) above the limit."""
+        limit = settings.RATE_LIMITS[self.setting]
+        if limit is None:
+            return
+        count, seconds = limit
+        wait_seconds = _table().take(self.number << 60 | identifier, count, seconds)
+        if wait_seconds:
+            wait = int(wait_seconds) + 1
+            raise RequestRefused(
+                429, f"{self.subject} may send {count:,} {self.unit} in {seconds:,} seconds: wait {wait} s before you "
+                     f"send the next one",
+                Retry_After=str(wait), RateLimit_Policy=f'"{self.name}";q={count};w={seconds}',
+                RateLimit=f'"{self.name}";r=0;t={wait}')
+
+
+_REQUESTS_OF_ACCOUNT = RateLimit("requests_per_account", 1, "account", "your account", "requests")
+_REQUESTS_OF_TOKEN = RateLimit("requests_per_token", 2, "token", "this token", "requests")
+_DECISIONS_OF_ACCOUNT = RateLimit("decisions_per_account", 3, "decisions", "your account", "requests for decisions")
+_DECISIONS_OF_TOKEN = RateLimit("decisions_per_token", 4, "token-decisions", "this token", "requests for decisions")
+
+
+def check_request_rate(account_id: int, *, token_number: int | None = None, is_decision: bool) -> None:
+    """Count a request to AuthZEN or REST. Raise RequestRefused (429) above a limit.
+
+    is_decision: whether the request asks for decisions. They have limits of their own, because programs send many of them.
+    """
+    if token_number is not None:
+        (_DECISIONS_OF_TOKEN if is_decision else _REQUESTS_OF_TOKEN).check(token_number)
+    (_DECISIONS_OF_ACCOUNT if is_decision else _REQUESTS_OF_ACCOUNT).check(account_id)
+
+
+@cache
+def _table() -> BucketTable:
+    size = SLOTS * _SLOT_BYTES
+    try:
+        return BucketTable(_shared_memory(settings.STATE_DIR / FILE_NAME, size))
+    except OSError as error:
+        logger.error("the request rates cannot be shared (%s): this process counts requests alone", error)
+        return BucketTable(mmap.mmap(-1, size))
+
+
+def _shared_memory(path: Path, size: int) -> mmap.mmap:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        # reserves the space, because a write to a page without a block on a full disk would kill the process
+        os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
