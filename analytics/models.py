@@ -33,8 +33,8 @@ class AnalysisRun(models.Model):
     claim: a token known only to the executing process; an update with another claim changes nothing.
     process: the executing process, as `analytics.runs.processes` identifies it; empty if that is not possible.
     attempt: how often the run was started. sent_at: when it was last sent to the worker; null if that failed.
-    summary: for a done run, the figures at the head of the report, and the `changes` since the previous run that
-        `analytics.results.compare` counted.
+    summary: for a done run, the figures at the head of the report, and the `changes` since the previous run or the
+        `comparison_fault` of `analytics.results.compare`.
     result_folder: for a done run, its folder below SNAPSHOT_URI; empty after its files were deleted.
     results_removed_at: when the report was removed. It cannot be read after that, even if its files still exist.
     """

@@ -7,6 +7,7 @@ up to the same key. A step keeps at most ROWS_PER_STEP rows and one batch of eac
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -16,10 +17,9 @@ import pyarrow.parquet as pq
 from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
-from analytics.results.files import translate_read_errors
 from analytics.results.query import MEMORY_LIMIT
 from analytics.results.read import result_batches
-from analytics.storage import StorageError, storage_path, storage_root
+from analytics.storage import StorageError, discard_folder, storage_path, storage_problem, storage_root
 from analytics.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -37,21 +37,25 @@ def previous_report(run: AnalysisRun) -> AnalysisRun | None:
     return earlier.order_by("-pk").first()
 
 
-def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict | None:
-    """Write the changes from the previous report to the report in `folder`. Return None if there is no previous report.
+def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict[str, dict]:
+    """Write the changes from the previous report to the report in `folder`, and return the members for the summary of the run.
 
-    Return a dict: `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`. Log a
-    warning and return None if the previous report cannot be read. `check` is called in each step; its exceptions are not caught.
+    - Without a previous report: none.
+    - `changes`: `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`.
+    - `comparison_fault`, if the comparison failed: `run` and the `reason`. The report is complete except for its changes.
+
+    `check` is called in each step; its exceptions are not caught.
     """
     earlier = previous_report(run)
     if earlier is None:
-        return None
+        return {}
     try:
         counts = _write_changes(run, folder, earlier.result_folder, check)
     except (AnalysisError, StorageError) as error:
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
-        return None
-    return {"run": earlier.pk, "revision": earlier.revision, **counts}
+        discard_folder(f"{folder}/{analysis_by_name(run.analysis).changes.name}")
+        return {"comparison_fault": {"run": earlier.pk, "reason": str(error).rstrip(".")}}
+    return {"changes": {"run": earlier.pk, "revision": earlier.revision, **counts}}
 
 
 def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Callable[[], None]) -> dict[str, int]:
@@ -59,7 +63,7 @@ def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Cal
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
     path = storage_path(f"{folder}/{analysis.changes.name}")
-    with translate_read_errors():
+    with _translate_errors():
         filesystem.create_dir(path)
         with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd") as writer:
             for changes in _collect_steps(_changes(analysis.rows, folder, folder_before, check), schema):
@@ -67,6 +71,17 @@ def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Cal
                 for count in pc.value_counts(changes.column("change")).to_pylist():
                     counts[count["values"]] += count["counts"]
     return counts
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Convert errors into StorageError. Errors of reading are converted where the rows are read, so others are about writing."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(storage_problem(error)) from error
+    except (pa.ArrowException, duckdb.Error) as error:
+        raise StorageError(f"the comparison failed: {str(error).splitlines()[0]}") from error
 
 
 def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -195,6 +195,8 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
     if table.name == "detail" and not run.summary.get("detail_is_written", True):
         raise TableLeftOut(f"the report of run {run.pk} has no detail table: its {run.summary.get('detail_rows', 0):,} "
                            f"rows are more than the console keeps; `manage.py analyze` with --detail writes them to a file")
+    if table.name == "changes" and (fault := run.summary.get("comparison_fault")):
+        raise TableLeftOut(f"the comparison of run {run.pk} with run {fault['run']} failed: {fault['reason']}")
     if table.name == "changes" and not run.summary.get("changes"):
         raise TableLeftOut(f"run {run.pk} was not compared: there was no earlier report of the same analysis with the same "
                            f"options")

@@ -35,8 +35,7 @@ def execute_claimed_run(run: AnalysisRun) -> None:
                 analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
                 max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
-            changes = compare_with_previous(run, folder, check=watch.check)
-            summary = outcome.summary | ({"changes": changes} if changes else {})
+            summary = outcome.summary | compare_with_previous(run, folder, check=watch.check)
             is_done = close_run(run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
                                 tasks_done=F("tasks_total"))
         except Exception as error:

@@ -90,7 +90,8 @@ class RunSerializer(serializers.Serializer):
     summary = serializers.DictField(
         help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
                   "options, and how many rows were added, removed and changed since then; see the table `changes`. "
-                  "`snapshot_fault` says why an earlier snapshot of the revision was damaged and replaced.")
+                  "`comparison_fault` says why that comparison failed, and `snapshot_fault` why an earlier snapshot of the "
+                  "revision was damaged and replaced.")
 
 
 class ResultsSerializer(serializers.Serializer):

@@ -45,6 +45,7 @@ def run_details(run: AnalysisRun) -> dict:
                    for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
         "changes_sentence": changes_sentence(run), "tables": _further_tables(run), "snapshot_note": _snapshot_note(run),
+        "comparison_fault": _comparison_fault(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
@@ -60,6 +61,12 @@ def changes_sentence(run: AnalysisRun) -> str:
     if changes["revision"] == run.revision:
         return f"Nothing changed since run {changes['run']}, which has the same revision {run.revision:,}."
     return f"Nothing changed since run {changes['run']} (revision {changes['revision']:,}): the rows are the same."
+
+
+def _comparison_fault(run: AnalysisRun) -> str:
+    """Return why the comparison with the previous run failed; empty if it did not."""
+    fault = run.summary.get("comparison_fault")
+    return f"The comparison with run {fault['run']} failed: {fault['reason']}." if fault else ""
 
 
 def _snapshot_note(run: AnalysisRun) -> str:

@@ -1,6 +1,9 @@
 """Comparison of a report with the previous report."""
 
+import html
+
 import pytest
+from django.test import Client
 
 from analytics.analyses import ANALYSES, analysis_by_name
 from analytics.models import AnalysisRun, RunState
@@ -8,6 +11,7 @@ from analytics.results.compare import SortedRows, compare_with_previous, previou
 from analytics.results.query import ResultFilter
 from analytics.results.read import TableLeftOut, result_page
 from analytics.runs.watch import RunCancelled
+from grants.models import Role, User
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
@@ -25,10 +29,10 @@ def storage(settings, tmp_path):
 
 
 def compare(run):
-    changes = compare_with_previous(run, run.result_folder, check=lambda: None)
-    if changes:
-        run.summary = {"changes": changes}
-    return changes
+    """Compare the run, and return its changes or None."""
+    run.summary = compare_with_previous(run, run.result_folder, check=lambda: None)
+    run.save()
+    return run.summary.get("changes")
 
 
 def test_rows_are_added_removed_and_changed_by_key_and_counted(storage):
@@ -87,10 +91,31 @@ def test_the_first_report_has_no_comparison(storage):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
-def test_an_unreadable_previous_report_does_not_affect_the_new_report(storage, damage):
+def test_a_failed_comparison_says_so_and_does_not_affect_the_new_report(storage, damage):
     earlier = create_report(storage, {"rows": BEFORE})
     damage(storage / earlier.result_folder / "rows" / "part-0.parquet")
-    assert compare(create_report(storage, {"rows": AFTER})) is None
+    run = create_report(storage, {"rows": AFTER})
+    assert compare(run) is None and len(result_page(run).rows) == len(AFTER)
+    assert run.summary["comparison_fault"]["run"] == earlier.pk and not (storage / run.result_folder / "changes").exists()
+    reason = "the report's files are "
+    with pytest.raises(TableLeftOut, match=f"the comparison of run {run.pk} with run {earlier.pk} failed: {reason}"):
+        result_page(run, "changes")
+    run.summary |= dict.fromkeys(analysis_by_name(run.analysis).figures, 0)
+    run.save()
+    client = Client()
+    client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
+    page = html.unescape(client.get(f"/analyses/{run.pk}/").content.decode())
+    assert f"The comparison with run {earlier.pk} failed: {reason}" in page
+    response = client.get(f"/api/v1/runs/{run.pk}/tables/changes")
+    assert response.status_code == 409 and "no earlier report" not in response.json()["detail"]
+
+
+def test_a_comparison_that_cannot_be_written_names_the_folder(storage):
+    create_report(storage, {"rows": BEFORE})
+    run = create_report(storage, {"rows": AFTER})
+    (storage / run.result_folder / "changes").write_text("in the way")
+    assert compare(run) is None
+    assert run.summary["comparison_fault"]["reason"].startswith(f"The folder of snapshots and results, {storage}, cannot be")
 
 
 def test_ending_the_run_ends_the_comparison(storage):
