@@ -3,18 +3,19 @@
 The plan grants to users only. A grant to a group would also give permissions to members who lose nothing.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
-import pyarrow.compute as pc
 from django.contrib.auth.models import Group
 
-from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
+from analytics.analyses import AnalysisError, AnalysisName
+from analytics.lost_permissions import LostPermission, LostPermissions, Row, lost_rows
 from analytics.models import AnalysisRun, RunState
-from analytics.results.read import result_batches, result_page
-from entities.address import Address, parse_address
+from analytics.results.read import result_page
+from entities.address import Address, AddressError, parse_address
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, User
@@ -24,17 +25,24 @@ from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
 
+logger = logging.getLogger(__name__)
+
 MAX_LOST_PERMISSIONS = 1_000_000
 
 
 @dataclass(slots=True)
 class _Regrant:
-    """The grants of the plan. kept: the number of permissions that they keep. The other fields are as in `MinimalGrants`."""
+    """The grants of the plan.
+
+    kept: the number of permissions that they keep. left_out: the number of rows of the report that the rule engine does not
+    confirm. The other fields are as in `MinimalGrants`.
+    """
 
     changes: list[PlanChange] = field(default_factory=list)
     kept: int = 0
     only_way: int = 0
     is_smallest: bool = True
+    left_out: int = 0
 
     def add(self, user: str, minimal: MinimalGrants) -> None:
         self.changes += changes_from_grants(f"user:{user}", minimal.grants)
@@ -43,6 +51,18 @@ class _Regrant:
 
     @property
     def note(self) -> str:
+        return self._choice_note + self._left_out_note
+
+    @property
+    def _left_out_note(self) -> str:
+        if not self.left_out:
+            return ""
+        rows = f"{self.left_out:,} row{'' if self.left_out == 1 else 's'}"
+        return (f" Left out: {rows} of the report that the rule engine does not confirm. The report may have been changed "
+                f"outside the console.")
+
+    @property
+    def _choice_note(self) -> str:
         total, with_choice = len(self.changes), len(self.changes) - self.only_way
         kept = f"It keeps {self.kept:,} permission{'' if self.kept == 1 else 's'} that would be lost"
         if not with_choice:
@@ -60,22 +80,27 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
     user, group, namespace: names; they limit the plan to the permissions of this user, of the members of this group, or in this
     namespace. Raise AnalysisError if the run has no such report or no detail, StorageError if the report cannot be read,
     PlanError if data changed since the run, nothing is lost or the plan would be too large. Memory is bounded by
-    MAX_LOST_PERMISSIONS and MAX_PLAN_ITEMS. Takes one statement for every few hundred lost permissions.
+    MAX_LOST_PERMISSIONS and MAX_PLAN_ITEMS. Takes one statement for every few hundred lost permissions. The rule engine is asked
+    about each lost permission; those that it does not confirm are left out and counted.
     """
     before, after = _validated_generations(run)
     names = _user_names(user, group)
-    regrant = _Regrant()
-    for name, lost in _lost_permissions(run, names, namespace):
+    regrant, permissions = _Regrant(), LostPermissions(before, after)
+    confirmed = permissions.confirmed(_rows_in_namespace(lost_rows(run, names), namespace))
+    for name, lost in _permissions_by_user(confirmed):
         regrant.kept += len(lost)
         regrant.add(name, minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(regrant.changes)))
+    regrant.left_out = permissions.left_out
+    if regrant.left_out:
+        logger.warning("The rule engine does not confirm %s rows of the report of run %s", regrant.left_out, run.pk)
     scope = _scope_text(user, group, namespace)
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
-              "namespace": namespace, "answers": regrant.kept, "only_way": regrant.only_way,
+              "namespace": namespace, "answers": regrant.kept, "only_way": regrant.only_way, "left_out": regrant.left_out,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
         title=f"Keep current permissions, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
         changes=regrant.changes, base_revision=run.revision, recipe=recipe, breadth=PlanBreadth.NAMESPACES,
-        empty_message=f"nothing is lost{scope} by going from {before.name} to {after.name}: no grant is needed"))
+        empty_message=_empty_message(before, after, scope, regrant.left_out)))
 
 
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
@@ -109,31 +134,36 @@ def _user_names(user: str, group: str) -> set[str] | None:
     return members & {user} if user else members
 
 
-def _lost_permissions(run: AnalysisRun, names: set[str] | None,
-                      namespace: str) -> Iterator[tuple[str, list[tuple[Address, str]]]]:
+def _permissions_by_user(permissions: Iterable[LostPermission]) -> Iterator[tuple[str, list[tuple[Address, str]]]]:
     """Yield each user with the (address, operation) pairs that the user would lose, in the order of the report."""
     total = 0
-    for name, rows in groupby(_lost_rows(run, names), key=itemgetter(0)):
-        pairs = [(parse_address(entity), operation) for _, entity, operation in rows]
-        lost = [(address, operation) for address, operation in pairs if _is_in_namespace(address, namespace)]
+    for name, of_user in groupby(permissions, key=itemgetter(0)):
+        lost = [(address, operation) for _, address, operation in of_user]
         total += len(lost)
         if total > MAX_LOST_PERMISSIONS:
             raise PlanError(f"more than {MAX_LOST_PERMISSIONS:,} permissions would be lost, which is the limit of one plan: "
                             f"create it for one namespace, one group or one user at a time")
-        if lost:
-            yield name, lost
+        yield name, lost
 
 
-def _is_in_namespace(address: Address, namespace: str) -> bool:
-    return not namespace or (address.namespace is not None and address.namespace.key == namespace)
+def _rows_in_namespace(rows: Iterable[Row], namespace: str) -> Iterator[Row]:
+    return (row for row in rows if not namespace or _namespace_of(row[1]) == namespace)
 
 
-def _lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterable[tuple[str, str, str]]:
-    """Yield (user, entity, operation) for each row of the detail table that is a lost permission."""
-    for batch in result_batches(analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
-        lost = batch.filter(pc.invert(batch.column("after")))
-        columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
-        yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)
+def _namespace_of(entity: str) -> str:
+    """Return the name of the namespace of an address; empty if it has none, or if the text is not an address."""
+    try:
+        namespace = parse_address(entity).namespace
+    except AddressError:
+        return ""
+    return namespace.key if namespace else ""
+
+
+def _empty_message(before: Generation, after: Generation, scope: str, left_out: int) -> str:
+    if left_out:
+        return (f"the rule engine confirms none of the {left_out:,} lost permission{'' if left_out == 1 else 's'} of the report"
+                f"{scope}: the report may have been changed outside the console; run {AnalysisName.POLICY_IMPACT} again")
+    return f"nothing is lost{scope} by going from {before.name} to {after.name}: no grant is needed"
 
 
 def _scope_text(user: str, group: str, namespace: str) -> str:

@@ -1,11 +1,16 @@
 """A plan from a policy-impact report keeps all permissions under the other generation with the fewest grants."""
 
 import dataclasses
+import shutil
 from itertools import permutations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from django.test import Client
 
 from analytics.analyses import AnalysisError
+from analytics.lost_permissions import ROWS_PER_BATCH, LostPermissions
 from analytics.regrant_plans import create_regrant_plan
 from entities.address import parse_address
 from entities.models import State
@@ -14,7 +19,7 @@ from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.errors import NotAdministrator, PlanError, StaleBase
 from grants.journal import current_revision
-from grants.models import Plan, Role
+from grants.models import Plan, Role, User
 from grants.plans.apply import apply_plan
 from grants.plans.renew import renew_plan
 from grants.policies.catalogue import GENERATIONS
@@ -22,7 +27,7 @@ from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, author_with
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
-from tests.support.reports import create_report
+from tests.support.reports import create_report, write_report
 
 pytestmark = pytest.mark.django_db
 
@@ -162,3 +167,62 @@ def test_a_plan_over_the_item_limit_is_refused(report, monkeypatch):
 def test_only_administrators_create_regrant_plans(report):
     with pytest.raises(NotAdministrator):
         create_regrant_plan(author=author_with(Role.AUDITOR), run=report)
+
+
+def add_rows(storage, report, *rows):
+    """Add rows to the Parquet file of the detail table, as an attacker with access to the storage would."""
+    path = storage / report.result_folder / "detail" / "part-0.parquet"
+    table = pq.read_table(path)
+    added = [dict(zip(table.column_names, row, strict=True)) for row in rows]
+    pq.write_table(pa.concat_tables([table, pa.Table.from_pylist(added, table.schema)]), path)
+
+
+FORGED_ROWS = {
+    "never permitted": ("ned", "securekey:sales.signing", "delete", True, False),
+    "still permitted": ("ned", "dataset:sales.orders", "read", True, False),
+    "unknown user": ("mallory", "securekey:sales.signing", "delete", True, False),
+    "not registered": ("dee", "dataset:hr.secrets", "drop", True, False),
+    "bare privilege": ("dee", "namespace:hr", "ADMIN", True, False),
+    "no such operation": ("dee", "namespace:hr", "explode", True, False),
+    "no address": ("dee", "???", "drop", True, False),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED_ROWS)
+def test_a_forged_row_of_a_report_grants_nothing(report, storage, forgery, caplog):
+    grants = items(create_regrant_plan(author=COMMAND, run=report))
+    add_rows(storage, report, FORGED_ROWS[forgery])
+    plan = create_regrant_plan(author=COMMAND, run=report)
+    assert items(plan) == grants and plan.recipe["left_out"] == 1 and plan.recipe["answers"] == 6
+    assert plan.recipe["note"].endswith("Left out: 1 row of the report that the rule engine does not confirm. The report may "
+                                        "have been changed outside the console.")
+    assert "does not confirm 1 rows of the report" in caplog.text
+
+
+def test_the_page_of_a_plan_shows_the_number_of_rows_left_out(report, storage):
+    add_rows(storage, report, *FORGED_ROWS.values())
+    client = Client()
+    client.force_login(User.objects.create_user("root", role=Role.ADMINISTRATOR, is_principal=False))
+    page = client.post(f"/plans/policy-impact/{report.pk}", {}, follow=True).content.decode()
+    assert f"Left out: {len(FORGED_ROWS)} rows of the report" in page and "securekey:sales" not in page
+
+
+def test_a_report_with_forged_rows_only_makes_no_plan(report, storage):
+    shutil.rmtree(storage / report.result_folder)
+    write_report(storage, report, {"detail": [FORGED_ROWS["never permitted"]]})
+    with pytest.raises(PlanError, match="the rule engine confirms none of the 1 lost permission of the report: the report may"):
+        create_regrant_plan(author=COMMAND, run=report)
+
+
+def test_a_limited_plan_counts_only_its_own_forged_rows(report, storage):
+    add_rows(storage, report, *FORGED_ROWS.values())
+    assert create_regrant_plan(author=COMMAND, run=report, namespace="hr").recipe["left_out"] == 3
+
+
+def test_the_rows_of_a_report_are_confirmed_with_a_bounded_number_of_statements(report, django_assert_max_num_queries):
+    rows = [("dee", "dataset:hr.salaries", "drop")] * (2 * ROWS_PER_BATCH) + [
+        ("dee", f"dataset:hr.{number}", "drop") for number in range(ROWS_PER_BATCH)]
+    permissions = LostPermissions(GENERATIONS["existing"], GENERATIONS["final"])
+    with django_assert_max_num_queries(3 * 6):
+        assert sum(1 for _ in permissions.confirmed(rows)) == 2 * ROWS_PER_BATCH
+    assert permissions.left_out == ROWS_PER_BATCH
