@@ -11,8 +11,8 @@ from rest_framework.request import Request
 
 from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
-from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.rate_limits import check_request_rate
+from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.problems import Problem
