@@ -295,7 +295,7 @@ def _administrable_address(request: Request, text: str) -> Address:
 
 
 def _entity_etag(entity: Entity) -> str:
-    return etag_of(entity.pk, entity.state, entity.description)
+    return etag_of(entity.pk, *entity_as_json(entity).values())
 
 
 def _entity_response(entity: Entity) -> Response:

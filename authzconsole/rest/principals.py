@@ -315,7 +315,7 @@ def _visible_groups(request: Request):
 
 
 def _user_etag(user: User) -> str:
-    return etag_of(user.pk, user.is_active, user.email, user.role)
+    return etag_of(user.pk, *user_as_json(user).values())
 
 
 def _user_response(user: User) -> Response:

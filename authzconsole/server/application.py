@@ -127,7 +127,9 @@ async def _discard_body(scope: dict, receive) -> None:
 
 
 async def _send_response(response: Response, scope: dict, send) -> None:
-    headers = [(name.encode("latin-1"), str(value).encode("latin-1")) for name, value in response.headers]
+    headers = [(name.encode("latin-1"), str(value).encode("latin-1")) for name, value in response.headers
+               # Django sets it to 0, but it would have to be that of the omitted content (RFC 9110, section 8.6)
+               if response.status != 304 or name != "Content-Length"]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if response.descriptor is not None:
         await send({"type": "http.response.pathsend", "path": f"/proc/self/fd/{response.descriptor}"})

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseNotModified
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,10 +10,13 @@ from rest_framework.views import APIView
 
 from authzconsole.common.request_body import read_json_object
 from authzconsole.models import TokenScope
+from authzconsole.rest.framework.etags import is_known
 from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.framework.problems import Problem, problem_response
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
+# headers of a response that a 304 has too (RFC 9110, section 15.4.5)
+KEPT_HEADERS = ("Cache-Control", "ETag", "Vary")
 
 
 class EmptySerializer(StrictSerializer):
@@ -49,7 +52,11 @@ class Endpoint(APIView):
     def finalize_response(self, request, response, *args, **kwargs):
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
-        return response
+        return _not_modified(response) if self._is_known(request, response) else response
+
+    def _is_known(self, request: Request, response) -> bool:
+        is_read = request.method in ("GET", "HEAD") and response.status_code == 200
+        return is_read and "ETag" in response.headers and is_known(request, response.headers["ETag"])
 
     def _read_query(self, request: Request) -> dict:
         serializer_class = self.queries.get("GET" if request.method == "HEAD" else request.method, EmptySerializer)
@@ -70,6 +77,11 @@ class Endpoint(APIView):
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
         return read_json_object(self.request._request, allows_surrogates=allows_surrogates)
+
+
+def _not_modified(response) -> HttpResponseNotModified:
+    """Return the response without its content."""
+    return HttpResponseNotModified(headers={name: response.headers[name] for name in KEPT_HEADERS if name in response.headers})
 
 
 def validated_data(serializer_class: type[StrictSerializer], data: object) -> dict:

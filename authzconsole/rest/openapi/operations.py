@@ -66,8 +66,10 @@ IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=F
                             description="The ETag that was read, or `*`. Required: without it, the response is 428.")
 IF_MATCH_OPTIONAL = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
                                      description="The ETag that was read. Returns 412 if the resource has changed.")
-ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True,
-                        description="Send it in If-Match to change the resource.")
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200, 201, 304, 412],
+                        description="Send it in If-Match to change the resource, and in If-None-Match to read it again.")
+IF_NONE_MATCH = OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, required=False,
+                                 description="ETags that the caller has, or `*`. If one matches, the response is 304.")
 LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[201, 202], description="The URL of the resource.")
 
 
@@ -84,7 +86,10 @@ def api_operation(operation_id: str, tag: str, summary: str, description: str, *
     responses: the serializer of the response, by status. response_example: a response with the lowest status.
     request: the serializer of the body. errors: the statuses of errors, in addition to those of every operation.
     """
-    examples = []
+    examples, parameters = [], list(parameters)
+    is_conditional = ETAG in parameters and request is None
+    if is_conditional:
+        parameters.append(IF_NONE_MATCH)
     if response_example:
         status_codes = [str(min(responses))]
         examples.append(OpenApiExample("Response", response_example, response_only=True, status_codes=status_codes))
@@ -95,6 +100,7 @@ def api_operation(operation_id: str, tag: str, summary: str, description: str, *
         operation_id=operation_id, tags=[tag], summary=summary, description=description, request=request,
         parameters=[*parameters, *([query] if query else [])], examples=examples,
         responses={status: _success_response(status, serializer) for status, serializer in responses.items()}
+        | ({304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {})
         | {(status, CONTENT_TYPE): _error_response(status) for status in error_statuses},
     )
 
@@ -112,4 +118,5 @@ def _success_response(status: int, serializer) -> OpenApiResponse:
     return OpenApiResponse(serializer, descriptions[status[0] if isinstance(status, tuple) else status])
 
 
+NOT_MODIFIED = "If-None-Match has the ETag of the resource. The response has no content."
 FILE = OpenApiTypes.BINARY
