@@ -1,6 +1,12 @@
 """The Django app of the console: its pages, APIs and commands."""
 
+import logging
+from importlib.util import find_spec
+
 from django.apps import AppConfig
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
 
 
 class ConsoleConfig(AppConfig):
@@ -13,3 +19,6 @@ class ConsoleConfig(AppConfig):
         from authzconsole.common.recent_authentication import record_sign_in
 
         user_logged_in.connect(record_sign_in)
+        if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
+            logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
+                         "extra `scim` (requirements/extra-scim.txt)")

@@ -1,5 +1,6 @@
-"""The table of API tokens, with which services authenticate."""
+"""The tables of API tokens, with which services authenticate, and of provisioned users and groups."""
 
+from django.contrib.auth.models import Group
 from django.db import models
 
 from grants.models import User
@@ -11,6 +12,7 @@ class TokenScope(models.TextChoices):
     DECIDE = "decide", "Ask for decisions about any subject"
     READ = "read", "Read what its owner may see"
     ADMINISTER = "administer", "Change what its owner may change"
+    PROVISION = "provision", "Provision users and groups over SCIM (service accounts only)"
 
 
 class ApiToken(models.Model):
@@ -36,3 +38,27 @@ class ApiToken(models.Model):
 
     def __str__(self):
         return f"`{self.name}` (number {self.pk})"
+
+
+class ProvisionedUser(models.Model):
+    """What a provisioning service knows about a user.
+
+    external_id: the id of the user in that service. removed_at: when the service removed the user, who is inactive since then.
+    """
+
+    user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="provisioned")
+    external_id = models.CharField(max_length=255, blank=True, default="", db_index=True)
+    removed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+
+
+class ProvisionedGroup(models.Model):
+    """What a provisioning service knows about a group. external_id: the id of the group in that service."""
+
+    group = models.OneToOneField(Group, models.CASCADE, primary_key=True, related_name="provisioned")
+    external_id = models.CharField(max_length=255, blank=True, default="", db_index=True)
+
+    class Meta:
+        default_permissions = ()

@@ -49,6 +49,7 @@ urlpatterns = [
     # APIs
     path("", include("authzconsole.api.urls")),
     path("api/v1/", include("authzconsole.rest.urls")),
+    path("scim/", include("authzconsole.scim.urls")),
     # sign-in and health
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),

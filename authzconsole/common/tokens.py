@@ -165,6 +165,9 @@ def _check_owner(name: str, user: User | None, scopes: list[str], author: Author
     if author.user_id not in (None, user.pk) and not user.is_service:
         raise TokenError(f"{user} is another person's account: create tokens for yourself or for a service account, because a "
                          f"token acts on behalf of its owner")
+    if TokenScope.PROVISION in scopes and not user.is_service:
+        raise TokenError(f"{user} is not a service account: only tokens of service accounts can have the scope "
+                         f"`{TokenScope.PROVISION}`")
     if TokenScope.ADMINISTER in scopes and not user.can_administer:
         raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
                          f"`{TokenScope.ADMINISTER}`")

@@ -100,7 +100,7 @@ NO_PAGE = {
 }
 PLACEHOLDER = re.compile(r"\{[\w-]+\}")
 # URL modules of JSON APIs
-API_URL_MODULES = ("authzconsole.api.urls", "authzconsole.rest.urls")
+API_URL_MODULES = ("authzconsole.api.urls", "authzconsole.rest.urls", "authzconsole.scim.urls")
 
 # example values on the demo tenant
 EXAMPLES = {

@@ -19,7 +19,7 @@ from authzconsole.server.threads import ThreadPool
 
 logger = logging.getLogger(__name__)
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
-API_PATHS = ("/access/", "/api/")
+API_PATHS = ("/access/", "/api/", "/scim/")
 # granian opens a file after it got its path
 OPEN_SECONDS = 60
 

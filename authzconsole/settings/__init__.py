@@ -7,6 +7,7 @@ from .accounts import *
 from .analyses import *
 from .authorization import *
 from .database import *
+from .directory import *
 from .environment import BASE_DIR as BASE_DIR
 from .environment import STATE_DIR as STATE_DIR
 from .limits import *

@@ -1,5 +1,7 @@
 """Check that an author may write: an administrator of the console, or a management command.
 
+A provisioning service may also add users and groups, and change memberships.
+
 INVARIANT: grants, principals, states and settings are written only inside `administrator_transaction`. Every write is therefore a
 single transaction, in the order of the journal, by an author who may write.
 """
@@ -17,16 +19,18 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 
 
 @contextmanager
-def administrator_transaction(author: Author) -> Iterator[JournalHead]:
+def administrator_transaction(author: Author, *, allows_provisioner: bool = False) -> Iterator[JournalHead]:
     """Open a transaction, lock the journal, check the author, and yield the locked head of the journal.
 
+    allows_provisioner: also accept an author with `is_provisioner` whose account is an active service account.
     Raise NotAdministrator, or GrantError if the reason cannot be stored.
     """
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):
         raise GrantError(f"the reason cannot be stored: {fault}")
     with transaction.atomic():
         head = lock_journal()
-        check_administrator(author)
+        if not (allows_provisioner and author.is_provisioner and _is_active_service(author.user_id)):
+            check_administrator(author)
         yield head
 
 
@@ -39,3 +43,7 @@ def check_administrator(author: Author) -> None:
 
 def _is_active_administrator(user_id: int) -> bool:
     return User.objects.filter(pk=user_id, role=Role.ADMINISTRATOR, is_active=True).exists()
+
+
+def _is_active_service(user_id: int | None) -> bool:
+    return User.objects.filter(pk=user_id, is_service=True, is_active=True).exists()

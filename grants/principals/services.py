@@ -31,7 +31,7 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
     _check_name("user", name)
     _check_email(email)
     role = _role(role)
-    with _journal_recorder(author) as record:
+    with _journal_recorder(author, allows_provisioner=role == Role.ORDINARY and not is_service) as record:
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
@@ -47,7 +47,7 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
 
     An inactive user cannot sign in and is denied everything. The grants and memberships remain, and apply again after activation.
     """
-    with _journal_recorder(author) as record:
+    with _journal_recorder(author, allows_provisioner=True) as record:
         user = _user(name)
         word = "active" if active else "inactive"
         if user.is_active == active:
@@ -62,7 +62,7 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
     """Change the email of a user. An empty text removes it."""
     _check_email(email)
-    with _journal_recorder(author) as record:
+    with _journal_recorder(author, allows_provisioner=True) as record:
         user = _user(name)
         if user.email == email:
             return record(None, f"{user} has that email already: nothing changed")
@@ -104,7 +104,7 @@ def renew_user_password(*, author: Author, name: str) -> str:
 def add_group(*, author: Author, name: str) -> Outcome:
     """Add an empty group."""
     _check_name("group", name)
-    with _journal_recorder(author) as record:
+    with _journal_recorder(author, allows_provisioner=True) as record:
         if Group.objects.filter(name=name).exists():
             return record(None, f"group:{name} already exists: nothing changed")
         Group.objects.create(name=name)
@@ -135,12 +135,12 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 
 
 @contextmanager
-def _journal_recorder(author: Author):
+def _journal_recorder(author: Author, *, allows_provisioner: bool = False):
     """Open an `administrator_transaction` and yield a function `record(change, sentence) -> Outcome`.
 
     The function writes the change to the journal; None means that nothing changed.
     """
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, allows_provisioner=allows_provisioner) as head:
         yield lambda change, sentence: _record(head, author, change, sentence)
 
 
@@ -186,10 +186,15 @@ def _check_name(kind: str, name: str) -> None:
         raise PrincipalError(f"invalid {kind} name: {fault}")
 
 
-def _check_email(email: str) -> None:
+def email_fault(email: str) -> str:
+    """Return why a user cannot have this email; empty if it can."""
     if len(email) > MAX_EMAIL_CHARACTERS:
-        raise PrincipalError(f"the email has {len(email):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
-    if fault := control_character_fault("the email", email):
+        return f"the email has {len(email):,} characters; {MAX_EMAIL_CHARACTERS} are allowed"
+    return control_character_fault("the email", email)
+
+
+def _check_email(email: str) -> None:
+    if fault := email_fault(email):
         raise PrincipalError(fault)
 
 

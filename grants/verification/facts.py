@@ -56,6 +56,8 @@ def facts_of_line(values: tuple) -> list[Fact]:
             return [(fact_key("member", principal, values[_DETAIL]), HELD if action == "member-add" else None)]
         case "group-add":
             return [(fact_key("group", principal), "known")]
+        case "group-remove":
+            return [(fact_key("group", principal), None)]
         case "user-add":
             return _facts_of_new_user(principal, values[_DETAIL])
         case "user-activate" | "user-deactivate":

@@ -1,0 +1,179 @@
+"""The SCIM resource `User`."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from scim2_models import Context, InvalidValueException, PatchOp, UniquenessException
+
+from authzconsole.models import ProvisionedUser
+from authzconsole.scim.discovery import base_url
+from authzconsole.scim.filters import (
+    BooleanColumn,
+    ColumnMap,
+    ConstantColumn,
+    IdColumn,
+    RelatedRows,
+    TextColumn,
+    filter_condition,
+    outer_key,
+    sort_column,
+)
+from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
+from authzconsole.scim.responses import Query, list_response, query_of, scim_response
+from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_users
+from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
+from authzconsole.scim.schemas import User as UserResource
+from grants.journal import Author
+from grants.models import Role, User, UserGrant
+from grants.principal_names import name_fault
+from grants.principals.memberships import remove_all_memberships
+from grants.principals.services import add_user, email_fault, set_user_active, set_user_email
+from grants.querysets import memberships
+
+SCHEMA = str(UserResource.__schema__)
+_EMAIL = TextColumn("email", is_case_exact=False)
+COLUMNS = ColumnMap(
+    columns={
+        ("id", None): IdColumn("pk"), ("user_name", None): TextColumn("username"), ("active", None): BooleanColumn("is_active"),
+        ("external_id", None): TextColumn("provisioned__external_id"), ("emails", "value"): _EMAIL,
+        ("emails", "type"): ConstantColumn(EMAIL_TYPE, _EMAIL.present()),
+        ("emails", "primary"): ConstantColumn(True, _EMAIL.present()), ("meta", "resource_type"): ConstantColumn("User"),
+    },
+    related={"groups": RelatedRows(lambda: memberships().filter(user=outer_key()),
+                                   {"value": IdColumn("group_id"), "display": TextColumn("group__name")})},
+    sortable={("id", None): "pk", ("user_name", None): "username", ("active", None): "is_active",
+              ("external_id", None): "provisioned__external_id", ("emails", None): "email", ("emails", "value"): "email"})
+
+
+def list_users(request: HttpRequest) -> HttpResponse:
+    return search_users(query_of(request, SCHEMA))
+
+
+def search_users(query: Query) -> HttpResponse:
+    """Return a page of users. Three queries."""
+    rows = visible_users()
+    if query.filter:
+        rows = rows.filter(filter_condition(UserResource, query.filter, COLUMNS))
+    order = sort_column(UserResource, query.sort_by, COLUMNS) if query.sort_by else "pk"
+    total = rows.count()
+    rows = rows.order_by(f"-{order}" if query.is_descending else order, "pk")
+    page = list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else []
+    return list_response(_resources(page, query), total, query)
+
+
+def read_user(request: HttpRequest, pk: str) -> HttpResponse:
+    return _user_response(row_or_404(visible_users(), pk), query_of(request, SCHEMA))
+
+
+def create_user(request: HttpRequest, author: Author) -> HttpResponse:
+    payload = first_emails_first(read_payload(request, SCHEMA))
+    payload.setdefault("active", True)
+    resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY)
+    name, email, external_id = resource.user_name or "", _email_of(resource), checked_external_id(resource)
+    if fault := name_fault(name):
+        raise InvalidValueException(detail=f"userName: {fault}")
+    user = User.objects.filter(username=name).select_related("provisioned").first()
+    if user is None:
+        add_user(author=author, name=name, email=email, active=bool(resource.active))
+    else:
+        _check_can_return(user)
+        ProvisionedUser.objects.filter(user=user).update(removed_at=None)
+        set_user_email(author=author, name=name, email=email)
+        set_user_active(author=author, name=name, active=bool(resource.active))
+    user = User.objects.select_related("provisioned").get(username=name)
+    store_external_id(author, user, external_id, is_new=True)
+    return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
+
+
+def _check_can_return(user: User) -> None:
+    """Raise UniquenessException unless the user was removed over SCIM and has nothing that another person would inherit."""
+    if user.is_service or user.is_active or getattr(user, "provisioned", None) is None or user.provisioned.removed_at is None:
+        raise UniquenessException(detail="a user of this name already exists", attribute="userName")
+    if user.role != Role.ORDINARY or user.groups.exists() or UserGrant.objects.filter(user=user).exists():
+        raise UniquenessException(
+            detail="a removed user of this name still has grants, memberships or a console role, which the new user would "
+                   "inherit: an administrator must revoke them, or activate the user", attribute="userName")
+
+
+def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
+    user = row_or_404(visible_users(), pk)
+    payload = first_emails_first(read_payload(request, SCHEMA))
+    payload.setdefault("active", user.is_active)
+    resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY)
+    resource.replace(_as_model(user))
+    _change_user(author, user, resource)
+    return _user_response(_reload(user), query_of(request, SCHEMA))
+
+
+def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
+    user = row_or_404(visible_users(), pk)
+    resource = _as_model(user)
+    patch_of(request, PatchOp[UserResource]).patch(resource, scim_policy=POLICY)
+    _change_user(author, user, resource)
+    return _user_response(_reload(user), query_of(request, SCHEMA))
+
+
+def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
+    """Deactivate the user, remove all memberships, and hide the user. Grants remain, but have no effect."""
+    user = row_or_404(visible_users(), pk)
+    set_user_active(author=author, name=user.username, active=False)
+    remove_all_memberships(author=author, user=user)
+    ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
+    return scim_response(None, status=204)
+
+
+def _change_user(author: Author, user: User, resource: UserResource) -> None:
+    email, external_id = _email_of(resource), checked_external_id(resource)
+    if email != user.email:
+        set_user_email(author=author, name=user.username, email=email)
+    if resource.active != user.is_active:
+        set_user_active(author=author, name=user.username, active=bool(resource.active))
+    store_external_id(author, user, external_id)
+
+
+def _email_of(resource: UserResource) -> str:
+    email = next((email.value for email in resource.emails or [] if email.value), "")
+    if fault := email_fault(email):
+        raise InvalidValueException(detail=fault)
+    return email
+
+
+def _reload(user: User) -> User:
+    return User.objects.select_related("provisioned").get(pk=user.pk)
+
+
+def _as_model(user: User) -> UserResource:
+    """Return the stored user as the model that a PATCH request changes."""
+    return UserResource.model_validate(_resource(user))
+
+
+def _user_response(user: User, query: Query, *, status: int = 200) -> HttpResponse:
+    resource = next(_resources([user], query))
+    return scim_response(query.select(resource), status=status, Location=resource["meta"]["location"])
+
+
+def _resources(users: list[User], query: Query) -> Iterable[dict]:
+    """Yield the resources of users. One query, for the groups of all of them."""
+    groups = defaultdict(list)
+    if users and query.includes("groups"):
+        rows = memberships().filter(user__pk__among=[user.pk for user in users]).order_by("group_id")
+        for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
+            groups[user_id].append({"value": str(group_id), "$ref": f"{base_url()}/Groups/{group_id}", "display": name})
+    for user in users:
+        resource = _resource(user)
+        if "emails.primary" not in query.attributes:
+            for email in resource.get("emails", ()):
+                del email["primary"]
+        yield resource | ({"groups": groups[user.pk]} if user.pk in groups else {})
+
+
+def _resource(user: User) -> dict:
+    resource = {"schemas": [SCHEMA], "id": str(user.pk), "userName": user.username, "active": user.is_active,
+                "meta": {"resourceType": "User", "location": f"{base_url()}/Users/{user.pk}"}}
+    if external_id := external_id_of(user):
+        resource["externalId"] = external_id
+    if user.email:
+        resource["emails"] = [{"value": user.email, "type": EMAIL_TYPE, "primary": True}]
+    return resource

@@ -1,0 +1,86 @@
+"""Change many memberships of a group with a constant number of statements, and remove groups."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.contrib.auth.models import Group
+
+from entities.text import storage_fault
+from entities.vocabulary import clip
+from grants.bulk_rows import insert_rows
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import Outcome
+from grants.errors import PrincipalError
+from grants.journal import Author, Change, append_to_journal
+from grants.models import GroupGrant, User
+from grants.querysets import memberships
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChanges:
+    """The memberships that were changed, as names of users in their order."""
+
+    added: list[str]
+    removed: list[str]
+
+
+def change_members(*, author: Author, group: str, added: Collection[int] = (),
+                   removed: Collection[int] = ()) -> MembershipChanges:
+    """Add users to a group and remove users from it, by primary key. Existing memberships and unknown keys are skipped.
+
+    An account that is not a principal becomes a principal. Each change has a journal line. The number of statements does not
+    depend on the number of users, except for the batches of journal lines. Raise PrincipalError if the group does not exist.
+    """
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        stored_group = _group(group)
+        members = memberships().filter(group=stored_group)
+        removed_rows = list(members.filter(user__pk__among=set(removed) - set(added)).order_by("user__username")
+                            .values_list("pk", "user__username"))
+        existing = members.filter(user__pk__among=set(added)).values_list("user_id", flat=True)
+        added_rows = list(User.objects.filter(pk__among=set(added).difference(existing)).order_by("username")
+                          .values_list("pk", "username", "is_principal"))
+        if not added_rows and not removed_rows:
+            return MembershipChanges([], [])
+        insert_rows(memberships().model, ["user_id", "group_id"], [(pk, stored_group.pk) for pk, *_ in added_rows])
+        memberships().filter(pk__among=[pk for pk, _ in removed_rows]).delete()
+        new_principals = {pk for pk, _, is_principal in added_rows if not is_principal}
+        User.objects.filter(pk__among=new_principals).update(is_principal=True)
+        detail = f"group:{group}"
+        changes = [Change("member-remove", principal=f"user:{name}", detail=detail) for _, name in removed_rows]
+        for pk, name, _ in added_rows:
+            if pk in new_principals:
+                changes.append(Change("principal-add", principal=f"user:{name}"))
+            changes.append(Change("member-add", principal=f"user:{name}", detail=detail))
+        append_to_journal(head, changes, author=author)
+    return MembershipChanges([name for _, name, _ in added_rows], [name for _, name in removed_rows])
+
+
+def remove_all_memberships(*, author: Author, user: User) -> Outcome:
+    """Remove a user from all groups."""
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        groups = list(user.groups.order_by("name").values_list("name", flat=True))
+        memberships().filter(user=user).delete()
+        append_to_journal(head, [Change("member-remove", principal=str(user), detail=f"group:{name}") for name in groups],
+                          author=author)
+        return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
+
+
+def remove_group(*, author: Author, name: str) -> Outcome:
+    """Remove a group with its memberships. Raise PrincipalError if it has grants, because they would end with it."""
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        group = _group(name)
+        if GroupGrant.objects.filter(group=group).exists():
+            raise PrincipalError(f"group:{clip(name)} has grants, which would end with the group: revoke them first")
+        users = list(memberships().filter(group=group).order_by("user__username").values_list("user__username", flat=True))
+        memberships().filter(group=group).delete()
+        group.delete()
+        changes = [Change("member-remove", principal=f"user:{user}", detail=f"group:{name}") for user in users]
+        append_to_journal(head, [*changes, Change("group-remove", principal=f"group:{name}")], author=author)
+        return Outcome(True, f"group:{name} was removed", head.revision)
+
+
+def _group(name: str) -> Group:
+    group = None if storage_fault(name) else Group.objects.filter(name=name).first()
+    if group is None:
+        raise PrincipalError(f"group:{clip(name)} does not exist: add it first, or correct the name", field="group")
+    return group

@@ -1,0 +1,87 @@
+"""A provisioning service that calls the SCIM API with its token."""
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from django.test import Client
+
+from authzconsole.common.tokens import create_token
+from grants.principals.services import add_user
+from tests.support.cast import SETUP, create_sample_tenant
+
+ROOT = "/scim/v2"
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
+PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+
+
+@dataclass
+class Scim:
+    """A caller of the SCIM API."""
+
+    headers: dict = field(default_factory=dict)
+    client: Client = field(default_factory=Client)
+
+    def get(self, path, **query):
+        return self.client.get(f"{ROOT}{path}", query, headers=self.headers)
+
+    def send(self, method, path, body=None, content_type="application/scim+json"):
+        data = body if isinstance(body, bytes) else json.dumps(body if body is not None else {})
+        # set again because the test client sends no content type with an empty body
+        headers = self.headers | {"Content-Type": content_type}
+        return getattr(self.client, method)(f"{ROOT}{path}", data, content_type=content_type, headers=headers)
+
+    def create_user(self, user_name, **attributes):
+        return self.send("post", "/Users", {"schemas": [USER], "userName": user_name, **attributes})
+
+    def create_group(self, name, members=(), **attributes):
+        members = [{"value": pk} for pk in members]
+        return self.send("post", "/Groups", {"schemas": [GROUP], "displayName": name, "members": members, **attributes})
+
+    def patch(self, path, *operations):
+        return self.send("patch", path, {"schemas": [PATCH], "Operations": list(operations)})
+
+    def names(self, path, **query):
+        """Return the names in a list."""
+        answer = self.get(path, **query)
+        assert answer.status_code == 200, answer.content
+        return [item.get("userName") or item["displayName"] for item in answer.json()["Resources"]]
+
+
+def error_of(answer, status, scim_type=None):
+    """Check the status and the form of a SCIM error, and return its detail."""
+    assert answer.status_code == status, answer.content
+    assert answer["Content-Type"] == "application/scim+json"
+    content = answer.json()
+    assert content["schemas"] == [ERROR] and content["status"] == str(status) and content.get("scimType") == scim_type
+    return content["detail"]
+
+
+@pytest.fixture
+def cast(db):
+    return create_sample_tenant()
+
+
+@pytest.fixture
+def ids(cast):
+    """The SCIM ids of the sample users."""
+    return {name: str(user.pk) for name, user in cast.items()}
+
+
+def provisioning_token():
+    """Create a service account with a token of the scope `provision`, and return the token."""
+    add_user(author=SETUP, name="idp", is_service=True, is_principal=False)
+    return create_token(author=SETUP, owner="idp", name="directory", scopes=["provision"], days=1)
+
+
+@pytest.fixture
+def issued(cast):
+    return provisioning_token()
+
+
+@pytest.fixture
+def scim(issued, settings):
+    settings.SCIM_ENABLED = True
+    return Scim({"Authorization": f"Bearer {issued.secret}"})

@@ -1,0 +1,91 @@
+"""No path of SCIM answers without a token of a service account with the scope `provision`."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from authzconsole.common.tokens import TokenError, create_token
+from authzconsole.scim import service, views
+from grants.changes.services import change_grants
+from grants.errors import NotAdministrator
+from grants.journal import Author
+from grants.principals.services import add_user, renew_user_password, set_user_role
+from tests.scim.conftest import ROOT, Scim, error_of
+from tests.support.authors import database_state
+from tests.support.cast import SETUP
+
+METHODS = ("get", "post", "put", "patch", "delete")
+PATHS = ["", "/", "/Users", "/Users/.search", "/Users/1", "/Groups", "/Groups/.search", "/Groups/1", "/ServiceProviderConfig",
+         "/ResourceTypes", "/ResourceTypes/User", "/Schemas", "/Schemas/x", "/Me", "/Bulk", "/.search", "/nowhere", "/Users/1/x"]
+
+
+def test_the_paths_of_this_test_cover_all_routes():
+    samples = {path.removeprefix("/") for path in PATHS}
+    unmatched = [pattern for pattern in service.READS if not any(re.fullmatch(pattern, path) for path in samples)]
+    assert unmatched == [] and set(service.WRITES) <= set(service.READS)
+
+
+def test_every_path_and_method_needs_the_scope(scim, cast):
+    session = Client()
+    session.force_login(cast["ada"])
+    reader = create_token(author=SETUP, owner="ada", name="a", scopes=["decide", "read", "administer"], days=1).secret
+    before = database_state()
+    for path in PATHS:
+        for method in METHODS:
+            for caller, headers, status in ((session, {}, 401), (Client(), {"Authorization": f"Bearer {reader}"}, 403)):
+                answer = getattr(caller, method)(f"{ROOT}{path}", headers=headers)
+                assert answer.status_code == status, (method, path, answer.content)
+                assert answer["Content-Type"] == "application/scim+json" and "WWW-Authenticate" in answer
+    for headers in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer unknown"}):
+        for method in ("get", "options", "head"):
+            assert getattr(Client(), method)(f"{ROOT}/Users", headers=headers).status_code == 401
+    assert database_state() == before
+
+
+def test_unknown_paths_and_methods_are_refused(scim):
+    for path in ("", "/", "/nowhere", "/Users/1/x", "/Users/"):
+        error_of(scim.get(path), 404)
+    answer = scim.send("delete", "/Users")
+    error_of(answer, 405)
+    assert answer["Allow"] == "GET, POST"
+    for method, path in (("post", "/Bulk"), ("post", "/.search"), ("get", "/Me")):
+        error_of(scim.send(method, path) if method == "post" else scim.get(path), 501)
+    error_of(scim.get("/Schemas", filter='id eq "x"'), 403)
+
+
+def test_a_provisioning_token_has_no_other_rights(scim, cast, issued):
+    headers = scim.headers
+    for path in ("/api/v1/users", "/api/v1/journal"):
+        assert Client().get(path, headers=headers).status_code == 403
+    assert Client().post("/api/v1/users", "{}", content_type="application/json", headers=headers).status_code == 403
+    author = Author("idp", user_id=issued.token.owner_id, is_provisioner=True)
+    for change in (lambda: change_grants(author=author, grant=[("user:dee", "dataset:hr.salaries", "READ")]),
+                   lambda: set_user_role(author=author, name="dee", role="administrator"),
+                   lambda: add_user(author=author, name="evil", role="administrator"),
+                   lambda: add_user(author=author, name="evil", is_service=True),
+                   lambda: renew_user_password(author=author, name="ada")):
+        with pytest.raises(NotAdministrator):
+            change()
+
+
+def test_only_service_accounts_can_own_provisioning_tokens(cast):
+    with pytest.raises(TokenError, match="service account"):
+        create_token(author=SETUP, owner="ada", name="a", scopes=["provision"], days=1)
+
+
+def test_a_deactivated_service_account_cannot_provision(scim, issued):
+    owner = issued.token.owner
+    owner.is_active = False
+    owner.save()
+    error_of(scim.get("/Users"), 401)
+
+
+def test_provisioning_is_off_without_the_setting_or_the_packages(scim, settings, monkeypatch):
+    monkeypatch.setattr(views, "find_spec", lambda name: None)
+    error_of(scim.get("/Users"), 404)
+    monkeypatch.undo()
+    assert scim.get("/Users").status_code == 200
+    settings.SCIM_ENABLED = False
+    assert "SCIM_ENABLED" in error_of(scim.get("/Users"), 404)
+    assert Scim().get("/Users").status_code == 404

@@ -1,0 +1,209 @@
+"""Users over SCIM: provisioning, deactivation with sessions and tokens, removal and return."""
+
+import pytest
+from django.test import Client
+
+from authzconsole.common.token_facts import facts_of_tokens
+from authzconsole.common.tokens import create_token, verify_token
+from grants.journal import current_revision
+from grants.models import JournalLine, Role, User
+from grants.verification.replay import first_fault
+from tests.scim.conftest import PATCH, USER, Scim, error_of, provisioning_token
+from tests.support.authors import database_state, lines_after
+from tests.support.cast import SETUP
+
+
+def test_a_created_user_is_a_principal_without_password_or_role(scim, issued):
+    before = current_revision()
+    answer = scim.create_user("nina", externalId="00u1", emails=[{"value": "b@example.com"}, {"value": "a@example.com",
+                              "primary": True}], name={"givenName": "Nina"}, roles=[{"value": "administrator"}])
+    assert answer.status_code == 201 and answer["Location"] == answer.json()["meta"]["location"]
+    user = User.objects.get(username="nina")
+    assert answer.json() | {"meta": {}} == {
+        "schemas": [USER], "id": str(user.pk), "userName": "nina", "active": True, "externalId": "00u1", "meta": {},
+        "emails": [{"value": "a@example.com", "type": "work"}]}
+    assert user.is_principal and not user.has_usable_password() and user.role == Role.ORDINARY
+    assert lines_after(before) == [("user-add", "user:nina", "", "", "")]
+    line = JournalLine.objects.latest("revision")
+    assert (line.actor, line.token, line.issuer) == ("idp", issued.token.pk, SETUP.name)
+
+
+def test_names_that_collide_or_are_invalid_are_refused(scim, issued):
+    before = database_state()
+    assert "already exists" in error_of(scim.create_user("ned"), 409, "uniqueness")
+    assert "already exists" in error_of(scim.create_user("idp"), 409, "uniqueness")
+    for name in ("", " ", "x" * 151, "a\nb"):
+        error_of(scim.create_user(name), 400, "invalidValue")
+    error_of(scim.send("post", "/Users", {"schemas": [USER]}), 400, "invalidValue")
+    error_of(scim.send("post", "/Users", {"userName": "nina"}), 400, "invalidSyntax")
+    for body in (b"", b"{", b"[]", b'{"schemas": ["\\ud800"]}'):
+        error_of(scim.send("post", "/Users", body), 400, "invalidSyntax")
+    error_of(scim.send("post", "/Users", {"schemas": [USER]}, content_type="text/plain"), 415)
+    error_of(scim.send("post", "/Users", b" " * 1_000_001), 413)
+    assert database_state() == before
+
+
+def deactivations(pk):
+    return [("patch", {"schemas": [PATCH], "Operations": [{"op": "replace", "path": "active", "value": False}]}),
+            ("patch", {"schemas": [PATCH], "Operations": [{"op": "Replace", "value": {"active": "False"}}]}),
+            ("put", {"schemas": [USER], "id": pk, "userName": "ned", "active": False}), ("delete", None)]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_deactivation_ends_sessions_and_tokens(scim, cast, ids, number):
+    browser = Client()
+    browser.force_login(cast["ned"])
+    token = create_token(author=SETUP, owner="ned", name="a", scopes=["read"], days=1)
+    assert browser.get("/my-access").status_code == 200 and verify_token(token.secret)
+    before = current_revision()
+    method, body = deactivations(ids["ned"])[number]
+    answer = scim.send(method, f"/Users/{ids['ned']}", body)
+    assert answer.status_code == (204 if method == "delete" else 200), answer.content
+    assert lines_after(before)[0][:2] == ("user-deactivate", "user:ned") and len(lines_after(before)) == 1
+    assert browser.get("/my-access").status_code == 302
+    assert Client().get("/api/v1/users", headers={"Authorization": f"Bearer {token.secret}"}).status_code == 401
+    assert User.objects.get(username="ned").grants.count() == 6
+
+
+def test_the_last_administrator_cannot_be_deactivated(scim, ids):
+    before = database_state()
+    for method, body in deactivations(ids["ada"]):
+        if body and "userName" in body:
+            body["userName"] = "ada"
+        assert "only active administrator" in error_of(scim.send(method, f"/Users/{ids['ada']}", body), 409)
+    assert database_state() == before
+
+
+def test_a_request_applies_fully_or_not_at_all(scim, ids):
+    before = database_state()
+    answer = scim.patch(f"/Users/{ids['ada']}", {"op": "replace", "path": "emails[type eq \"work\"].value", "value": "new@x.org"},
+                        {"op": "replace", "path": "active", "value": False})
+    error_of(answer, 409)
+    answer = scim.patch(f"/Users/{ids['ned']}", {"op": "replace", "path": "active", "value": False},
+                        {"op": "replace", "path": "userName", "value": "other"})
+    error_of(answer, 400, "mutability")
+    answer = scim.patch(f"/Users/{ids['ned']}", {"op": "replace", "path": "active", "value": False},
+                        {"op": "replace", "path": "emails", "value": [{"value": "a\nb"}]})
+    error_of(answer, 400, "invalidValue")
+    assert database_state() == before and User.objects.get(username="ada").email == ""
+
+
+def test_the_dialect_of_entra_id_is_understood(scim, ids):
+    path = f"/Users/{ids['dee']}"
+    answer = scim.patch(path, {"op": "Add", "path": "emails[type eq \"work\"].value", "value": "dee@example.com"},
+                        {"op": "Replace", "path": "name.givenName", "value": "Dee"},
+                        {"op": "Replace", "path": "externalId", "value": "x-1"})
+    assert answer.status_code == 200, answer.content
+    assert (answer.json()["emails"], answer.json()["externalId"]) == ([{"value": "dee@example.com", "type": "work"}], "x-1")
+    answer = scim.patch(path, {"op": "Replace", "path": "emails[type eq \"work\"].value", "value": "d@example.com"})
+    assert answer.json()["emails"][0]["value"] == "d@example.com"
+    answer = scim.send("put", path, {"schemas": [USER], "userName": "dee"})
+    assert "emails" not in answer.json() and "externalId" not in answer.json() and answer.json()["active"] is True
+
+
+def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(scim, ids):
+    scim.create_user("nina")
+    pk = scim.get("/Users", filter='userName eq "nina"').json()["Resources"][0]["id"]
+    group = scim.create_group("readers", [pk, ids["dee"]]).json()
+    before = current_revision()
+    assert scim.send("delete", f"/Users/{pk}").status_code == 204
+    assert [line[:2] for line in lines_after(before)] == [("user-deactivate", "user:nina"), ("member-remove", "user:nina")]
+    for answer in (scim.get(f"/Users/{pk}"), scim.patch(f"/Users/{pk}", {"op": "replace", "path": "active", "value": True}),
+                   scim.send("delete", f"/Users/{pk}"), scim.get("/Users/07"), scim.get("/Users/x")):
+        error_of(answer, 404)
+    assert scim.names("/Users", filter='userName eq "nina"') == []
+    error_of(scim.patch(f"/Groups/{group['id']}", {"op": "add", "path": "members", "value": [{"value": pk}]}), 400,
+             "invalidValue")
+    # the name may be given to another person, who gets nothing
+    answer = scim.create_user("nina", emails=[{"value": "n2@example.com"}])
+    assert answer.status_code == 201 and answer.json()["id"] == pk and answer.json()["active"] is True
+    assert "groups" not in answer.json()
+    assert scim.send("delete", f"/Users/{ids['dee']}").status_code == 204
+    assert "would inherit" in error_of(scim.create_user("dee"), 409, "uniqueness")
+
+
+def test_service_accounts_are_invisible(scim, issued):
+    pk = User.objects.get(username="idp").pk
+    assert "idp" not in scim.names("/Users")
+    error_of(scim.send("delete", f"/Users/{pk}"), 404)
+
+
+def test_lists_are_filtered_sorted_and_paged(scim, ids):
+    scim.patch(f"/Users/{ids['dee']}", {"op": "replace", "value": {"emails": [{"value": "Dee@Example.com"}], "externalId": "E1"}})
+    everybody = scim.names("/Users")
+    assert sorted(everybody) == sorted(ids)
+    for text, names in {
+        'userName eq "ned"': {"ned"}, 'userName eq "NED"': set(), 'userName ne "ned"': set(ids) - {"ned"},
+        'userName co "e"': {"ned", "dee"}, 'userName sw "d"': {"dee"}, 'userName ew "d"': {"ned", "aud"},
+        'userName co "E"': set(), 'userName sw ""': set(ids), 'userName gt "ned"': {"out"}, 'userName ge "ned"': {"ned", "out"},
+        'userName lt "aud"': {"ada"}, 'userName le "aud"': {"ada", "aud"}, "active eq false": {"ina"}, "active ne false":
+        set(ids) - {"ina"}, 'emails eq "dee@example.com"': {"dee"}, 'emails.value co "EXAMPLE"': {"dee"}, "emails pr": {"dee"},
+        "not (emails pr)": set(ids) - {"dee"}, 'emails[type eq "work" and value sw "dee"]': {"dee"},
+        'emails[type eq "home"]': set(), 'externalId eq "E1"': {"dee"}, "externalId pr": {"dee"},
+        'externalId ne "E1"': set(ids) - {"dee"}, "externalId eq null": set(ids) - {"dee"},
+        'groups.display eq "operators"': {"grp"}, "groups pr": {"grp"}, 'groups[display sw "op"]': {"grp"},
+        'groups.display ne "operators"': set(ids) - {"grp"}, f'id eq "{ids["ned"]}"': {"ned"}, 'id eq "0"': set(),
+        'userName eq "ned" or userName eq "dee"': {"ned", "dee"}, 'userName eq "ned" and active eq false': set(),
+        'active eq true and (userName sw "a" or userName sw "o")': {"ada", "aud", "out"},
+        'active eq false or userName eq "ned" and active eq true': {"ina", "ned"}, 'meta.resourceType eq "User"': set(ids),
+        'urn:ietf:params:scim:schemas:core:2.0:User:userName eq "ned"': {"ned"}, 'USERNAME EQ "ned"': {"ned"},
+        'userName eq "x\\" or userName pr"': set(), 'userName co "%"': set(), 'userName co "_"': set(),
+    }.items():
+        assert set(scim.names("/Users", filter=text)) == names, text
+    assert scim.names("/Users", sortBy="userName") == sorted(ids)
+    assert scim.names("/Users", sortBy="userName", sortOrder="descending", count=2, startIndex=2) == ["ned", "ina"]
+    assert scim.names("/Users", sortBy="emails", sortOrder="descending")[0] == "dee"
+    first = scim.get("/Users", count=3, startIndex=-5).json()
+    assert (first["totalResults"], first["startIndex"], first["itemsPerPage"]) == (len(ids), 1, 3)
+    assert scim.get("/Users", count=0).json()["Resources"] == [] == scim.get("/Users", startIndex=99).json()["Resources"]
+    found = scim.send("post", "/Users/.search", {"schemas": ["urn:ietf:params:scim:api:messages:2.0:SearchRequest"],
+                      "filter": 'userName eq "ned"', "attributes": ["userName"], "count": 5})
+    assert found.json()["Resources"] == [{"schemas": [USER], "id": ids["ned"], "userName": "ned"}]
+    one = scim.get(f"/Users/{ids['dee']}", attributes="emails.primary,active").json()
+    assert one == {"schemas": [USER], "id": ids["dee"], "active": True, "emails": [{"primary": True}]}
+    assert "emails" not in scim.get(f"/Users/{ids['dee']}", excludedAttributes="emails,meta.location").json()
+
+
+MALFORMED = [
+    "", " ", "userName", "userName eq", 'userName eq "ned', "userName eq ned", 'userName xx "ned"', 'userName eq "a" and',
+    '(userName eq "a"', 'userName eq "a")', 'nothing eq "a"', "active co true", 'active gt "a"', 'active eq "maybe"',
+    "userName eq 5", "userName gt true", 'emails[type eq "work"', 'emails[nothing eq "a"]', "id gt 5", 'id co "1"',
+    "userName gt null", 'password eq "x"', 'userName eq "\\u0000"', "(" * 60 + "active pr" + ")" * 60, "not " * 500 + "active pr",
+    'userName eq "a" or ' * 300 + "active pr", "'; DROP TABLE grants_user; --", 'meta.location eq "x"', "🙂 eq 1",
+]
+
+
+def test_malformed_filters_are_refused(scim):
+    for text in MALFORMED:
+        error_of(scim.get("/Users", filter=text), 400, "invalidFilter")
+
+
+def test_other_bad_parameters_are_refused(scim):
+    error_of(scim.get("/Users", sortBy="nothing"), 400, "invalidPath")
+    error_of(scim.get("/Users", sortOrder="up"), 400, "invalidValue")
+    error_of(scim.get("/Users", count="many"), 400, "invalidValue")
+    error_of(scim.get("/Users", startIndex="9" * 30), 400, "invalidValue")
+    error_of(scim.get("/Users", attributes="id", excludedAttributes="active"), 400, "invalidValue")
+
+
+def test_the_number_of_queries_is_bounded(scim, ids, django_assert_num_queries):
+    scim.get("/Users")
+    # token, count, page, groups
+    with django_assert_num_queries(4):
+        scim.get("/Users")
+    with django_assert_num_queries(3):
+        scim.get("/Users", excludedAttributes="groups", filter='groups.display eq "operators"')
+
+
+@pytest.mark.django_db
+def test_the_journal_and_the_tables_agree(settings):
+    settings.SCIM_ENABLED = True
+    scim = Scim({"Authorization": f"Bearer {provisioning_token().secret}"})
+    first, second = (scim.create_user(name).json()["id"] for name in ("nina", "olaf"))
+    groups = [scim.create_group(name, [first, second]).json()["id"] for name in ("readers", "writers")]
+    scim.patch(f"/Groups/{groups[0]}", {"op": "remove", "path": f'members[value eq "{first}"]'})
+    scim.patch(f"/Users/{second}", {"op": "replace", "value": {"active": False, "externalId": "7"}})
+    scim.send("delete", f"/Users/{first}")
+    assert scim.create_user("nina").status_code == 201
+    assert scim.send("delete", f"/Groups/{groups[1]}").status_code == 204
+    assert first_fault(facts_of_tokens) is None
