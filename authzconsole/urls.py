@@ -5,6 +5,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from authzconsole.web.accounts.account_pages import account_list, account_page, change_account, renew_password
+from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.reauthentication import reauthenticate
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
 from authzconsole.web.accounts.tokens import new_token, revoke_token_view, token_list
@@ -53,6 +54,8 @@ urlpatterns = [
     # sign-in and health
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
+    path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
+    path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
     path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("reauthenticate", reauthenticate, name="reauthenticate"),
     path("password", PasswordChange.as_view(), name="password"),

@@ -77,6 +77,8 @@ _CHANGES = "only accepts POST and redirects to another page"
 NO_PAGE = {
     "healthz": "the health check",
     "sign-out": _CHANGES,
+    "openid_connect_login": "redirects to the sign-in provider",
+    "openid_connect_callback": "the redirect back from the sign-in provider",
     "explorer-inside": "further nodes of the tree",
     "suggest-principals": "the suggestions of a field while the user types",
     "see-as": _CHANGES,

@@ -14,4 +14,5 @@ from .limits import *
 from .logs import *
 from .rest import *
 from .servers import *
+from .sign_in import *
 from .site import *

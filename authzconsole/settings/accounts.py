@@ -20,4 +20,5 @@ SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 
 # sensitive changes need an authentication that is not older; see authzconsole/web/accounts/reauthentication.py
 REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)
-REAUTHENTICATION_METHODS = ["authzconsole.web.accounts.reauthentication.PasswordMethod"]
+REAUTHENTICATION_METHODS = ["authzconsole.web.accounts.reauthentication.PasswordMethod",
+                            "authzconsole.web.accounts.providers.session.ProviderMethod"]

@@ -12,6 +12,7 @@ from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.web.accounts.providers.session import PROVIDER_SESSION_KEY
 from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
 from grants.errors import JournalReadOnly
@@ -61,7 +62,8 @@ def _referring_page(request) -> str:
 class PasswordFirstMiddleware:
     """Redirect an account that must change its password to the password page.
 
-    Sign-out and all views without sign-in remain available. The REST API refuses such a session itself
+    Sign-out and all views without sign-in remain available. A session that was started through a sign-in provider used no
+    password, so all its pages remain available. The REST API refuses such a session itself
     (authzconsole.common.api_caller).
     """
 
@@ -75,7 +77,7 @@ class PasswordFirstMiddleware:
         account, password_page = getattr(request, "impersonator", None) or request.user, reverse("password")
         if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == password_page:
             return None
-        if not account.must_change_password:
+        if not account.must_change_password or PROVIDER_SESSION_KEY in request.session:
             return None
         next_page = ""
         if request.htmx:

@@ -16,7 +16,8 @@ from entities.vocabulary import KINDS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
-IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply")
+IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
+                      "identity-link")
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:

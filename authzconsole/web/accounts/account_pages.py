@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
@@ -73,7 +74,7 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
         "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
         "email": form.get("email", ""), "email_reason": form.get("reason", ""),
         "password": password, "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
-        "can_sign_in": user.has_usable_password(),
+        "can_sign_in": user.has_usable_password(), "has_providers": bool(settings.SIGN_IN_PROVIDERS),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
         "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,
         "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,

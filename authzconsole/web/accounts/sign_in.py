@@ -2,6 +2,7 @@
 
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views
 from django.contrib.auth.decorators import login_not_required
@@ -48,6 +49,12 @@ class SignIn(RetryAfterMixin, views.LoginView):
     template_name = "accounts/sign_in.html"
     form_class = SignInForm
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs) -> dict:
+        query = urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
+        providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
+                     for provider_id, options in settings.SIGN_IN_PROVIDERS.items()]
+        return super().get_context_data(providers=providers, **kwargs)
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.htmx:

@@ -1,0 +1,145 @@
+"""Sign-in providers: OpenID Connect, and how claims become user names, console roles and groups. See docs/sign-in.md."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+from .environment import env
+
+ROLES = ("ordinary", "auditor", "administrator")
+UNKNOWN_USERS = ("reject", "create")
+LINK_EXISTING = ("never", "without-password", "always")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderOptions:
+    """A sign-in provider, and how its claims are mapped. The names of the fields are those of the options in docs/sign-in.md."""
+
+    protocol: str
+    name: str
+    issuer: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    name_claim: str = "preferred_username"
+    role_claim: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    group_claim: str = ""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    unknown_users: str = "reject"
+    link_existing: str = "never"
+
+
+# the options that a mapping consists of, for providers of every protocol
+MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing")
+OIDC_OPTIONS = ("name", "issuer", "client_id", "client_secret", "client_secret_file", "scopes", *MAPPING_OPTIONS)
+
+
+def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
+    """Return the OpenID Connect providers of the environment variables by id. Raise ImproperlyConfigured for invalid options.
+
+    OIDC_PROVIDERS has several providers; OIDC_ISSUER and the other variables describe a single one with the id `oidc`.
+    """
+    described = _json_object("OIDC_PROVIDERS", environment.get("OIDC_PROVIDERS", ""))
+    single = {option: text for option in OIDC_OPTIONS if (text := environment.get(f"OIDC_{option.upper()}", ""))}
+    if single:
+        if "oidc" in described:
+            raise ImproperlyConfigured("OIDC_PROVIDERS has a provider `oidc`, which OIDC_ISSUER and the like describe too")
+        described["oidc"] = single
+    return {provider_id: _oidc_options(provider_id, options) for provider_id, options in described.items()}
+
+
+def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
+    values = provider_values("OIDC", provider_id, options, OIDC_OPTIONS)
+    for option in ("issuer", "client_id"):
+        if not values.get(option):
+            raise ImproperlyConfigured(f"the OIDC provider `{provider_id}` has no `{option}`")
+    issuer = urlsplit(values["issuer"])
+    if issuer.scheme != "https" and not (issuer.scheme == "http" and issuer.hostname in LOOPBACK_HOSTS):
+        raise ImproperlyConfigured(f"the issuer of the OIDC provider `{provider_id}` must start with https://")
+    if secret_file := values.pop("client_secret_file", ""):
+        values["client_secret"] = _secret_in_file(provider_id, secret_file)
+    return ProviderOptions(protocol="openid_connect", **{"name": "Single sign-on"} | values)
+
+
+def provider_values(kind: str, provider_id: str, options: object, known: tuple[str, ...]) -> dict:
+    """Return the checked options of one provider. An option is a text, or an object or list that JSON or a text describes."""
+    title = f"the {kind} provider `{provider_id}`"
+    if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id):
+        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens")
+    if not isinstance(options, Mapping):
+        raise ImproperlyConfigured(f"{title} must be a JSON object of options")
+    if unknown := sorted(set(options) - set(known)):
+        raise ImproperlyConfigured(f"{title}: `{unknown[0]}` is not an option; the options are {', '.join(known)}")
+    values: dict = dict(options)
+    for option in ("roles", "groups"):
+        if option in values:
+            values[option] = _mapping(title, option, values[option])
+    if isinstance(scopes := values.get("scopes"), str):
+        values["scopes"] = tuple(scopes.split())
+    for option, value in values.items():
+        if option not in ("roles", "groups", "scopes") and not isinstance(value, str):
+            raise ImproperlyConfigured(f"{title}: `{option}` must be a text")
+    if wrong := sorted(set(values.get("roles", {}).values()) - set(ROLES)):
+        raise ImproperlyConfigured(f"{title}: `{wrong[0]}` is not a console role; the roles are {', '.join(ROLES)}")
+    for option, choices in (("unknown_users", UNKNOWN_USERS), ("link_existing", LINK_EXISTING)):
+        if values.get(option, choices[0]) not in choices:
+            raise ImproperlyConfigured(f"{title}: `{option}` must be one of: {', '.join(choices)}")
+    for claim, table in (("role_claim", "roles"), ("group_claim", "groups")):
+        if bool(values.get(claim)) != bool(values.get(table)):
+            raise ImproperlyConfigured(f"{title}: `{claim}` and `{table}` belong together")
+    return values
+
+
+def _mapping(title: str, option: str, value: object) -> dict[str, str]:
+    table = _json_object(f"{title}: `{option}`", value) if isinstance(value, str) else value
+    if not isinstance(table, dict) or not all(isinstance(entry, str) for entry in table.values()):
+        raise ImproperlyConfigured(f'{title}: `{option}` must be a JSON object of texts, such as {{"admins": "administrator"}}')
+    return table
+
+
+def _json_object(name: str, text: str) -> dict:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError as error:
+        # the message omits the value, which can hold a secret
+        raise ImproperlyConfigured(f"{name} is not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ImproperlyConfigured(f"{name} must be one JSON object")
+    return value
+
+
+def _secret_in_file(provider_id: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise ImproperlyConfigured(f"the client secret of the OIDC provider `{provider_id}` cannot be read: {error}") from None
+
+
+def allauth_providers(providers: Mapping[str, ProviderOptions]) -> dict:
+    """Return SOCIALACCOUNT_PROVIDERS for these providers."""
+    return {"openid_connect": {
+        "provider_class": "authzconsole.web.accounts.providers.openid_connect.ConsoleProvider",
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [{"provider_id": provider_id, "name": options.name, "client_id": options.client_id,
+                  "secret": options.client_secret, "settings": {"server_url": options.issuer, "scope": list(options.scopes)}}
+                 for provider_id, options in providers.items() if options.protocol == "openid_connect"],
+    }}
+
+
+SIGN_IN_PROVIDERS = oidc_providers(env.ENVIRON)
+
+# django-allauth runs the protocols. Its pages for sign-up, e-mail addresses and passwords have no URL.
+SOCIALACCOUNT_PROVIDERS = allauth_providers(SIGN_IN_PROVIDERS)
+SOCIALACCOUNT_ADAPTER = "authzconsole.web.accounts.providers.adapters.ProviderAdapter"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_ADAPTER = "authzconsole.web.accounts.providers.adapters.AccountAdapter"
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*"]

@@ -1,0 +1,18 @@
+import pytest
+
+from tests.support.oidc_provider import configure_oidc, run_oidc_provider
+
+
+@pytest.fixture(scope="package")
+def oidc_server():
+    with run_oidc_provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def oidc(oidc_server, settings):
+    """A running provider, which the settings name `corp`; `oidc.configure(option=...)` changes its options."""
+    oidc_server.reset()
+    oidc_server.configure = lambda **options: configure_oidc(settings, oidc_server.issuer, **options)
+    oidc_server.configure()
+    return oidc_server
