@@ -7,9 +7,14 @@ import sys
 
 def main():
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        # the message is for the operator, who needs no traceback
+        sys.exit(f"{error}")
 
 
 if __name__ == "__main__":

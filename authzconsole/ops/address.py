@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from . import Refusal
 
@@ -67,7 +68,8 @@ def health_status(address: ListenAddress) -> int | None:
     """Return the HTTP status of `/healthz`; None if there is no answer."""
     connection = http.client.HTTPConnection(address.reachable_host, address.port, timeout=10)
     try:
-        connection.request("GET", "/healthz")
+        # behind a proxy with TLS, the console only answers to its public host name
+        connection.request("GET", "/healthz", headers={"Host": urlsplit(address.url).netloc or address.bind})
         return connection.getresponse().status
     except (OSError, http.client.HTTPException):
         return None

@@ -78,13 +78,13 @@ def environment_of_programs(address: ListenAddress, state: Path) -> dict[str, st
     run, logs = state / "run", state / "log"
     for folder in (run, logs):
         folder.mkdir(parents=True, exist_ok=True)
-    has_own_redis = not os.environ.get("REDIS_URL")
+    has_own_redis = not (os.environ.get("REDIS_URL") or os.environ.get("REDIS_URL_FILE"))
     return {
         **os.environ,
         **spark_environment(),
         "PORT": str(address.port),
         "STATE_DIR": str(state),
-        "REDIS_URL": configure_redis(run) if has_own_redis else os.environ["REDIS_URL"],
+        "REDIS_URL": configure_redis(run) if has_own_redis else os.environ.get("REDIS_URL", ""),
         "PYTHONUNBUFFERED": "1",
         "CONSOLE_OWN_REDIS": "true" if has_own_redis else "false",
         "CONSOLE_REDIS": str(machine.redis_server() or "redis-server"),

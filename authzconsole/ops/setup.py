@@ -21,7 +21,7 @@ def tools_for(purpose: str) -> list[Tool]:
         return [machine.LDAP_HEADERS, machine.SASL_HEADERS, machine.JAVA, machine.REDIS, machine.POSTGRESQL, machine.CHROMIUM,
                 machine.SLAPD, machine.NGINX]
     java = [] if os.environ.get("WITHOUT_JAVA") else [machine.JAVA]
-    return java if os.environ.get("REDIS_URL") else [*java, machine.REDIS]
+    return java if os.environ.get("REDIS_URL") or os.environ.get("REDIS_URL_FILE") else [*java, machine.REDIS]
 
 
 def ensure_tools(tools: Sequence[Tool]) -> None:

@@ -18,9 +18,10 @@ from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
 # tests ignore these settings of a real console: with them, tests would use its servers and files, or behave like it
-CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_URL", "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME",
-                    "JOURNAL_ANCHOR", "JOURNAL_KEYS", "KINDS_FILE", "PORT", "PUBLIC_URL", "REDIS_URL", "SECRET_KEY",
-                    "SNAPSHOT_URI", "STATE_DIR")
+CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_PASSWORD", "DATABASE_PASSWORD_FILE", "DATABASE_URL", "DATABASE_URL_FILE", "DEBUG",
+                    "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "JOURNAL_ANCHOR", "JOURNAL_KEYS", "JOURNAL_KEYS_FILE",
+                    "KINDS_FILE", "PORT", "PRODUCTION", "PUBLIC_URL", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE", "REDIS_URL",
+                    "REDIS_URL_FILE", "SECRET_KEY", "SECRET_KEY_FILE", "SNAPSHOT_URI", "STATE_DIR", "STATIC_ROOT")
 
 
 @dataclass(frozen=True)

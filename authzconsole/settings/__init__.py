@@ -12,7 +12,9 @@ from .environment import BASE_DIR as BASE_DIR
 from .environment import STATE_DIR as STATE_DIR
 from .limits import *
 from .logs import *
+from .production import *
 from .rest import *
 from .servers import *
 from .sign_in import *
 from .site import *
+from .transport import *

@@ -1,7 +1,6 @@
 """Accounts, passwords, sign-in and sessions."""
 
 from .environment import env
-from .site import PUBLIC_URL
 
 AUTH_USER_MODEL = "grants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
@@ -14,9 +13,8 @@ LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"
 
-# the name, age and SameSite of the session cookie are the defaults of Django
+# the age and SameSite of the session cookie are the defaults of Django; transport.py has its name
 SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 
 # sensitive changes need an authentication that is not older; see authzconsole/web/accounts/reauthentication.py
 REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)

@@ -3,6 +3,8 @@
 from .environment import STATE_DIR, env
 
 DATABASES = {"default": env.db_url("DATABASE_URL", default=f"sqlite:///{STATE_DIR / 'console.sqlite3'}")}
+if password := env.str("DATABASE_PASSWORD", default=""):
+    DATABASES["default"]["PASSWORD"] = password
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 30,

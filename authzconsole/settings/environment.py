@@ -3,13 +3,47 @@
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+
+class FileVariables(Mapping[str, str]):
+    """Environment variables. The value of NAME can be in the file that NAME_FILE names, as container secrets are."""
+
+    def __init__(self, variables: Mapping[str, str]):
+        self._variables = variables
+
+    def __getitem__(self, name: str) -> str:
+        path = self._variables.get(f"{name}_FILE", "")
+        if not path:
+            return self._variables[name]
+        if self._variables.get(name):
+            raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: remove one of them")
+        try:
+            value = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ImproperlyConfigured(f"{name}_FILE: {path} cannot be read ({reason})") from None
+        if not value:
+            raise ImproperlyConfigured(f"{name}_FILE: {path} is empty")
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 env = environ.Env()
+env.ENVIRON = FileVariables(os.environ)
+
+# with this setting, the console does not start in an unsafe state; see production.py
+PRODUCTION = env.bool("PRODUCTION", default=False)
 
 # the folder for everything that the console writes on this machine
 STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
@@ -19,8 +53,10 @@ STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 def stored_secret(name: str, consequence: str) -> str:
     """Return a secret of this checkout. It is generated at the first start, and only its owner can read it.
 
-    consequence: what happens if the secret is generated again.
+    In production no secret is generated, so the result is empty. consequence: what happens if the secret is generated again.
     """
+    if PRODUCTION:
+        return ""
     path = STATE_DIR / name
     if not path.exists():
         temporary = path.with_name(f"{name}.{os.getpid()}.{secrets.token_hex(4)}")

@@ -1,6 +1,6 @@
 """Redis, the caches and Celery."""
 
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
@@ -9,9 +9,19 @@ from redis.retry import Retry
 from .authorization import JOURNAL_ANCHOR
 from .environment import env
 
+
+def with_password(url: str, password: str) -> str:
+    """Return the URL with this password instead of the one that it contains."""
+    parts = urlsplit(url)
+    user = (parts.netloc.rpartition("@")[0]).partition(":")[0]
+    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
 REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
 if urlsplit(REDIS_URL).scheme not in ("redis", "rediss"):
     raise ImproperlyConfigured("REDIS_URL must be written redis://HOST:PORT/NUMBER (rediss:// for TLS)")
+if password := env.str("REDIS_PASSWORD", default=""):
+    REDIS_URL = with_password(REDIS_URL, password)
 CACHES = {
     # per process
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},

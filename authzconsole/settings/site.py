@@ -5,10 +5,14 @@ from urllib.parse import urlsplit
 from .environment import BASE_DIR, STATE_DIR, env, stored_secret
 
 SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret("secret_key", "all users have to sign in again")
+# former keys: signatures and sessions that they made stay valid
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 DEBUG = env.bool("DEBUG", default=False)
 PORT = env.int("PORT", default=8000)
 PUBLIC_URL = env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}").rstrip("/")
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname])
+IS_HTTPS = PUBLIC_URL.startswith("https://")
+_LOCAL_HOSTS = [] if IS_HTTPS else ["127.0.0.1", "localhost", "[::1]"]
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[*_LOCAL_HOSTS, urlsplit(PUBLIC_URL).hostname])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
 
@@ -80,7 +84,9 @@ TEMPLATES = [
 ]
 
 STATIC_URL = "static/"
-STATIC_ROOT = STATE_DIR / "static"
+# an installation collects the files once, in a folder that the console cannot write
+IS_STATIC_INSTALLED = bool(env.str("STATIC_ROOT", default=""))
+STATIC_ROOT = BASE_DIR / env.str("STATIC_ROOT", default="") if IS_STATIC_INSTALLED else STATE_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "authzconsole" / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -107,16 +113,12 @@ CONTENT_SECURITY_POLICY = {
 }
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-if PUBLIC_URL.startswith("https://"):
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    CSRF_COOKIE_SECURE = True
-    SECURE_HSTS_SECONDS = 31_536_000
 
 # the number of trusted proxies; earlier entries of X-Forwarded-For can be forged
-PROXIES = env.int("PROXIES", default=int(PUBLIC_URL.startswith("https://")))
+PROXIES = env.int("PROXIES", default=int(IS_HTTPS))
 # only these peers may send X-Forwarded-* headers; without a proxy, no peer
 TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", default=["127.0.0.0/8", "::1/128"]) if PROXIES or \
-    PUBLIC_URL.startswith("https://") else []
+    IS_HTTPS else []
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 # see authzconsole/server/limits.py

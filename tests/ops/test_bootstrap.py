@@ -63,6 +63,13 @@ def test_an_empty_database_gets_the_demo_tenant(monkeypatch):
     assert imports == [("import_tenant", str(bootstrap.DEMO_TENANT))]
 
 
+def test_an_empty_database_in_production_gets_no_demo_tenant(settings):
+    settings.PRODUCTION = True
+    Entity.objects.all().delete()
+    assert "Sign in as admin" in run_bootstrap()
+    assert not Entity.objects.exists()
+
+
 def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path, monkeypatch):
     folder = tmp_path / "files"
     folder.mkdir()

@@ -32,7 +32,9 @@ def static_fingerprint() -> str:
 
 
 def collect_static_files() -> None:
-    """Run `collectstatic` unless the collected files are up to date."""
+    """Run `collectstatic` unless the collected files are up to date, or an installation has collected them."""
+    if settings.IS_STATIC_INSTALLED:
+        return
     root = Path(settings.STATIC_ROOT)
     # the stamp is outside the folder, because the web server publishes every file in the folder
     stamp, fingerprint = root.with_name(f"{root.name}.collected"), static_fingerprint()
@@ -60,7 +62,7 @@ def create_first_administrator() -> tuple[str, str] | None:
 
 class Command(BaseCommand):
     help = ("Migrate the database and collect the static files. On an empty database, also create the first "
-            "administrator, print the password once, and load the demo tenant.")
+            "administrator, print the password once, and load the demo tenant (not in production).")
 
     def handle(self, **options):
         call_command("migrate", interactive=False, verbosity=0)
@@ -71,7 +73,7 @@ class Command(BaseCommand):
             self.stderr.write(f"The console starts read-only: {error}.")
             return
         try:
-            if not Entity.objects.exists():
+            if not settings.PRODUCTION and not Entity.objects.exists():
                 call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
         finally:
             # even if the demo tenant cannot be loaded, because the account exists and its password is stored nowhere

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -23,7 +24,7 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
         return [
             {"type": "http", "scheme": "bearer",
              "description": "An API token. The scope `read` permits reading, `administer` changes, and `decide` questions."},
-            {"type": "apiKey", "in": "cookie", "name": "sessionid",
+            {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME,
              "description": "A session of the console's pages. Changes also need the header X-CSRFToken."},
         ]
 
