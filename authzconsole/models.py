@@ -1,7 +1,12 @@
 """The tables of API tokens, with which services authenticate, and of provisioned users and groups."""
 
+from datetime import datetime, timedelta
+
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from grants.models import User
 
@@ -13,6 +18,22 @@ class TokenScope(models.TextChoices):
     READ = "read", "Read what its owner may see"
     ADMINISTER = "administer", "Change what its owner may change"
     PROVISION = "provision", "Provision users and groups over SCIM (service accounts only)"
+    SELF = "self", "Ask for decisions about its owner only"
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    """Queries for tokens by their state."""
+
+    def unexpired(self) -> "ApiTokenQuerySet":
+        now = timezone.now()
+        return self.filter(expires_at__gt=now, limit_starts_at__gt=now - max_token_lifetime())
+
+    def active(self) -> "ApiTokenQuerySet":
+        return self.unexpired().filter(revoked_at=None)
+
+
+def max_token_lifetime() -> timedelta:
+    return timedelta(days=settings.TOKEN_MAX_DAYS)
 
 
 class ApiToken(models.Model):
@@ -20,6 +41,8 @@ class ApiToken(models.Model):
 
     scopes: values of TokenScope in their order, separated by spaces.
     issued_by: the account or command that created the token; empty if unknown.
+    limit_starts_at: TOKEN_MAX_DAYS count from this time: the creation of the token, or the upgrade from version 1.0.
+    is_unlimited: a token of version 1.0 whose owner is an ordinary account and which asks about all subjects nevertheless.
     """
 
     name = models.CharField(max_length=100)
@@ -31,6 +54,10 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
+    limit_starts_at = models.DateTimeField(default=timezone.now, db_default=Now())
+    is_unlimited = models.BooleanField(default=False, db_default=False)
+
+    objects = ApiTokenQuerySet.as_manager()
 
     class Meta:
         default_permissions = ()
@@ -38,6 +65,11 @@ class ApiToken(models.Model):
 
     def __str__(self):
         return f"`{self.name}` (number {self.pk})"
+
+    @property
+    def ends_at(self) -> datetime:
+        """Return when the token expires, or reaches the limit if that is earlier."""
+        return min(self.expires_at, self.limit_starts_at + max_token_lifetime())
 
 
 class ProvisionedUser(models.Model):

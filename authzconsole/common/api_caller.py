@@ -33,7 +33,8 @@ class Caller:
     """The authenticated caller of an endpoint.
 
     generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any subject and gets
-    complete explanations; other callers may only ask about the user `name`. user: the account of a session, None for a token.
+    complete explanations; other callers may only ask about the user `name`. user: the account of a session, or the owner of a
+    token that may only ask about its owner.
     """
 
     generation: str
@@ -63,13 +64,20 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429 above a rate limit.
     """
     if "Authorization" in request.headers:
-        return Caller(authenticate_token(request, scope).generation, can_ask_about_all=True)
+        return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_password_is_own(request.user)
     check_csrf(request)
     check_request_rate(request.user.pk, is_decision=scope == TokenScope.DECIDE)
     return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)
+
+
+def caller_of_token(token: ValidToken) -> Caller:
+    """Return the caller of the decision endpoints. Runs no query."""
+    if token.can_ask_about_all:
+        return Caller(token.generation, can_ask_about_all=True)
+    return Caller(token.generation, can_ask_about_all=False, name=token.owner.username, user=token.owner)
 
 
 def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
@@ -83,7 +91,7 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
         raise _unknown_token_refusal(request, str(error)) from None
     except TokenRefused as error:
         raise _invalid_token_refusal(str(error)) from None
-    if scope not in token.scopes:
+    if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
     check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
 from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
-from authzconsole.models import ApiToken, TokenScope
+from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
@@ -18,14 +19,14 @@ from grants.bulk_rows import database_time
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.journal import Author, Change, append_to_journal
-from grants.models import User
+from grants.models import Role, User
 from grants.principal_names import control_character_fault
 
 # lets secret scanners recognize leaked tokens
 PREFIX = "azc_"
 MAX_NAME_CHARACTERS = 100
-MAX_LIFETIME_DAYS = 3_650
 LAST_USE_RESOLUTION = timedelta(minutes=1)
+_OWNER_COLUMNS = ("id", "username", "is_active", "role", "is_principal", "is_service")
 
 
 class TokenError(ValueError):
@@ -53,7 +54,8 @@ class ValidToken:
     """A verified token.
 
     number: its primary key. scopes: values of TokenScope. generation: the name of the active generation.
-    issuer: the account or command that created the token.
+    issuer: the account or command that created the token. owner_values: the present values of _OWNER_COLUMNS.
+    is_unlimited: as in ApiToken.
     """
 
     number: int
@@ -61,12 +63,30 @@ class ValidToken:
     scopes: frozenset[str]
     generation: str
     issuer: str = field(default="", compare=False)
+    owner_values: tuple = field(default=(), compare=False)
+    is_unlimited: bool = field(default=False, compare=False)
+
+    @property
+    def owner(self) -> User:
+        """Return the owner, with the columns that decide what a caller may ask. Runs no query."""
+        return User(**dict(zip(_OWNER_COLUMNS, self.owner_values, strict=True)))
+
+    @property
+    def can_ask_about_all(self) -> bool:
+        """Return whether the token may ask about any subject, by its scopes and the present role of its owner.
+
+        A token of an ordinary account may only ask about its owner, as the account itself. A service account exists to ask on
+        behalf of a program, so the scope decides.
+        """
+        _, _, _, role, _, is_service = self.owner_values
+        return TokenScope.DECIDE in self.scopes and (is_service or self.is_unlimited or role != Role.ORDINARY)
 
 
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
     """Create a token of the account `owner` that expires in `days`. Raise TokenError or NotAdministrator.
 
-    An account can create tokens for itself and for service accounts, and a command for every account.
+    An account can create tokens for itself and for service accounts, and a command for every account. The limit of `days` is
+    TOKEN_MAX_DAYS.
     """
     scopes = _checked_scopes(name, scopes, days)
     with administrator_transaction(author) as head:
@@ -74,7 +94,8 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
         _check_owner(owner, user, scopes, author)
         secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
         token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes),
-                                        issued_by=author.name, created_at=now, expires_at=now + timedelta(days=days))
+                                        issued_by=author.name, created_at=now, limit_starts_at=now,
+                                        expires_at=now + timedelta(days=days))
         detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}, fingerprint " \
                  f"{token.digest[:FINGERPRINT_CHARACTERS]}"
         append_to_journal(head, [Change("token-add", principal=str(user), detail=detail)], author=author)
@@ -98,8 +119,9 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
 # Plain SQL, because every decision starts with this statement, and the ORM takes longer to build it than the database to
 # execute it. It also reads the active generation, which saves a second query.
 _VERIFY_SQL = f"""
-SELECT t.id, t.owner_id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s, u.is_active,
-  t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL}), t.issued_by
+SELECT t.id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s AND t.limit_starts_at > %s,
+  t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL}), t.issued_by,
+  u.id, u.username, u.is_active, u.role, u.is_principal, u.is_service, t.is_unlimited
 FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_id WHERE t.digest = %s"""
 
 
@@ -107,11 +129,13 @@ def verify_token(secret: str) -> ValidToken:
     """Return the token with this secret. Raise TokenRefused. One query, and at most one write per minute."""
     now = timezone.now()
     with connection.cursor() as cursor:
-        cursor.execute(_VERIFY_SQL, [database_time(now), database_time(now - LAST_USE_RESOLUTION), _digest(secret)])
+        times = now, now - max_token_lifetime(), now - LAST_USE_RESOLUTION
+        cursor.execute(_VERIFY_SQL, [*map(database_time, times), _digest(secret)])
         row = cursor.fetchone()
     if row is None:
         raise TokenUnknown("the token is unknown")
-    number, owner_id, scopes, is_unrevoked, is_unexpired, is_owner_active, is_update_due, generation_name, issuer = row
+    number, scopes, is_unrevoked, is_unexpired, is_update_due, generation_name, issuer, *owner, is_unlimited = row
+    owner_id, _, is_owner_active, *_ = owner
     if not is_unrevoked:
         raise TokenRefused("the token was revoked")
     if not is_unexpired:
@@ -120,7 +144,8 @@ def verify_token(secret: str) -> ValidToken:
         raise TokenRefused("the account of the token is inactive")
     if is_update_due:
         _update_last_use(number, now)
-    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name, issuer)
+    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name, issuer,
+                      tuple(owner), bool(is_unlimited))
 
 
 def _update_last_use(number: int, now: datetime) -> None:
@@ -154,8 +179,8 @@ def _checked_scopes(name: str, scopes: Iterable[str], days: int) -> list[str]:
     scopes = set(scopes)
     if not scopes or scopes - set(TokenScope.values):
         raise TokenError(f"a token needs one or more of the scopes {', '.join(TokenScope.values)}")
-    if not 1 <= days <= MAX_LIFETIME_DAYS:
-        raise TokenError(f"the lifetime of a token must be 1 to {MAX_LIFETIME_DAYS:,} days")
+    if not 1 <= days <= settings.TOKEN_MAX_DAYS:
+        raise TokenError(f"the lifetime of a token must be 1 to {settings.TOKEN_MAX_DAYS:,} days")
     return [scope for scope in TokenScope.values if scope in scopes]
 
 

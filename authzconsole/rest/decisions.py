@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS, evaluate_request
-from authzconsole.common.api_caller import Caller
+from authzconsole.common.api_caller import Caller, caller_of_token
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
@@ -107,13 +107,14 @@ class Decisions(Endpoint):
     @api_operation(
         "decisions_ask", TAG, "Ask for an explained decision",
         f"Accepts the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
-        "with the scope `decide` can ask about any subject, an account with the role `ordinary` only about itself. Unknown "
+        "with the scope `decide` of an administrator, auditor or service account can ask about any subject. A token with the "
+        "scope `self`, and an account with the role `ordinary` and its tokens, can only ask about the account itself. Unknown "
         "members are ignored, as AuthZEN requires.",
         request=DecisionsSerializer, request_example=QUESTION_EXAMPLE, responses={200: DecisionAnswerSerializer},
         response_example=ANSWER_EXAMPLE)
     def post(self, request: Request) -> Response:
-        generation = request.auth.generation if request.auth else active_generation().name
-        caller = Caller(generation, request.auth is not None or request.user.can_see_all, request.user.username, request.user)
+        caller = caller_of_token(request.auth) if request.auth else Caller(
+            active_generation().name, request.user.can_see_all, request.user.username, request.user)
         return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))
 
 

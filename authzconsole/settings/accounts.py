@@ -16,6 +16,9 @@ LOGOUT_REDIRECT_URL = "sign-in"
 # the age and SameSite of the session cookie are the defaults of Django; transport.py has its name
 SESSION_COOKIE_HTTPONLY = True
 
+# counts from the creation of a token; older tokens are refused
+TOKEN_MAX_DAYS = env.int("TOKEN_MAX_DAYS", default=365)
+
 # sensitive changes need an authentication that is not older; see authzconsole/web/accounts/reauthentication.py
 REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)
 REAUTHENTICATION_METHODS = ["authzconsole.web.accounts.reauthentication.PasswordMethod",

@@ -43,7 +43,7 @@ class Api:
 
 @pytest.fixture
 def service(db):
-    add_user(author=OPERATOR, name="service", is_principal=False)
+    add_user(author=OPERATOR, name="service", is_principal=False, is_service=True)
     return User.objects.get(username="service")
 
 

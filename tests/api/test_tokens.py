@@ -120,9 +120,9 @@ def test_only_administrators_create_and_revoke_tokens(ada):
 @pytest.mark.parametrize(("changes", "message"), [
     ({"owner": "zoe"}, "`zoe` is not an active account"), ({"owner": "a\0b"}, "is not an active account"),
     ({"name": " "}, "the name of a token must have 1 to 100 characters"), ({"name": "x" * 101}, "the name of a token must have"),
-    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of the scopes decide, read, administer"),
-    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lifetime of a token must be 1 to 3,650 days"),
-    ({"days": 3_651}, "the lifetime of a token"),
+    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of the scopes decide, read"),
+    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lifetime of a token must be 1 to 365 days"),
+    ({"days": 366}, "the lifetime of a token"),
     ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary is not an administrator of this console"),
 ])
 def test_an_invalid_token_request_is_refused_and_nothing_is_written(ada, changes, message):

@@ -27,5 +27,5 @@ class Command(ConsoleCommand):
             raise CommandError(str(error)) from None
         self.stdout.write(issued.secret)
         self.stderr.write(f"Token {issued.token.pk} of {issued.token.owner}, expires "
-                          f"{issued.token.expires_at:%Y-%m-%d %H:%M} UTC. It is not shown again; "
+                          f"{issued.token.ends_at:%Y-%m-%d %H:%M} UTC. It is not shown again; "
                           f"`manage.py revoke_token {issued.token.pk}` revokes it.")

@@ -22,7 +22,8 @@ _OPERATIONS = {
         "AuthzenDecisions", {"evaluations": [{"decision": True}]}),
     "search_subject_endpoint": (
         "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? "
-                                                    "For tokens, administrators and auditors.",
+                                                    "For administrators, auditors, service accounts and their tokens with the "
+                                                    "scope `decide`.",
         "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", SEARCH_RESPONSE | {"results": [SUBJECT]}),
     "search_resource_endpoint": (
         "authzen_search_resource", "Resource Search", "On which resources is this subject permitted to perform this action?",
@@ -35,7 +36,7 @@ _OPERATIONS = {
 _ERRORS = {
     "400": ("The request is malformed. The message names the member.", "`subject` is missing"),
     "401": ("There is no session and no valid token.", "the token has expired"),
-    "403": ("The token lacks the scope `decide`, or the account can only ask about itself.",
+    "403": ("The token has neither the scope `decide` nor `self`, or the caller can only ask about itself.",
             "the token lacks the scope `decide`"),
     "405": ("The method is not listed in the Allow header.", "this endpoint only accepts POST"),
     "413": ("The body is longer than the limit.",

@@ -23,7 +23,8 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
     def get_security_definition(self, auto_schema):
         return [
             {"type": "http", "scheme": "bearer",
-             "description": "An API token. The scope `read` permits reading, `administer` changes, and `decide` questions."},
+             "description": "An API token. The scope `read` permits reading, `administer` changes, `decide` questions, and "
+                            "`self` questions about its owner. The present role of the owner limits all scopes."},
             {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME,
              "description": "A session of the console's pages. Changes also need the header X-CSRFToken."},
         ]

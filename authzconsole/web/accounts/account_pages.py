@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.common import login_throttle
 from authzconsole.models import ApiToken
-from authzconsole.web.accounts.change_forecast import AccountForecast, active_tokens, change_forecast, password_forecast
+from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, password_forecast
 from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.accounts.tokens import token_form, token_row
@@ -38,7 +38,7 @@ URL_NAMES = {"change": "account-change", "password": "account-password", "off_bo
 def account_list(request: HttpRequest) -> HttpResponse:
     find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", ROLE_LABELS)
     rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    total_tokens = capped_count_subquery(active_tokens().filter(owner=OuterRef("pk")))
+    total_tokens = capped_count_subquery(ApiToken.objects.active().filter(owner=OuterRef("pk")))
     page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_PER_PAGE)
     first_page = {"after": None, "before": None}
     template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"

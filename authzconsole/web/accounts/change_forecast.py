@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from django.db.models import QuerySet
 from django.http import Http404
-from django.utils import timezone
 
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.sessions import MAX_SESSIONS_READ, count_sessions
@@ -38,10 +37,6 @@ class AccountForecast:
     is_destructive: bool = False
 
 
-def active_tokens() -> QuerySet[ApiToken]:
-    return ApiToken.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
-
-
 def change_forecast(user: User, change: str, form: Mapping[str, str]) -> AccountForecast:
     """Return the forecast of changing the role, email or activity to the form values. Raises Http404 for an unknown role."""
     if change == "activity":
@@ -58,7 +53,7 @@ def _activity_forecast(user: User, *, active: bool) -> AccountForecast:
     grants = f"Their {_grants_and_memberships(user)} {grants_effect}."
     token_effects = (("works again", "work again") if active else
                      ("is refused while the account is inactive", "are refused while the account is inactive"))
-    tokens = _tokens_effect(active_tokens().filter(owner=user), *token_effects)
+    tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), *token_effects)
     hidden_fields = {"change": "activity", "active": "yes" if active else "no"}
     if active:
         sign_in = "can sign in" if user.has_usable_password() else "can sign in after a password is set"
@@ -77,9 +72,12 @@ def _role_forecast(user: User, role: Role) -> AccountForecast:
         effects = [f"The role changes from {ROLE_LABELS[user.role]} to {ROLE_LABELS[role]}. {ROLE_DESCRIPTIONS[role]}",
                    "The console role grants no access to data. Grants do not change."]
         if user.role == Role.ADMINISTRATOR:
-            administering_tokens = active_tokens().filter(owner=user, scopes__contains=TokenScope.ADMINISTER.value)
+            administering_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.ADMINISTER.value)
             token_effect = "can no longer change anything"
             effects += [*_remaining_administrators(user), *_tokens_effect(administering_tokens, token_effect, token_effect)]
+        if role == Role.ORDINARY and user.can_see_all and not user.is_service:
+            deciding_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.DECIDE.value)
+            effects += _tokens_effect(deciding_tokens, f"can only ask about {user}", f"can only ask about {user}")
     title, button = f"Set the role of {user} to {ROLE_LABELS[role]}", f"Set role to {ROLE_LABELS[role]}"
     loses_administration = user.role == Role.ADMINISTRATOR != role
     return AccountForecast(title, button, effects, hidden_fields, is_destructive=loses_administration)
@@ -95,7 +93,7 @@ def password_forecast(user: User) -> AccountForecast:
     effects = ["Generates a password, shown once. The user must change it at first sign-in."]
     if has_password:
         effects = ["The current password stops working.", *effects, *_sessions_effect(user)]
-    effects += _tokens_effect(active_tokens().filter(owner=user), "keeps working", "keep working")
+    effects += _tokens_effect(ApiToken.objects.active().filter(owner=user), "keeps working", "keep working")
     verb = "Replace" if has_password else "Set"
     return AccountForecast(f"{verb} the password of {user}", f"{verb} password", effects, is_destructive=has_password)
 

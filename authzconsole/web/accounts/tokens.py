@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
@@ -10,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.common.tokens import MAX_LIFETIME_DAYS, TokenError, create_token, revoke_token
+from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
@@ -47,21 +48,22 @@ class TokenRow:
 
 
 def token_row(token: ApiToken, owner: User) -> TokenRow:
-    state = "revoked" if token.revoked_at else "expired" if token.expires_at <= timezone.now() else "good"
-    return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), token.scopes.replace(" ", ", "), state)
+    state = "revoked" if token.revoked_at else "expired" if token.ends_at <= timezone.now() else "good"
+    scopes = token.scopes.replace(" ", ", ") + (" (all subjects, as in version 1.0)" if token.is_unlimited else "")
+    return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), scopes, state)
 
 
 def token_form(form: dict) -> dict:
     """Return the fields of the form for a new token, prefilled with `form`."""
     defaults = {"owner": "", "name": "", "days": str(DEFAULT_DAYS), "selected_scopes": [], "reason": ""}
-    return defaults | {"max_days": MAX_LIFETIME_DAYS, "scopes": TokenScope.choices} | form
+    return defaults | {"max_days": settings.TOKEN_MAX_DAYS, "scopes": TokenScope.choices} | form
 
 
 # by the value of the filter
 STATES = {
-    "good": lambda now: Q(revoked_at=None, expires_at__gt=now),
-    "expired": lambda now: Q(revoked_at=None, expires_at__lte=now),
-    "revoked": lambda now: Q(revoked_at__isnull=False),
+    "good": lambda rows: rows.active(),
+    "expired": lambda rows: rows.filter(revoked_at=None).exclude(pk__in=rows.unexpired().values("pk")),
+    "revoked": lambda rows: rows.filter(revoked_at__isnull=False),
 }
 
 
@@ -69,7 +71,7 @@ STATES = {
 @auditor_required
 def token_list(request: HttpRequest) -> HttpResponse:
     state, find = choice_parameter(request, "state", STATES), text_parameter(request, "find", max_characters=150)
-    rows = ApiToken.objects.filter(STATES[state](timezone.now()) if state else Q()).select_related("owner").order_by("-pk")
+    rows = (STATES[state](ApiToken.objects.all()) if state else ApiToken.objects.all()).select_related("owner").order_by("-pk")
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_PER_PAGE, name="page")
@@ -103,7 +105,7 @@ def new_token(request: HttpRequest) -> HttpResponse:
 
 def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {MAX_LIFETIME_DAYS:,}")
+        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}")
     return int(text)
 
 
