@@ -143,6 +143,7 @@ def test_the_forecast_pages_through_the_entities_that_block_a_deletion(by_sessio
 
 def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
+    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
     run = create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
                         revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})

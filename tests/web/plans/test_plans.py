@@ -215,6 +215,7 @@ def test_the_number_of_queries_does_not_grow_with_the_data(browse):
 @pytest.fixture
 def impact(cast, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
+    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
     return create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact", summary={},
                          revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
