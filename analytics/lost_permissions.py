@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from analytics.analyses import AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun
-from analytics.results.read import result_batches
+from analytics.results.read import report_manifest, result_batches
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity, State
 from entities.selectors import entities_at
@@ -102,7 +102,8 @@ def _permitted_keys(permissions: list[LostPermission], generation: Generation) -
 
 def lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterator[Row]:
     """Yield each row of the detail table that is a lost permission. names: of these users only; None for all."""
-    for batch in result_batches(analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail"), run.result_folder):
+    table = analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail")
+    for batch in result_batches(table, run.result_folder, manifest=report_manifest(run)):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
         yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)

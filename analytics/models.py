@@ -36,6 +36,8 @@ class AnalysisRun(models.Model):
     summary: for a done run, the figures at the head of the report, and the `changes` since the previous run or the
         `comparison_fault` of `analytics.results.compare`.
     result_folder: for a done run, its folder below SNAPSHOT_URI; empty after its files were deleted.
+    manifest_hash: the SHA-256 hash of the report's signed manifest (see `analytics.results.manifest`); empty if the report is not
+        signed.
     results_removed_at: when the report was removed. It cannot be read after that, even if its files still exist.
     """
 
@@ -60,6 +62,7 @@ class AnalysisRun(models.Model):
     error = models.TextField(blank=True, default="")
     summary = models.JSONField(default=dict)
     result_folder = models.CharField(max_length=200, blank=True, default="")
+    manifest_hash = models.CharField(max_length=64, blank=True, default="")
     results_removed_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -18,7 +18,7 @@ from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
 from analytics.models import AnalysisRun, RunState
 from analytics.results.query import MEMORY_LIMIT
-from analytics.results.read import result_batches
+from analytics.results.read import report_manifest, result_batches
 from analytics.storage import StorageError, discard_folder, storage_path, storage_problem, storage_root
 from analytics.tables import Table
 
@@ -50,7 +50,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
     if earlier is None:
         return {}
     try:
-        counts = _write_changes(run, folder, earlier.result_folder, check)
+        counts = _write_changes(run, folder, earlier, check)
     except (AnalysisError, StorageError) as error:
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
         discard_folder(f"{folder}/{analysis_by_name(run.analysis).changes.name}")
@@ -58,7 +58,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
     return {"changes": {"run": earlier.pk, "revision": earlier.revision, **counts}}
 
 
-def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Callable[[], None]) -> dict[str, int]:
+def _write_changes(run: AnalysisRun, folder: str, earlier: AnalysisRun, check: Callable[[], None]) -> dict[str, int]:
     analysis = analysis_by_name(run.analysis)
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
@@ -66,7 +66,7 @@ def _write_changes(run: AnalysisRun, folder: str, folder_before: str, check: Cal
     with _translate_errors():
         filesystem.create_dir(path)
         with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd") as writer:
-            for changes in _collect_steps(_changes(analysis.rows, folder, folder_before, check), schema):
+            for changes in _collect_steps(_changes(analysis.rows, folder, earlier, check), schema):
                 writer.write_table(changes)
                 for count in pc.value_counts(changes.column("change")).to_pylist():
                     counts[count["values"]] += count["counts"]
@@ -96,11 +96,11 @@ def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.
         yield pa.concat_tables(buffered)
 
 
-def _changes(rows: Table, folder: str, folder_before: str, check: Callable[[], None]) -> Iterator[pa.Table]:
+def _changes(rows: Table, folder: str, earlier: AnalysisRun, check: Callable[[], None]) -> Iterator[pa.Table]:
     """Yield the changes of each step, in the order of the key."""
     query = _query(rows)
     after = SortedRows(rows, result_batches(rows, folder))
-    before = SortedRows(rows, result_batches(rows, folder_before))
+    before = SortedRows(rows, result_batches(rows, earlier.result_folder, manifest=report_manifest(earlier)))
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as database:
         for rows_after, rows_before in merge_steps(after, before):
             check()

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from analytics.analyses import AnalysisError
 from analytics.arrow import arrow_schema
+from analytics.results.manifest import ReportManifest
 from analytics.results.read import result_batches
 from analytics.tables import Table
 
@@ -111,17 +112,18 @@ def check_export_path(path: Path) -> None:
         raise AnalysisError(f"{path}: the folder {path.parent} is not writable")
 
 
-def export_table(table: Table, folder: str, path: Path, formats: Mapping[str, ExportFormat] = EXPORT_FORMATS) -> int:
+def export_table(table: Table, folder: str, path: Path, formats: Mapping[str, ExportFormat] = EXPORT_FORMATS,
+                 manifest: ReportManifest | None = None) -> int:
     """Write a table of a report to `path`, sorted by its key. Return the number of rows. Raise AnalysisError.
 
     Writes to a temporary file first, so `path` is complete or unchanged. folder: of the report, below SNAPSHOT_URI.
-    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API.
+    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest: of a signed report.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     rows, schema = 0, arrow_schema(table)
     try:
         with temporary.open("xb") as file, formats[path.suffix.lower()].open_writer(file, schema) as write:
-            for batch in _with_schema(result_batches(table, folder), schema):
+            for batch in _with_schema(result_batches(table, folder, manifest=manifest), schema):
                 rows += batch.num_rows
                 write(batch)
         temporary.replace(path)

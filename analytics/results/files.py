@@ -12,6 +12,7 @@ from pyarrow.fs import FileType
 from analytics.analyses import AnalysisError
 from analytics.arrow import arrow_schema
 from analytics.results.index import INDEX_NAME, IndexedFile, files_from_footers, read_file_index, write_file_index
+from analytics.results.manifest import ReportManifest
 from analytics.storage import StorageError, file_paths, storage_path, storage_root
 from analytics.tables import Table
 
@@ -27,46 +28,69 @@ def table_path(table: Table, folder: str) -> str:
     return storage_path(f"{folder}/{table.name}")
 
 
-def table_files(table: Table, folder: str) -> list[IndexedFile]:
-    """Return the files of a table in the order of its key. Raise ResultsGone.
+def table_files(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[IndexedFile]:
+    """Return the files of a table in the order of its key. Raise ResultsGone, ReportChanged.
 
     Opens the index only. If the table was written by a version without indexes, opens the footer of every file.
+    manifest: of a signed report; the index is verified, and the caller verifies the files that it opens.
     """
-    filesystem, _ = storage_root()
-    files = read_file_index(filesystem, table_path(table, folder)) if folder else []
+    files = _read_index(table, folder, manifest) if folder else []
     if files is None:
-        return files_from_footers(filesystem, table_file_paths(table, folder), table.key[0])
-    return files or _raise_results_gone()
+        filesystem, _ = storage_root()
+        return files_from_footers(filesystem, table_file_paths(table, folder, manifest), table.key[0])
+    return files or raise_results_gone()
 
 
-def table_file_paths(table: Table, folder: str) -> list[str]:
-    """Return the paths of a table's files in the order of its key, without opening one. Raise ResultsGone."""
-    filesystem, _ = storage_root()
-    paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
-    return paths or _raise_results_gone()
-
-
-def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None) -> ds.Dataset:
-    """Return a table as a dataset. Raise ResultsGone.
-
-    first_key_values: the values of interest in the first key column. Files without these values, by the index, are left out.
-    """
-    filesystem, _ = storage_root()
-    # With a given schema, no file is opened to read the schema. In files written by Spark every column is nullable.
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    return ds.dataset(_paths_with_values(table, folder, first_key_values), schema=schema, filesystem=filesystem, format="parquet")
-
-
-def _paths_with_values(table: Table, folder: str, first_key_values: Sequence[str] | None) -> list[str]:
+def _read_index(table: Table, folder: str, manifest: ReportManifest | None) -> list[IndexedFile] | None:
+    """Return the files in the index of a table; None if it has no index."""
     filesystem, _ = storage_root()
     path = table_path(table, folder)
-    files = read_file_index(filesystem, path) if folder and first_key_values is not None else None
+    if manifest is not None and f"{table.name}/{INDEX_NAME}" in manifest.files:
+        if filesystem.get_file_info(path).type == FileType.NotFound:
+            raise_results_gone()
+        manifest.check_files(filesystem, [f"{path}/{INDEX_NAME}"])
+    return read_file_index(filesystem, path)
+
+
+def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[str]:
+    """Return the paths of a table's files in the order of its key, without opening one. Raise ResultsGone, ReportChanged.
+
+    manifest: of a signed report; the names are verified, and the caller verifies the files that it opens.
+    """
+    filesystem, _ = storage_root()
+    paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
+    if paths and manifest is not None:
+        manifest.check_names(table.name, [path.rpartition("/")[2] for path in paths])
+    return paths or raise_results_gone()
+
+
+def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None,
+                  manifest: ReportManifest | None = None) -> ds.Dataset:
+    """Return a table as a dataset. Raise ResultsGone, ReportChanged.
+
+    first_key_values: the values of interest in the first key column. Files without these values, by the index, are left out.
+    manifest: of a signed report; the files of the dataset are verified.
+    """
+    filesystem, _ = storage_root()
+    paths = _paths_with_values(table, folder, first_key_values, manifest)
+    if manifest is not None:
+        manifest.check_files(filesystem, paths)
+    # With a given schema, no file is opened to read the schema. In files written by Spark every column is nullable.
+    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
+    return ds.dataset(paths, schema=schema, filesystem=filesystem, format="parquet")
+
+
+def _paths_with_values(table: Table, folder: str, first_key_values: Sequence[str] | None,
+                       manifest: ReportManifest | None) -> list[str]:
+    path = table_path(table, folder)
+    files = _read_index(table, folder, manifest) if folder and first_key_values is not None else None
     if files is None or first_key_values is None:
-        return table_file_paths(table, folder)
+        return table_file_paths(table, folder, manifest)
     return [f"{path}/{file.name}" for file in files if file.may_contain(first_key_values)]
 
 
-def _raise_results_gone() -> NoReturn:
+def raise_results_gone() -> NoReturn:
+    """Raise ResultsGone: the files were deleted, although the report was not removed."""
     raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
 
 

@@ -9,6 +9,7 @@ import duckdb
 
 from analytics.analyses import AnalysisError
 from analytics.results.files import table_dataset, translate_read_errors
+from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
 
 # DuckDB uses temporary files if a query needs more.
@@ -32,14 +33,16 @@ EVERYTHING = ResultFilter()
 
 
 @contextmanager
-def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING, *,
+                  manifest: ReportManifest | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
 
-    where: the filter of all queries in this database; files without matching rows are not read. Raise StorageError, ResultsGone.
+    where: the filter of all queries in this database; files without matching rows are not read. manifest: of a signed report.
+    Raise StorageError, ResultsGone, ReportChanged.
     """
     with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
         with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
-            database.register(table.name, table_dataset(table, folder, _first_key_values(table, where)))
+            database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
             yield database
 
 

@@ -7,11 +7,19 @@ from itertools import chain
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileType
 
 from analytics.analyses import Analysis, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, RunState
-from analytics.results.files import ResultsGone, table_file_paths, table_files, table_path, translate_read_errors
-from analytics.results.index import IndexedFile
+from analytics.results.files import (
+    ResultsGone,
+    raise_results_gone,
+    table_file_paths,
+    table_files,
+    table_path,
+    translate_read_errors,
+)
+from analytics.results.manifest import ReportChanged, ReportManifest, load_manifest
 from analytics.results.query import (
     EVERYTHING,
     ResultFilter,
@@ -58,13 +66,17 @@ def result_page(
     A page without `where` and `sort` opens only the index of the table and the files with the rows of the page.
     Raise AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a file cannot be read.
     """
-    table = readable_table(run, table_name)
+    table, manifest = readable_table(run, table_name), report_manifest(run)
     condition, values = filter_condition(table, where)
     if not condition and not sort:
-        return _page_in_key_order(table, run.result_folder, first_row, max_rows)
+        return _page_in_key_order(table, run.result_folder, manifest, first_row, max_rows)
     order = row_order(table, sort, descending)
-    with open_database(table, run.result_folder, where) as database:
-        total_rows = _count_rows(database, table, run.result_folder, condition, values)
+    with open_database(table, run.result_folder, where, manifest=manifest) as database:
+        if condition:
+            total_rows = _first_value(database.execute(f"SELECT count(*) FROM {table.name}{condition}", values))
+        else:
+            # DuckDB would read the rows to count them.
+            total_rows = sum(file.rows for file in table_files(table, run.result_folder, manifest))
         rows = database.execute(
             f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
             [*values, max_rows, first_row],
@@ -77,47 +89,43 @@ def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilte
 
     Raise the errors of `result_page`.
     """
-    table = readable_table(run, table_name)
+    table, manifest = readable_table(run, table_name), report_manifest(run)
     column = quoted_column(table, by, ColumnType.TEXT)
     condition, values = filter_condition(table, where)
-    with open_database(table, run.result_folder, where) as database:
+    with open_database(table, run.result_folder, where, manifest=manifest) as database:
         counts = database.execute(f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values)
         return dict(counts.fetchall())
 
 
-def _count_rows(database: duckdb.DuckDBPyConnection, table: Table, folder: str, condition: str, values: list) -> int:
-    if not condition:
-        # DuckDB would read the rows to count them.
-        return sum(file.rows for file in table_files(table, folder))
-    return _first_value(database.execute(f"SELECT count(*) FROM {table.name}{condition}", values))
-
-
-def _page_in_key_order(table: Table, folder: str, first_row: int, max_rows: int) -> ResultPage:
+def _page_in_key_order(table: Table, folder: str, manifest: ReportManifest | None, first_row: int, max_rows: int) -> ResultPage:
     """Return a page in the order of the key, which is the order of the files. Opens only the files with the rows of the page."""
     rows: list[dict] = []
     rows_before = 0
     with translate_read_errors():
-        for file in table_files(table, folder):
+        for file in table_files(table, folder, manifest):
             start = max(0, first_row - rows_before)
             count = min(max_rows - len(rows), file.rows - start)
             if count > 0:
-                rows += _file_rows(table, folder, file, start, count)
+                path = f"{table_path(table, folder)}/{file.name}"
+                if manifest is not None:
+                    manifest.check_files(storage_root()[0], [path])
+                rows += _file_rows(path, table.column_names, start, count)
             rows_before += file.rows
     return ResultPage(rows, rows_before)
 
 
-def _file_rows(table: Table, folder: str, file: IndexedFile, start: int, count: int) -> list[dict]:
+def _file_rows(path: str, columns: Sequence[str], start: int, count: int) -> list[dict]:
     """Return `count` rows of a file, beginning with the row `start`. Reads only the row groups with these rows."""
     filesystem, _ = storage_root()
     rows: list[dict] = []
     rows_before = 0
-    with filesystem.open_input_file(f"{table_path(table, folder)}/{file.name}") as opened:
+    with filesystem.open_input_file(path) as opened:
         parquet = pq.ParquetFile(opened)
         for group in range(parquet.num_row_groups):
             group_rows = parquet.metadata.row_group(group).num_rows
             first = max(0, start - rows_before)
             if first < group_rows and len(rows) < count:
-                rows += _row_group_rows(parquet, group, table.column_names, first, min(count - len(rows), group_rows - first))
+                rows += _row_group_rows(parquet, group, columns, first, min(count - len(rows), group_rows - first))
             rows_before += group_rows
     return rows
 
@@ -138,27 +146,35 @@ def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EV
 
     Raise the errors of `result_page` at once, not when the first batch is requested.
     """
-    batches = result_batches(readable_table(run, table_name), run.result_folder, where=where)
+    batches = result_batches(readable_table(run, table_name), run.result_folder, where=where, manifest=report_manifest(run))
     first = next(batches, None)
     return batches if first is None else chain([first], batches)
 
 
-def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a written table by key. Raise ResultsGone, and StorageError if a file cannot be read."""
+def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING,
+                   manifest: ReportManifest | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a written table by key. Raise ResultsGone, and StorageError if a file cannot be read.
+
+    manifest: of a signed report; all files are verified before the first batch.
+    """
     if where != EVERYTHING:
-        yield from _filtered_batches(table, folder, where)
+        yield from _filtered_batches(table, folder, where, manifest)
         return
     filesystem, _ = storage_root()
     with translate_read_errors():
-        for path in table_file_paths(table, folder):
+        paths = table_file_paths(table, folder, manifest)
+        if manifest is not None:
+            manifest.check_files(filesystem, paths)
+        for path in paths:
             with filesystem.open_input_file(path) as file:
                 yield from pq.ParquetFile(file).iter_batches(STREAM_BATCH_ROWS, columns=list(table.column_names))
 
 
-def _filtered_batches(table: Table, folder: str, where: ResultFilter) -> Iterator[pa.RecordBatch]:
+def _filtered_batches(table: Table, folder: str, where: ResultFilter,
+                      manifest: ReportManifest | None) -> Iterator[pa.RecordBatch]:
     condition, values = filter_condition(table, where)
     query = f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {column_list(table.key)}"
-    with open_database(table, folder, where) as database:
+    with open_database(table, folder, where, manifest=manifest) as database:
         yield from database.sql(query, params=values).to_arrow_reader(QUERY_BATCH_ROWS)
 
 
@@ -201,3 +217,21 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
         raise TableLeftOut(f"run {run.pk} was not compared: there was no earlier report of the same analysis with the same "
                            f"options")
     return table
+
+
+def report_manifest(run: AnalysisRun) -> ReportManifest | None:
+    """Return the verified manifest of a run's report; None if the report is not signed.
+
+    Pass it to the functions that read the report. Raise ResultsGone, ReportChanged, StorageError. Opens the manifest once in each
+    process.
+    """
+    if not run.manifest_hash:
+        return None
+    with translate_read_errors():
+        try:
+            return load_manifest(run)
+        except FileNotFoundError:
+            filesystem, root = storage_root()
+            if filesystem.get_file_info(f"{root}/{run.result_folder}").type == FileType.NotFound:
+                raise_results_gone()
+            raise ReportChanged("its manifest is missing") from None

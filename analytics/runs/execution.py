@@ -8,6 +8,7 @@ from django.db.models import F
 from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.compare import compare_with_previous
+from analytics.results.manifest import write_report_manifest
 from analytics.runs.computation import compute_report
 from analytics.runs.failure import failure_message, java_lost_message
 from analytics.runs.recovery import requeue_run
@@ -27,7 +28,7 @@ def execute_run(*, run_id: int) -> None:
 
 
 def execute_claimed_run(run: AnalysisRun) -> None:
-    """Compute the report of a claimed run, compare it with the previous one, and close the run."""
+    """Compute the report of a claimed run, compare it with the previous one, sign it, and close the run."""
     folder = attempt_folder(run)
     with RunWatch(run) as watch:
         try:
@@ -36,8 +37,9 @@ def execute_claimed_run(run: AnalysisRun) -> None:
                 max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
             summary = outcome.summary | compare_with_previous(run, folder, check=watch.check)
+            manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
             is_done = close_run(run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
-                                tasks_done=F("tasks_total"))
+                                manifest_hash=manifest_hash, tasks_done=F("tasks_total"))
         except Exception as error:
             _record_failure(run, watch.ending or error)
             is_done = False

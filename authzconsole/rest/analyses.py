@@ -14,7 +14,7 @@ from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_table
 from analytics.results.query import ResultFilter
-from analytics.results.read import readable_table, result_page
+from analytics.results.read import readable_table, report_manifest, result_page
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
@@ -86,6 +86,8 @@ class RunSerializer(serializers.Serializer):
         allow_null=True, help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
                                    f"second. After {SILENT_AFTER_SECONDS} s without one, the worker probably has a problem.")
     results_removed_at = serializers.DateTimeField(allow_null=True, help_text="When the report of the run was removed.")
+    signed = serializers.BooleanField(
+        help_text="Whether the report is signed, so that changes to its files are noticed. False until the run is done.")
     error = serializers.CharField()
     summary = serializers.DictField(
         help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
@@ -137,7 +139,7 @@ RUN_EXAMPLE = {
     "state": "waiting", "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0,
     "requested_by": "admin", "scheduled": False, "requested_at": "2026-02-01T08:00:00Z", "started_at": None,
     "finished_at": None, "revision": None, "waiting_reason": "It starts within seconds.", "silent_seconds": None,
-    "results_removed_at": None, "error": "", "summary": {},
+    "results_removed_at": None, "signed": False, "error": "", "summary": {},
 }
 ANALYSIS_EXAMPLE = {
     "name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
@@ -245,7 +247,7 @@ class _TableDownload(Endpoint):
         renderer = self.renderer_classes[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
-            export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS)
+            export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS, report_manifest(run))
             # the open file stays readable after its folder is deleted
             return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
 
@@ -334,7 +336,7 @@ def _run_as_json(run: AnalysisRun) -> dict:
             "requested_at": as_json_time(run.requested_at), "started_at": as_json_time(run.started_at),
             "finished_at": as_json_time(run.finished_at), "revision": run.revision, "waiting_reason": "",
             "silent_seconds": run_silent_seconds(run), "results_removed_at": as_json_time(run.results_removed_at),
-            "error": run.error, "summary": run.summary}
+            "signed": bool(run.manifest_hash), "error": run.error, "summary": run.summary}
 
 
 def _run_details_as_json(run: AnalysisRun) -> dict:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
+from analytics.results.manifest import write_report_manifest
 from analytics.results.read import figures
 from analytics.snapshots.snapshot import arrow_schema
 from analytics.tables import Column, ColumnType
@@ -31,6 +32,12 @@ def write_report(storage: Path, run: AnalysisRun, tables: Mapping[str, Iterable[
         folder.mkdir(parents=True)
         rows = [dict(zip(table.column_names, row, strict=True)) for row in rows]
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
+
+
+def sign_report(run: AnalysisRun) -> None:
+    """Sign the report of a finished run, as a worker does."""
+    run.manifest_hash = write_report_manifest(run, run.result_folder, run.revision, check=lambda: None)
+    run.save(update_fields=["manifest_hash"])
 
 
 def create_report(storage: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",

@@ -14,6 +14,7 @@ from rest_framework.exceptions import APIException, MethodNotAllowed, NotAccepta
 from analytics.analyses import AnalysisError
 from analytics.results.export import ExportFailed
 from analytics.results.files import ResultsGone
+from analytics.results.manifest import ReportChanged
 from analytics.results.read import TableLeftOut
 from analytics.storage import StorageError
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
@@ -37,7 +38,7 @@ TYPES = {
 _STATUS_BY_ERROR = (
     (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
     (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
-    (UnknownGeneration, 400), (StorageError, 503),
+    (UnknownGeneration, 400), (ReportChanged, 409), (StorageError, 503),
 )
 
 

@@ -45,7 +45,7 @@ def run_details(run: AnalysisRun) -> dict:
                    for i, label in enumerate(RunStage.labels)],
         "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
         "changes_sentence": changes_sentence(run), "tables": _further_tables(run), "snapshot_note": _snapshot_note(run),
-        "comparison_fault": _comparison_fault(run),
+        "comparison_fault": _comparison_fault(run), "is_unsigned": _is_unsigned(run),
         "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
@@ -67,6 +67,11 @@ def _comparison_fault(run: AnalysisRun) -> str:
     """Return why the comparison with the previous run failed; empty if it did not."""
     fault = run.summary.get("comparison_fault")
     return f"The comparison with run {fault['run']} failed: {fault['reason']}." if fault else ""
+
+
+def _is_unsigned(run: AnalysisRun) -> bool:
+    """Return whether the run has a report that is not signed, so that changes to its files are not noticed."""
+    return run.state == RunState.DONE and run.results_removed_at is None and not run.manifest_hash
 
 
 def _snapshot_note(run: AnalysisRun) -> str:

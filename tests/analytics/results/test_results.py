@@ -186,7 +186,7 @@ def test_json_lines_and_parquet_contain_the_same_rows_in_the_same_order(run, tmp
 
 def test_a_failed_export_keeps_the_existing_file(run, tmp_path, monkeypatch):
     (tmp_path / "out.csv").write_text("before")
-    monkeypatch.setattr("analytics.results.export.result_batches", lambda *_: iter([1 / 1, None]))
+    monkeypatch.setattr("analytics.results.export.result_batches", lambda *_, **__: iter([1 / 1, None]))
     with pytest.raises(AttributeError):
         export_table(READINESS, "results", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "before"

@@ -1,0 +1,169 @@
+"""The signed manifest of a report: its run and its files, with their sizes and SHA-256 hashes.
+
+The database stores the hash of the manifest with the run. A reader loads and verifies the manifest once in each process, and then
+verifies each file that it opens. A file is hashed again only if its size or times changed.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+
+from analytics.manifests import (
+    ManifestError,
+    has_signing_key,
+    read_manifest_file,
+    signed_manifest,
+    verified_contents,
+    write_manifest_file,
+)
+from analytics.models import AnalysisRun
+from analytics.results.index import INDEX_NAME
+from analytics.storage import StorageError, storage_path, storage_root
+
+PURPOSE = "report manifest"
+HASHES_AT_ONCE = 4
+READ_BYTES = 4 << 20
+MAX_CACHED_MANIFESTS = 64
+MAX_CACHED_FILES = 100_000
+
+
+class ReportChanged(StorageError):
+    """The files of a report are not those that its run wrote."""
+
+    def __init__(self, fault: str):
+        super().__init__(f"the report was changed outside the console ({fault}); run the analysis again")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """The size and the SHA-256 hash of a file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportManifest:
+    """The verified manifest of a report. folder: its path in the storage. files: by path within the folder."""
+
+    folder: str
+    files: Mapping[str, ReportFile]
+
+    def check_names(self, table: str, names: Iterable[str]) -> None:
+        """Raise ReportChanged unless these are the names of all Parquet files of the table."""
+        stored = {f"{table}/{name}" for name in names}
+        expected = {path for path in self.files if path.startswith(f"{table}/") and not path.endswith(f"/{INDEX_NAME}")}
+        if added := stored - expected:
+            raise ReportChanged(f"{min(added)} was added")
+        if missing := expected - stored:
+            raise ReportChanged(f"{min(missing)} is missing")
+
+    def check_files(self, filesystem: FileSystem, paths: Sequence[str]) -> None:
+        """Raise ReportChanged unless each file has the stored content. paths: in the storage. Hashes only unknown files."""
+        if len(paths) == 1:
+            self._check_file(filesystem, filesystem.get_file_info(paths[0]))
+        elif paths:
+            with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
+                list(threads.map(lambda info: self._check_file(filesystem, info), filesystem.get_file_info(list(paths))))
+
+    def _check_file(self, filesystem: FileSystem, info: FileInfo) -> None:
+        path = info.path.removeprefix(f"{self.folder}/")
+        expected = self.files.get(path)
+        if expected is None:
+            raise ReportChanged(f"{path} was added")
+        if info.type != FileType.File:
+            raise ReportChanged(f"{path} is missing")
+        if info.size != expected.bytes:
+            raise ReportChanged(f"{path} has {info.size or 0:,} bytes instead of {expected.bytes:,}")
+        version = (expected.sha256, *_file_version(filesystem, info))
+        if _verified_versions.get(info.path) == version:
+            return
+        if file_hash(filesystem, info.path) != expected.sha256:
+            raise ReportChanged(f"{path} has another content")
+        if len(_verified_versions) >= MAX_CACHED_FILES:
+            _verified_versions.clear()
+        _verified_versions[info.path] = version
+
+
+# The version of each file whose content this process verified, by path.
+_verified_versions: dict[str, tuple] = {}
+
+
+def _file_version(filesystem: FileSystem, info: FileInfo) -> tuple:
+    """Return values that change with the file. A local file has a time of change that only the system can set."""
+    if isinstance(filesystem, LocalFileSystem):
+        status = os.stat(info.path)
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    return (info.mtime_ns,)
+
+
+def file_hash(filesystem: FileSystem, path: str) -> str:
+    """Return the SHA-256 hash of a file of the storage."""
+    digest = hashlib.sha256()
+    with filesystem.open_input_stream(path, compression=None) as file:
+        while block := file.read(READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check: Callable[[], None]) -> str:
+    """Sign the finished report in `folder`, below SNAPSHOT_URI. Return the hash of the manifest; empty without a journal key.
+
+    check: called before each file; its exceptions end the signing. Reads every file once. Raise OSError.
+    """
+    if not has_signing_key():
+        return ""
+    filesystem, root = storage_root()
+    path = f"{root}/{folder}"
+    infos = filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+    stored = sorted((info for info in infos if info.type == FileType.File and is_report_file(info.base_name)),
+                    key=lambda info: info.path)
+
+    def hashed(info: FileInfo) -> dict:
+        check()
+        return {"path": info.path.removeprefix(f"{path}/"), "bytes": info.size, "sha256": file_hash(filesystem, info.path)}
+
+    with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
+        files = list(threads.map(hashed, stored))
+    data = signed_manifest(PURPOSE, {**_identity(run, folder, revision), "files": files})
+    filesystem.create_dir(path)
+    write_manifest_file(filesystem, path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_report_file(name: str) -> bool:
+    """Return whether the console reads files of this name: those with rows, and indexes."""
+    return name == INDEX_NAME or name.endswith(".parquet") and not name.startswith(("_", "."))
+
+
+def load_manifest(run: AnalysisRun) -> ReportManifest:
+    """Return the manifest of a signed report after its verification. Raise ReportChanged, OSError."""
+    path = storage_path(run.result_folder)
+    contents, files = _verified_manifest(path, run.manifest_hash)
+    identity = _identity(run, run.result_folder, run.revision)
+    if any(contents[name] != value for name, value in identity.items()):
+        raise ReportChanged("its files belong to another run")
+    return ReportManifest(path, files)
+
+
+def _identity(run: AnalysisRun, folder: str, revision: int | None) -> dict:
+    return {"folder": folder, "analysis": run.analysis, "options": run.options, "revision": revision}
+
+
+@lru_cache(maxsize=MAX_CACHED_MANIFESTS)
+def _verified_manifest(path: str, expected_hash: str) -> tuple[Mapping, Mapping[str, ReportFile]]:
+    """Return the contents of a manifest and its files, cached because a manifest with this hash never changes."""
+    filesystem, _ = storage_root()
+    data = read_manifest_file(filesystem, path)
+    if hashlib.sha256(data).hexdigest() != expected_hash:
+        raise ReportChanged("its manifest was replaced")
+    try:
+        contents = verified_contents(PURPOSE, data)
+    except ManifestError as error:
+        raise ReportChanged(str(error)) from None
+    return contents, {file["path"]: ReportFile(file["bytes"], file["sha256"]) for file in contents["files"]}
