@@ -1,6 +1,7 @@
 """Compute a report: one analysis, from the snapshot to its tables. Used by the worker and by `manage.py analyze`."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
@@ -14,6 +15,7 @@ from analytics.java import java_problem
 from analytics.models import RunStage
 from analytics.results.files import write_index
 from analytics.results.read import figures, sum_of_rows
+from analytics.runs.database_retry import retry_database
 from analytics.snapshots.snapshot import Snapshot, lease_snapshot
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import release_broadcasts
@@ -61,7 +63,8 @@ def compute_report(
     if problem := java_problem():
         raise SparkUnavailable(problem)
     progress.begin_stage(RunStage.SNAPSHOT)
-    with lease_snapshot(check=progress.check) as snapshot:
+    with ExitStack() as stack:
+        snapshot = retry_database(lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check)
         progress.begin_stage(RunStage.SPARK)
         spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
                               patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS))

@@ -10,9 +10,10 @@ from analytics.models import AnalysisRun, RunState
 from analytics.results.compare import compare_with_previous
 from analytics.results.manifest import write_report_manifest
 from analytics.runs.computation import compute_report
+from analytics.runs.database_retry import retry_database
 from analytics.runs.failure import failure_message, java_lost_message
 from analytics.runs.recovery import requeue_run
-from analytics.runs.services import attempt_folder, claim_run, close_run
+from analytics.runs.services import attempt_folder, claim_run, close_run, new_claim
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
 from analytics.spark.session import has_session_died
 from analytics.storage import discard_folder
@@ -22,26 +23,30 @@ logger = logging.getLogger(__name__)
 
 def execute_run(*, run_id: int) -> None:
     """Execute a waiting run. Do nothing when the run is not waiting, so that a second message does no harm."""
-    run = claim_run(run_id)
+    claim = new_claim()
+    run = retry_database(lambda: claim_run(run_id, claim))
     if run is not None:
         execute_claimed_run(run)
 
 
 def execute_claimed_run(run: AnalysisRun) -> None:
     """Compute the report of a claimed run, compare it with the previous one, sign it, and close the run."""
-    folder = attempt_folder(run)
     with RunWatch(run) as watch:
+        folder = retry_database(lambda: attempt_folder(run))
         try:
             outcome = compute_report(
                 analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
                 max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
-            summary = outcome.summary | compare_with_previous(run, folder, check=watch.check)
+            comparison = retry_database(lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check)
+            summary = outcome.summary | comparison
             manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
-            is_done = close_run(run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
-                                manifest_hash=manifest_hash, tasks_done=F("tasks_total"))
+            is_done = retry_database(lambda: close_run(
+                run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
+                manifest_hash=manifest_hash, tasks_done=F("tasks_total")))
         except Exception as error:
-            _record_failure(run, watch.ending or error)
+            failure = watch.ending or error
+            retry_database(lambda: _record_failure(run, failure))
             is_done = False
     if not is_done:
         discard_folder(folder)
@@ -50,7 +55,8 @@ def execute_claimed_run(run: AnalysisRun) -> None:
 def _record_failure(run: AnalysisRun, error: Exception) -> None:
     """Close or requeue a run that ended with an error.
 
-    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it.
+    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it. If the database does not
+    answer for longer than `retry_database` tries, the sweep requeues the run, because its heartbeat has stopped.
     """
     match error:
         case RunCancelled():

@@ -1,16 +1,18 @@
 """Requeue runs after their worker died, and resend waiting runs that no worker has claimed.
 
-Celery beat sends the task `sweep_runs` every five seconds, and the restarted worker or another one executes it. A running run is
-lost if its process on this machine has ended, or if its heartbeat is older than RUN_LOST_AFTER_SECONDS. A lost run is requeued
-until it was started RUN_ATTEMPTS_MOST times or RUN_TIMEOUT_SECONDS have passed.
+Celery beat sends the task `sweep_runs` every five seconds, and a worker of the light tasks executes it. A running run is lost if
+its process on this machine has ended, or if its heartbeat is older than RUN_LOST_AFTER_SECONDS and remains so while the database
+accepts writes: after an interruption of the database, all heartbeats are old. A lost run is requeued until it was started
+RUN_ATTEMPTS_MOST times or RUN_TIMEOUT_SECONDS have passed.
 """
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # Redis may lose the message of a waiting run, so the message is sent again after this time
 RESEND_AFTER = timedelta(seconds=15)
+# the time that living processes have for a heartbeat, which they write every second
+CONFIRM_SECONDS = 5
 
 
 def sweep_runs() -> None:
@@ -30,8 +34,16 @@ def sweep_runs() -> None:
 
 
 def requeue_lost_runs() -> None:
-    """Requeue every lost run (see `lost_runs`)."""
-    for run in lost_runs():
+    """Requeue the running runs with an ended process on this machine, and those on any machine without a heartbeat."""
+    silent = []
+    for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
+        if has_process_ended(run.process):
+            requeue_run(run, silent_since=run.heartbeat_at)
+        elif _is_silent(run):
+            silent.append(run)
+    if silent:
+        _wait_for_heartbeats(silent)
+    for run in silent:
         requeue_run(run, silent_since=run.heartbeat_at)
 
 
@@ -43,12 +55,15 @@ def resend_waiting_runs() -> None:
             return
 
 
-def lost_runs() -> Iterator[AnalysisRun]:
-    """Yield the running runs with an ended process on this machine, and those on any machine without a recent heartbeat."""
-    oldest_heartbeat = timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
-    for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
-        if has_process_ended(run.process) or run.heartbeat_at < oldest_heartbeat:
-            yield run
+def _is_silent(run: AnalysisRun) -> bool:
+    """Return whether the heartbeat is too old. One from the future is too, because the clock was set back after it."""
+    return abs(timezone.now() - run.heartbeat_at) > timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
+
+
+def _wait_for_heartbeats(runs: Sequence[AnalysisRun]) -> None:
+    """Wait until the database accepts writes, and then CONFIRM_SECONDS. Raise OperationalError if it does not accept any."""
+    AnalysisRun.objects.filter(pk__in=[run.pk for run in runs]).update(claim=F("claim"))
+    time.sleep(CONFIRM_SECONDS)
 
 
 def requeue_run(run: AnalysisRun, *, silent_since: datetime | None = None, reason: str = "") -> None:

@@ -68,15 +68,21 @@ def cancel_run(*, run: AnalysisRun) -> bool:
     ))
 
 
-def claim_run(run_id: int) -> AnalysisRun | None:
-    """Move a waiting run to running for this process. Return None when the run is not waiting. Two statements."""
-    now, claim = timezone.now(), secrets.token_hex(16)
-    waiting = AnalysisRun.objects.filter(pk=run_id, state=RunState.WAITING)
-    is_claimed = waiting.update(
+def new_claim() -> str:
+    return secrets.token_hex(16)
+
+
+def claim_run(run_id: int, claim: str = "") -> AnalysisRun | None:
+    """Move a waiting run to running for this process. Return None when the run is not waiting. Two statements.
+
+    claim: from `new_claim`, if the call may be repeated after a lost connection.
+    """
+    now, claim = timezone.now(), claim or new_claim()
+    AnalysisRun.objects.filter(pk=run_id, state=RunState.WAITING).update(
         state=RunState.RUNNING, claim=claim, attempt=F("attempt") + 1, started_at=now, heartbeat_at=now,
         stage="", tasks_done=0, tasks_total=0, error="", process=this_process(),
     )
-    return AnalysisRun.objects.get(pk=run_id, claim=claim) if is_claimed else None
+    return AnalysisRun.objects.filter(pk=run_id, state=RunState.RUNNING, claim=claim).first()
 
 
 def claimed_runs(run: AnalysisRun):
@@ -85,8 +91,13 @@ def claimed_runs(run: AnalysisRun):
 
 
 def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
-    """Record how a claimed run ended. Return False when the claim is no longer valid. One statement."""
-    return bool(claimed_runs(run).update(state=state, finished_at=timezone.now(), claim="", **fields))
+    """Record how a claimed run ended. Return False when the claim is no longer valid. One statement.
+
+    A call that is repeated after a lost connection may find that the first one was successful, with a second statement.
+    """
+    if claimed_runs(run).update(state=state, finished_at=timezone.now(), claim="", **fields):
+        return True
+    return AnalysisRun.objects.filter(pk=run.pk, state=state, attempt=run.attempt).exists()
 
 
 def attempt_folder(run: AnalysisRun) -> str:

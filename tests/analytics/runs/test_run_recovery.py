@@ -15,6 +15,12 @@ from tests.support.runs import create_running_run, create_waiting_run, reload_ru
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
 
+@pytest.fixture(autouse=True)
+def confirm_at_once(monkeypatch):
+    """Let the sweep not wait for heartbeats of living processes."""
+    monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 0)
+
+
 @pytest.fixture
 def silent_run(settings):
     """Create a running run whose heartbeat is too old."""
@@ -50,6 +56,13 @@ def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
     recovery.sweep_runs()
     assert (reload_run(run).state, reload_run(run).claim) == (RunState.WAITING, "")
     assert sent_tasks == [("analytics.run_execute", run.pk)]
+
+
+def test_a_heartbeat_from_the_future_is_no_sign_of_life(sent_tasks):
+    """The clock was set back after the process had died on another machine."""
+    run = create_running_run(heartbeat_at=timezone.now() + timedelta(hours=1))
+    recovery.sweep_runs()
+    assert reload_run(run).state == RunState.WAITING
 
 
 def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
