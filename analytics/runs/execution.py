@@ -11,7 +11,7 @@ from analytics.results.compare import compare_with_previous
 from analytics.results.manifest import write_report_manifest
 from analytics.runs.computation import compute_report
 from analytics.runs.database_retry import retry_database
-from analytics.runs.failure import failure_message, java_lost_message
+from analytics.runs.failure import failure_message, has_python_worker_died, java_lost_message, python_worker_lost_message
 from analytics.runs.recovery import requeue_run
 from analytics.runs.services import attempt_folder, claim_run, close_run, new_claim
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
@@ -69,6 +69,9 @@ def _record_failure(run: AnalysisRun, error: Exception) -> None:
         case _ if has_session_died():
             logger.exception("%s: Spark's Java process ended", run, exc_info=error)
             requeue_run(run, reason=java_lost_message(run.attempt))
+        case _ if has_python_worker_died(error):
+            logger.exception("%s: a Python worker of Spark ended", run, exc_info=error)
+            requeue_run(run, reason=python_worker_lost_message(run.attempt))
         case _:
             logger.exception("%s failed", run, exc_info=error)
             close_run(run, RunState.FAILED, error=failure_message(error))

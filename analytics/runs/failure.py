@@ -23,6 +23,8 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
         return str(error)
     if has_session_died():
         return java_lost_message(1)
+    if has_python_worker_died(error):
+        return python_worker_lost_message(1)
     text = str(error)
     if (number := _storage_error(text)) is not None:
         return storage_problem(OSError(number, text))
@@ -42,7 +44,26 @@ def _storage_error(text: str) -> int | None:
     return next((number for words, number in _JAVA_MESSAGES.items() if words in text and folder in text), None)
 
 
+def has_python_worker_died(error: BaseException) -> bool:
+    """Return whether a Python worker of Spark was killed or crashed, which ends the Spark job but not Spark."""
+    return "Python worker exited unexpectedly" in str(error)
+
+
 def java_lost_message(attempts: int) -> str:
-    times = f", {attempts} times in a row" if attempts > 1 else ""
-    return (f"Spark's Java process ended during the run{times}; the usual reason is that the machine ran out of memory. "
-            f"Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster.")
+    return (f"Spark's Java process ended during the run{_times(attempts)}; the usual reason is that the machine ran out of "
+            f"memory. Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a "
+            f"cluster.")
+
+
+def python_worker_lost_message(attempts: int) -> str:
+    """Return the message of a run that lost a Python worker, of which Spark has one for each parallel task."""
+    master = settings.SPARK_MASTER
+    remedy = (f"Free some, allow fewer parallel tasks with SPARK_MASTER (local[1]; now {master}), lower SPARK_DRIVER_MEMORY "
+              f"(now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster." if master.startswith("local") else
+              "Raise spark.executor.memoryOverhead or lower spark.executor.cores in SPARK_CONF.")
+    return (f"A Python process of Spark was killed during the run{_times(attempts)}; the usual reason is that its machine ran "
+            f"out of memory. {remedy}")
+
+
+def _times(attempts: int) -> str:
+    return f", {attempts} times in a row" if attempts > 1 else ""

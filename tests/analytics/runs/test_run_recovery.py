@@ -118,6 +118,26 @@ def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_com
     assert "Java process ended during the run, 3 times" in reload_run(run).error
 
 
+@pytest.mark.parametrize(("master", "remedy"), [
+    ("local[*]", "allow fewer parallel tasks with SPARK_MASTER (local[1]; now local[*]), lower SPARK_DRIVER_MEMORY (now 2g)"),
+    ("yarn", "Raise spark.executor.memoryOverhead"),
+])
+def test_a_run_whose_python_worker_dies_is_tried_again_and_then_fails(replace_computation, settings, master, remedy):
+    def fail(progress):
+        raise RuntimeError("Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+
+    replace_computation(fail)
+    settings.SPARK_MASTER = master
+    run = create_waiting_run()
+    for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
+        assert reload_run(run).state == RunState.WAITING
+        execution.execute_run(run_id=run.pk)
+        assert reload_run(run).attempt == attempt
+    run = reload_run(run)
+    assert run.state == RunState.FAILED and "was killed during the run, 3 times in a row" in run.error
+    assert "ran out of memory" in run.error and remedy in run.error
+
+
 def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation):
     def lose_the_claim(progress):
         AnalysisRun.objects.filter(pk=run.pk).update(claim="another", attempt=2)
