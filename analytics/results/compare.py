@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
+from analytics.interrupts import interruptible_database
 from analytics.models import AnalysisRun, RunState
 from analytics.results.query import MEMORY_LIMIT
 from analytics.results.read import report_manifest, result_batches
@@ -101,7 +102,7 @@ def _changes(rows: Table, folder: str, earlier: AnalysisRun, check: Callable[[],
     query = _query(rows)
     after = SortedRows(rows, result_batches(rows, folder))
     before = SortedRows(rows, result_batches(rows, earlier.result_folder, manifest=report_manifest(earlier)))
-    with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as database:
+    with interruptible_database({"memory_limit": MEMORY_LIMIT}) as database:
         for rows_after, rows_before in merge_steps(after, before):
             check()
             # the names of the tables in the query

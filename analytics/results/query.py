@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from analytics.analyses import AnalysisError
+from analytics.interrupts import interruptible_database
 from analytics.results.files import table_dataset, translate_read_errors
 from analytics.results.manifest import ReportManifest
 from analytics.tables import ColumnType, Table
@@ -41,7 +42,7 @@ def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING, *
     Raise StorageError, ResultsGone, ReportChanged.
     """
     with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
-        with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
+        with interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
             database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
             yield database
 

@@ -39,6 +39,8 @@ def execute_claimed_run(run: AnalysisRun) -> None:
                 max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
             )
             comparison = retry_database(lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check)
+            # the comparison treats an interrupted query as an unreadable report
+            watch.check()
             summary = outcome.summary | comparison
             manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
             is_done = retry_database(lambda: close_run(

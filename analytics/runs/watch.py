@@ -14,6 +14,7 @@ from django.utils import timezone
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from analytics.interrupts import interrupt_queries
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.runs.database_retry import DATABASE_ERRORS, retry_database
 from analytics.runs.recovery import timeout_message
@@ -51,6 +52,7 @@ class RunWatch:
         self._task_counts = (0, 0)
         self._stop = threading.Event()
         self._started, self._ending_since = time.monotonic(), 0.0
+        self._executing_thread = threading.get_ident()
         self._thread = threading.Thread(target=self._poll_until_stopped, name=f"watch of {run}", daemon=True)
         self._spark_thread = threading.Thread(target=self._poll_spark_until_stopped, name=f"Spark jobs of {run}", daemon=True)
         self.ending: Exception | None = None
@@ -95,6 +97,7 @@ class RunWatch:
             # Django does not connect again as long as the lost connection is open
             connection.close()
         if self.ending is not None:
+            interrupt_queries(self._executing_thread)
             if time.monotonic() - self._ending_since > END_SECONDS:
                 kill_java()
 

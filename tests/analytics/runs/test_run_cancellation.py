@@ -7,7 +7,9 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
+from analytics.interrupts import interrupt_queries, interruptible_database
 from analytics.models import AnalysisRun, RunState
+from analytics.results.files import translate_read_errors
 from analytics.runs import execution, recovery, services
 from analytics.runs.watch import RunCancelled, RunLost, RunWatch
 from tests.support.runs import create_running_run, create_waiting_run, reload_run
@@ -107,6 +109,52 @@ def test_the_watch_updates_the_heartbeat_and_knows_why_the_run_ends():
     AnalysisRun.objects.filter(pk=run.pk).update(claim="another")
     watch._poll()
     assert isinstance(watch.ending, RunLost)
+
+
+@pytest.mark.parametrize("ending", ["cancellation", "time limit"])
+def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, settings, ending):
+    """Without the interruption, the query takes hours."""
+    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
+    settings.RUN_TIMEOUT_SECONDS = 3_600 if ending == "cancellation" else 0
+
+    def query_for_hours(progress):
+        if ending == "cancellation":
+            services.cancel_run(run=run)
+        with translate_read_errors(), interruptible_database({}) as database:
+            database.execute("SELECT count(*) FROM range(1000000000000) AS rows(number) WHERE number % 7 = 3").fetchall()
+
+    replace_computation(query_for_hours)
+    run = create_waiting_run()
+    execution.execute_run(run_id=run.pk)
+    assert reload_run(run).state == (RunState.CANCELLED if ending == "cancellation" else RunState.FAILED)
+    assert ending == "cancellation" or "The run took longer than" in reload_run(run).error
+
+
+def test_a_run_that_is_cancelled_during_the_comparison_has_no_report(replace_computation, monkeypatch):
+    """A failed comparison alone does not end a run, but the interrupted query of a cancelled run does."""
+    def be_interrupted(run, folder, *, check):
+        services.cancel_run(run=run)
+        for _ in range(200):
+            if watches[0].ending is not None:
+                break
+            threading.Event().wait(0.05)
+        return {"comparison_fault": {"run": 1, "reason": "interrupted"}}
+
+    watches = []
+    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
+    replace_computation(watches.append)
+    monkeypatch.setattr("analytics.runs.execution.compare_with_previous", be_interrupted)
+    run = create_waiting_run()
+    execution.execute_run(run_id=run.pk)
+    assert (reload_run(run).state, reload_run(run).result_folder) == (RunState.CANCELLED, "")
+
+
+def test_an_interruption_ends_the_queries_of_one_thread_only():
+    with interruptible_database({}) as database:
+        interrupt_queries(threading.get_ident() + 1)
+        interrupt_queries(threading.get_ident())
+        assert database.execute("SELECT 1").fetchall() == [(1,)]
+    interrupt_queries(threading.get_ident())
 
 
 def test_the_watch_thread_updates_the_heartbeat_and_ends_with_the_run(monkeypatch):
