@@ -1,0 +1,31 @@
+"""A Python worker of Spark is killed, as the kernel does when the memory is full."""
+
+import os
+import signal
+
+import pytest
+
+from analytics.models import RunState
+from analytics.runs import execution
+from tests.support.runs import create_waiting_run, reload_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
+
+
+def test_a_run_whose_python_worker_is_killed_is_tried_again(spark, replace_computation):
+    def use_a_python_worker(progress):
+        is_first_attempt = reload_run(run).attempt == 1
+
+        def kill_or_copy(batches):
+            if is_first_attempt:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from batches
+
+        assert spark.range(3).mapInArrow(kill_or_copy, "id long").count() == 3
+
+    replace_computation(use_a_python_worker)
+    run = create_waiting_run()
+    execution.execute_run(run_id=run.pk)
+    assert reload_run(run).state == RunState.WAITING
+    execution.execute_run(run_id=run.pk)
+    assert (reload_run(run).state, reload_run(run).attempt) == (RunState.DONE, 2)
