@@ -1,5 +1,6 @@
-"""The models of runs and of the nightly schedule."""
+"""The models of runs, of the nightly schedule, and of the console's identity in a storage."""
 
+import uuid
 from datetime import time
 
 from django.conf import settings
@@ -98,3 +99,15 @@ class Schedule(models.Model):
 
     def __str__(self):
         return f"{self.analysis} nightly at {self.at:%H:%M} UTC"
+
+
+class StorageIdentity(models.Model):
+    """The only row has the identity of this console in a storage; see `analytics.storage_identity`."""
+
+    value = models.UUIDField(default=uuid.uuid4)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return str(self.value)

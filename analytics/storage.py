@@ -4,12 +4,10 @@ A path in this module is a path within the storage's file system. SNAPSHOT_URI n
 """
 
 import errno
-import hashlib
 import logging
 import os
 
 from django.conf import settings
-from django.db import connection
 from pyarrow import ArrowInvalid
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
@@ -54,13 +52,6 @@ def spark_uri(path: str) -> str:
         return f"file://{path}"
     _, root = storage_root()
     return uri.split("?")[0].rstrip("/") + path.removeprefix(root)
-
-
-def database_identity() -> str:
-    """Return the name of this database's folder in the storage, which several databases can share."""
-    connection_settings = connection.settings_dict
-    text = "\n".join(str(connection_settings[name]) for name in ("HOST", "PORT", "NAME"))
-    return f"{connection.vendor}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def storage_problem(error: OSError) -> str:

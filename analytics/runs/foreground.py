@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from analytics.analyses import Analysis, AnalysisError
 from analytics.models import RunStage
-from analytics.storage import database_identity, discard_folder
+from analytics.storage import discard_folder
+from analytics.storage_identity import storage_identity
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ def analysis_in_foreground(
     from analytics.runs.failure import failure_message
     from analytics.spark.session import stop_spark
 
-    folder = f"results/{database_identity()}/command-{secrets.token_hex(8)}"
+    folder = f"results/{storage_identity()}/command-{secrets.token_hex(8)}"
     try:
         try:
             compute_report(analysis=analysis, options=options, folder=folder,

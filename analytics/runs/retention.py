@@ -15,7 +15,8 @@ from django.utils import timezone
 from pyarrow.fs import FileSelector, FileSystem
 
 from analytics.models import AnalysisRun, RunState
-from analytics.storage import StorageError, database_identity, discard_path, folder_names, storage_root
+from analytics.storage import StorageError, discard_path, folder_names, storage_root
+from analytics.storage_identity import deletable_prefix, former_identity, is_storage_private, storage_identity
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,9 @@ def clean_results() -> None:
     try:
         filesystem, root = storage_root()
         _delete_removed_reports(filesystem, root)
-        _delete_abandoned_folders(filesystem, f"{root}/results/{database_identity()}")
+        _delete_abandoned_folders(filesystem, f"{root}/results/{storage_identity()}")
+        if is_storage_private():
+            _delete_former_folders(filesystem, root)
     except (StorageError, OSError) as error:
         logger.warning("Old results could not be removed: %s", error)
 
@@ -58,12 +61,27 @@ def _mark_surplus_reports() -> None:
 
 
 def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
-    """Delete the files of reports that were marked before READER_GRACE_PERIOD."""
+    """Delete the files of reports that were marked before READER_GRACE_PERIOD.
+
+    On a shared storage, folders of version 1.0 and of other identities are kept, because another console may use them.
+    """
     marked_before = timezone.now() - READER_GRACE_PERIOD
     runs = AnalysisRun.objects.filter(results_removed_at__lt=marked_before).exclude(result_folder="").order_by("pk")
+    prefix = deletable_prefix()
     for run in runs[:RUNS_AT_ONCE]:
-        discard_path(filesystem, f"{root}/{run.result_folder}")
+        if run.result_folder.startswith(prefix):
+            discard_path(filesystem, f"{root}/{run.result_folder}")
+        else:
+            logger.info("%s is kept: another console may use it", run.result_folder)
         AnalysisRun.objects.filter(pk=run.pk).update(result_folder="")
+
+
+def _delete_former_folders(filesystem: FileSystem, root: str) -> None:
+    """Delete the snapshots of version 1.0, and its reports that no run needs, from a storage that only this console uses."""
+    snapshots = f"{root}/{former_identity()}"
+    if folder_names(filesystem, snapshots) and _is_abandoned(filesystem, snapshots):
+        discard_path(filesystem, snapshots)
+    _delete_abandoned_folders(filesystem, f"{root}/results/{former_identity()}")
 
 
 def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:

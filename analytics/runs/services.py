@@ -22,7 +22,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.runs.options import validated_options
 from analytics.runs.presence import redis_problem
 from analytics.runs.processes import this_process
-from analytics.storage import database_identity
+from analytics.storage_identity import storage_identity
 
 logger = logging.getLogger(__name__)
 
@@ -105,4 +105,4 @@ def attempt_folder(run: AnalysisRun) -> str:
 
     Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next attempt's folder.
     """
-    return f"results/{database_identity()}/run-{run.pk}-{run.attempt}"
+    return f"results/{storage_identity()}/run-{run.pk}-{run.attempt}"

@@ -1,6 +1,6 @@
 """Copy the database to Parquet at one consistent revision.
 
-A snapshot is a folder `<database>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of the
+A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of the
 journal's hash at that revision, so that a database with a replaced history does not reuse an older snapshot.
 INVARIANT: the manifest is written last and deleted first, a snapshot without it is never read, and a complete snapshot does not
 change. A snapshot is verified against its manifest before it is read, and its file names and sizes are compared again afterwards.
@@ -32,13 +32,13 @@ from analytics.manifests import MANIFEST_NAME, ManifestError, has_signing_key
 from analytics.snapshots.manifest import LEASE_PREFIX, SnapshotFile, check_files, verified_files, write_snapshot_manifest
 from analytics.storage import (
     StorageError,
-    database_identity,
     discard_path,
     folder_names,
     spark_uri,
     storage_problem,
     storage_root,
 )
+from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.grant_attributes import GrantAttributes
@@ -85,7 +85,7 @@ def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snap
     files of the snapshot were changed in the meantime.
     """
     filesystem, root = storage_root()
-    folder = f"{root}/{database_identity()}"
+    folder = f"{root}/{storage_identity()}"
     try:
         snapshot, lease = _lease_newest(filesystem, folder, check)
     except OSError as error:
@@ -323,7 +323,10 @@ def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:
 
 
 def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
-    """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written."""
+    """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written.
+
+    folder: of the snapshots with one identity.
+    """
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
     manifests = filesystem.get_file_info([f"{folder}/{name}/{MANIFEST_NAME}" for name in names])
     # by time, not by revision, because a restored or emptied database starts again at a lower revision

@@ -17,7 +17,7 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link")
+                      "identity-link", "storage-identity")
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:

@@ -1,15 +1,19 @@
 """Snapshots: one revision, reused, cleaned up, and never read while incomplete."""
 
 import threading
+import uuid
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
 from django.db import connections, transaction
 
+from analytics.models import StorageIdentity
 from analytics.snapshots import snapshot as snapshots
 from analytics.snapshots.snapshot import lease_snapshot
-from analytics.storage import StorageError, database_identity, spark_uri, storage_path
+from analytics.storage import StorageError, spark_uri, storage_path
+from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
 from grants.journal import Author, Change, append_to_journal, lock_journal
@@ -35,7 +39,7 @@ def change_something():
 
 
 def snapshot_names(folder):
-    return sorted(path.name for path in (folder / database_identity()).iterdir())
+    return sorted(path.name for path in (folder / storage_identity()).iterdir())
 
 
 def test_the_snapshot_of_an_empty_tenant_has_tables_without_rows():
@@ -179,7 +183,7 @@ def test_a_snapshot_in_use_is_not_removed(settings, folder):
 
 
 def test_an_unfinished_snapshot_is_removed_only_after_its_writer_must_have_ended(monkeypatch, folder):
-    unfinished = folder / database_identity() / "revision=00000000000000000000-000000000000-aaaaaaaa"
+    unfinished = folder / storage_identity() / "revision=00000000000000000000-000000000000-aaaaaaaa"
     (unfinished / "entities").mkdir(parents=True)
     (unfinished / "entities" / "part-00000.parquet").write_bytes(b"half")
     with lease_snapshot():
@@ -207,3 +211,15 @@ def test_an_unknown_uri_scheme_is_refused(settings):
 def test_a_path_and_a_uri_name_the_same_folder(settings, tmp_path, location):
     settings.SNAPSHOT_URI = location.format(path=tmp_path)
     assert spark_uri(storage_path("a/b")) == f"file://{tmp_path}/a/b"
+
+
+def test_consoles_with_different_identities_do_not_touch_each_others_snapshots(settings, folder):
+    settings.SNAPSHOTS_KEPT = 1
+    with lease_snapshot() as first:
+        pass
+    StorageIdentity.objects.update(value=uuid.uuid4())
+    for _ in range(2):
+        with lease_snapshot() as second:
+            assert Path(second.path).parent != Path(first.path).parent
+        change_something()
+    assert Path(first.path).is_dir()

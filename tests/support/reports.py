@@ -12,6 +12,7 @@ from analytics.models import AnalysisRun, RunState
 from analytics.results.manifest import write_report_manifest
 from analytics.results.read import figures
 from analytics.snapshots.snapshot import arrow_schema
+from analytics.storage_identity import storage_identity
 from analytics.tables import Column, ColumnType
 from grants.journal import current_revision
 
@@ -47,7 +48,7 @@ def create_report(storage: Path, tables: Mapping[str, Iterable[tuple]], *, analy
         # A real run has only the options of its analysis.
         options = {name: FINAL[name] for name in analysis_by_name(analysis).options if name in FINAL}
     run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **fields)
-    run.result_folder = f"results/by-hand-{run.pk}"
+    run.result_folder = f"results/{storage_identity()}/by-hand-{run.pk}"
     run.save(update_fields=["result_folder"])
     write_report(storage, run, tables)
     return run

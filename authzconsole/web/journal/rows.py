@@ -20,7 +20,7 @@ ACTION_LABELS = {
     "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "token-add": "Token created", "token-revoke": "Token revoked",
-    "identity-link": "Identity linked",
+    "identity-link": "Identity linked", "storage-identity": "Storage identity changed",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

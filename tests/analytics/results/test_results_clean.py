@@ -1,17 +1,21 @@
 """Retention of reports: by number and by age, but never the latest report or a report that is being read."""
 
+import io
 import os
 import time
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunState
 from analytics.results.files import ResultsGone
 from analytics.results.read import result_page, result_stream
 from analytics.runs.retention import ABANDONED_AFTER, READER_GRACE_PERIOD, clean_results
-from analytics.storage import database_identity
+from analytics.storage_identity import former_identity, storage_identity
+from grants.models import JournalLine
+from grants.plans.staleness import first_relevant_line_since
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
@@ -80,7 +84,7 @@ def test_files_are_deleted_after_their_readers_had_time_to_finish(storage):
 
 def create_folder(storage, name, *, hours_old):
     """Create the folder of a run or command, last changed some hours ago."""
-    path = storage / "results" / database_identity() / name
+    path = storage / "results" / storage_identity() / name
     (path / "rows").mkdir(parents=True)
     (path / "rows" / "part-0.parquet").write_bytes(b"half")
     changed_at = time.time() - hours_old * 3_600
@@ -93,7 +97,7 @@ def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(
     old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
     run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
     done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
-    AnalysisRun.objects.filter(pk=done.pk).update(result_folder=f"results/{database_identity()}/run-{done.pk}-1")
+    AnalysisRun.objects.filter(pk=done.pk).update(result_folder=f"results/{storage_identity()}/run-{done.pk}-1")
     needed = [create_folder(storage, f"run-{run.pk}-2", hours_old=old), create_folder(storage, f"run-{done.pk}-1", hours_old=old),
             create_folder(storage, "command-abc", hours_old=1), create_folder(storage, "run-98765-1", hours_old=1)]
     abandoned = [create_folder(storage, f"run-{run.pk}-1", hours_old=old), create_folder(storage, "command-def", hours_old=old),
@@ -117,3 +121,60 @@ def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num
         create_report(storage, ROWS)
     with django_assert_max_num_queries(5):
         clean_results()
+
+
+def mark_removed(run):
+    AnalysisRun.objects.filter(pk=run.pk).update(
+        results_removed_at=timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1))
+
+
+def move_report(storage, run, folder):
+    """Move the files of a report, as if a console with another identity had written them."""
+    (storage / folder).parent.mkdir(parents=True)
+    (storage / run.result_folder).rename(storage / folder)
+    AnalysisRun.objects.filter(pk=run.pk).update(result_folder=folder)
+    run.refresh_from_db()
+
+
+def test_a_copied_database_reads_and_keeps_the_reports_of_the_original_console(storage):
+    run = create_report(storage, ROWS)
+    original = storage_identity()
+    out = io.StringIO()
+    call_command("new_storage_identity", reason="copied for tests", stdout=out)
+    assert storage_identity() != original and out.getvalue() == (
+        f"The storage identity is {storage_identity()} instead of {original}.\n")
+    line = JournalLine.objects.latest("revision")
+    assert (line.action, line.detail, line.reason) == (
+        "storage-identity", f"{original} to {storage_identity()}", "copied for tests")
+    assert first_relevant_line_since(0) is None
+    assert result_page(run).total_rows == 1
+    mark_removed(run)
+    clean_results()
+    assert (storage / run.result_folder).is_dir()
+    assert AnalysisRun.objects.get(pk=run.pk).result_folder == ""
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private_storage(storage, settings, is_private):
+    settings.STATE_DIR = storage.parent if is_private else storage / "state"
+    run = create_report(storage, ROWS)
+    move_report(storage, run, f"results/{former_identity()}/run-{run.pk}-1")
+    clean_results()
+    assert result_page(run).total_rows == 1
+    mark_removed(run)
+    clean_results()
+    assert (storage / run.result_folder).is_dir() != is_private
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_snapshots_and_abandoned_folders_of_version_1_are_deleted_only_from_a_private_storage(storage, settings, is_private):
+    settings.STATE_DIR = storage.parent if is_private else storage / "state"
+    old = time.time() - 2 * ABANDONED_AFTER.total_seconds()
+    folders = [storage / former_identity() / "revision=1" / "users", storage / "results" / former_identity() / "run-9-1"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "part-0.parquet").write_bytes(b"")
+        for path in (folder / "part-0.parquet", folder, folder.parent, folder.parent.parent):
+            os.utime(path, (old, old))
+    clean_results()
+    assert [folder.exists() for folder in folders] == [not is_private] * 2

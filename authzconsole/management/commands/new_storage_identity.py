@@ -1,0 +1,23 @@
+"""Give a copied database its own folders in a shared storage."""
+
+from django.core.management.base import CommandError
+
+from analytics.storage_identity import change_storage_identity
+from authzconsole.management.console_command import ConsoleCommand
+from grants.errors import GrantError
+from grants.journal import Author
+
+
+class Command(ConsoleCommand):
+    help = ("Give this console a new identity in the storage of snapshots and reports. Run it in a console whose database is a "
+            "copy of another console's, before its first start. Existing reports stay readable.")
+
+    def add_arguments(self, parser):
+        parser.add_argument("--reason", default="", help="stored in the journal")
+
+    def handle(self, *, reason, **options):
+        try:
+            old, new = change_storage_identity(author=Author("new_storage_identity", reason=reason))
+        except GrantError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(f"The storage identity is {new} instead of {old}.")
