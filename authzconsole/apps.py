@@ -17,8 +17,10 @@ class ConsoleConfig(AppConfig):
         from django.contrib.auth.signals import user_logged_in
 
         from authzconsole.common.recent_authentication import record_sign_in
+        from authzconsole.common.security_events.sources import connect_sources
 
         user_logged_in.connect(record_sign_in)
+        connect_sources()
         if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
             logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
                          "extra `scim` (requirements/extra-scim.txt)")

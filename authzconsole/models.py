@@ -94,3 +94,65 @@ class ProvisionedGroup(models.Model):
 
     class Meta:
         default_permissions = ()
+
+
+class AppendOnlyQuerySet(models.QuerySet):
+    """A queryset that refuses to change or delete rows. `authzconsole.common.security_events.retention` deletes old rows."""
+
+    def update(self, **values):
+        raise TypeError("security events are not changed")
+
+    def delete(self):
+        raise TypeError("security events are only deleted by their retention")
+
+
+class SecurityEvent(models.Model):
+    """One security event, such as a sign-in. Written only by `authzconsole.common.security_events.record`.
+
+    kind: a value of `security_events.kinds.EventKind`. account: the account that acted; for a failed sign-in, the entered name.
+    address: the client address; empty for commands. target: the principal, path or file that the event is about.
+    token: number of the API token of the request. count: the number of equal events that this row stands for.
+    """
+
+    at = models.DateTimeField(db_index=True)
+    kind = models.CharField(max_length=30)
+    account = models.CharField(max_length=150, blank=True, default="")
+    address = models.CharField(max_length=45, blank=True, default="")
+    target = models.CharField(max_length=600, blank=True, default="")
+    detail = models.CharField(max_length=600, blank=True, default="")
+    request_id = models.CharField(max_length=64, blank=True, default="")
+    token = models.BigIntegerField(null=True)
+    count = models.PositiveIntegerField(default=1, db_default=1)
+
+    objects = models.Manager.from_queryset(AppendOnlyQuerySet)()
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["kind", "-id"], name="security_event_kind"),
+            models.Index(fields=["account", "-id"], name="security_event_account"),
+            models.Index(fields=["address", "-id"], name="security_event_address"),
+        ]
+
+    def __str__(self):
+        return f"security event {self.pk}: {self.kind}"
+
+
+class SecurityEventTarget(models.Model):
+    """How far the security events were shipped to one target.
+
+    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until then, one task ships.
+    failures: failed attempts since the last success. error: the reason of the last failure.
+    """
+
+    name = models.CharField(max_length=300, unique=True)
+    shipped_to = models.BigIntegerField(default=0)
+    claimed_until = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0)
+    error = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"{self.name}: shipped to {self.shipped_to}"

@@ -4,6 +4,8 @@ import logging
 
 from celery import shared_task
 
+from authzconsole.common.security_events.retention import clean_security_events
+from authzconsole.common.security_events.shipping import ship_security_events
 from grants.verification.anchor import AnchorError, anchor_journal
 
 logger = logging.getLogger(__name__)
@@ -15,3 +17,13 @@ def anchor_journal_head():
         anchor_journal()
     except AnchorError as error:
         logger.error("the journal could not be anchored: %s", error)
+
+
+@shared_task(name="authzconsole.security_events_ship", ignore_result=True)
+def ship_events():
+    ship_security_events()
+
+
+@shared_task(name="authzconsole.security_events_clean", ignore_result=True)
+def clean_events():
+    clean_security_events()

@@ -17,6 +17,7 @@ from authzconsole.web.entities.page import entity_page
 from authzconsole.web.explorer.page import explorer, explorer_inside
 from authzconsole.web.explorer.search import search_page, suggest_principals
 from authzconsole.web.journal.page import download_journal, journal_page, verify_journal
+from authzconsole.web.journal.security_events import download_security_events, security_event_page
 from authzconsole.web.overview.page import home
 from authzconsole.web.people.comparison import compare_users, off_board
 from authzconsole.web.people.impersonation import see_as
@@ -112,6 +113,8 @@ urlpatterns = [
     # journal
     path("journal/", journal_page, name="journal"),
     path("journal/proof", verify_journal, name="journal-proof"),
+    path("journal/security-events", security_event_page, name="journal-security-events"),
+    path("journal/security-events.<slug:extension>", download_security_events, name="journal-security-events-file"),
     path("journal.<slug:extension>", download_journal, name="journal-file"),
     # reports
     path("analyses/", run_list, name="analyses"),

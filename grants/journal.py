@@ -9,23 +9,28 @@ from dataclasses import dataclass
 from itertools import islice
 
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from grants.bulk_rows import database_time, insert_rows
 from grants.journal_keys import check_head, head_fault, is_line_signed, signing_key
 from grants.models import JournalHead, JournalLine, line_hash
 
+# Actions that change neither data nor settings: a snapshot and a plan stay current after them.
+RUN_ACTIONS = ("run-start", "run-cancel")
 ACTIONS = (
     "grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-activate", "user-deactivate",
     "user-change", "role-set", "password-set", "principal-add", "group-add", "group-change", "group-remove", "member-add",
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
-    "plan-discard", "identity-link", "storage-identity",
+    "plan-discard", "identity-link", "storage-identity", *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
             "member-add", "member-remove"}
 SEAL = "seal"
+# sent with the lines of each batch, in the transaction of the change
+lines_appended = Signal()
 LINES_PER_BATCH = 2_000
 MAX_LINES_PER_PROOF = 100_000
 MAX_LINES_READ = 1_000
@@ -99,6 +104,7 @@ def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: A
     lines = _lines(head, changes, author, at)
     while batch := list(islice(lines, LINES_PER_BATCH)):
         insert_rows(JournalLine, _COLUMNS, [_row(line) for line in batch])
+        lines_appended.send(sender=JournalLine, lines=batch)
     sign_head(head)
     head.save(update_fields=["revision", "at", "hash", "key_id", "mac"])
     return head.revision

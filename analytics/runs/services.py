@@ -9,6 +9,7 @@ process. So a message that arrives twice changes nothing, and a process that has
 import logging
 import secrets
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import kombu.exceptions
 import redis
@@ -23,19 +24,32 @@ from analytics.runs.options import validated_options
 from analytics.runs.presence import redis_problem
 from analytics.runs.processes import this_process
 from analytics.storage_identity import storage_identity
+from grants.changes.authority import administrator_transaction
+from grants.journal import Author, Change, append_to_journal
 
 logger = logging.getLogger(__name__)
 
 
-def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False) -> AnalysisRun:
-    """Store a waiting run and send it to the worker when the transaction commits. Raise AnalysisError."""
+def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False,
+                author: Author | None = None) -> AnalysisRun:
+    """Store a waiting run and send it to the worker when the transaction commits. Raise AnalysisError or NotAdministrator.
+
+    author: of the journal line. A scheduled run has none: the journal line of the schedule covers it.
+    """
     known_analysis = analysis_by_name(analysis)
-    run = AnalysisRun.objects.create(
-        analysis=known_analysis.name, options=validated_options(known_analysis, options), requested_by=requested_by,
-        is_scheduled=is_scheduled,
-    )
-    transaction.on_commit(lambda: send_run(run))
+    options = validated_options(known_analysis, options)
+    with administrator_transaction(author) if author else nullcontext() as head:
+        run = AnalysisRun.objects.create(
+            analysis=known_analysis.name, options=options, requested_by=requested_by, is_scheduled=is_scheduled)
+        if author:
+            append_to_journal(head, [Change("run-start", detail=_run_text(run))], author=author)
+        transaction.on_commit(lambda: send_run(run))
     return run
+
+
+def _run_text(run: AnalysisRun) -> str:
+    options = "".join(f", {name}: {value}" for name, value in sorted(run.options.items()) if value)
+    return f"run {run.pk}: {run.analysis}{options}"
 
 
 def send_run(run: AnalysisRun) -> bool:
@@ -55,11 +69,22 @@ def send_run(run: AnalysisRun) -> bool:
     return True
 
 
-def cancel_run(*, run: AnalysisRun) -> bool:
+def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     """Cancel a waiting run at once, and a running run within seconds. Return False if the run was already finished.
 
-    Uses one statement, so that it also cancels a run that is claimed or requeued at the same moment.
+    author: of the journal line. Raise NotAdministrator. Without an author, there is no line.
     """
+    if author is None:
+        return _cancel_unfinished(run)
+    with administrator_transaction(author) as head:
+        is_cancelled = _cancel_unfinished(run)
+        if is_cancelled:
+            append_to_journal(head, [Change("run-cancel", detail=_run_text(run))], author=author)
+    return is_cancelled
+
+
+def _cancel_unfinished(run: AnalysisRun) -> bool:
+    """Cancel in one statement, so that a run that is claimed or requeued at the same moment is cancelled too."""
     now, is_waiting = timezone.now(), Q(state=RunState.WAITING)
     unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))
     return bool(unfinished.update(

@@ -42,7 +42,8 @@ from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.grant_attributes import GrantAttributes
-from grants.models import GroupGrant, JournalHead, User, UserGrant, permission_ids
+from grants.journal import RUN_ACTIONS
+from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant, permission_ids
 from grants.querysets import effective_memberships
 
 logger = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
 def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease."""
     with _consistent_read():
-        head = JournalHead.objects.filter(pk=1).first() or JournalHead()
+        head = _data_head()
         stem = f"revision={head.revision:020}-{head.hash[:12]}"
         fault = ""
         for name in folder_names(filesystem, folder):
@@ -125,6 +126,14 @@ def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]
         path = f"{folder}/{stem}-{secrets.token_hex(4)}"
         files, lease = _write_snapshot(filesystem, path, head.revision, check)
     return Snapshot(path, head.revision, files, fault), lease
+
+
+def _data_head() -> JournalHead | JournalLine:
+    """Return the head of the journal, or the newest other line if the head is about a run, which does not change the data."""
+    head = JournalHead.objects.filter(pk=1).first() or JournalHead()
+    if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
+        return JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
+    return head
 
 
 def _lease_intact(filesystem: FileSystem, path: str, revision: int) -> tuple[Snapshot, str] | None:

@@ -15,6 +15,7 @@ from django.urls import set_script_prefix
 
 from authzconsole.api.urls import VIEWS
 from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_id
+from authzconsole.common.security_events.middleware import record_denial
 
 
 class TokenFastPath:
@@ -32,7 +33,10 @@ class TokenFastPath:
             return self._console(environ, start_response)
         set_script_prefix("/")
         _renew_connection()
-        response = handler(WSGIRequest(environ))
+        request = WSGIRequest(environ)
+        response = handler(request)
+        if response.status_code == 403:
+            record_denial(request)
         unbind_request_id()
         headers = [*response.items(), ("Content-Length", str(len(response.content)))]
         start_response(f"{response.status_code} {response.reason_phrase}", headers)

@@ -13,6 +13,8 @@ from rest_framework.authentication import CSRFCheck
 from authzconsole.common import login_throttle
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
 from authzconsole.models import TokenScope
 from entities.address import Address
@@ -88,9 +90,12 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     try:
         token = verify_token(secret.strip())
     except TokenUnknown as error:
+        record_event(EventKind.TOKEN_REJECTED, request=request, target=request.path, detail=str(error))
         raise _unknown_token_refusal(request, str(error)) from None
     except TokenRefused as error:
+        record_event(EventKind.TOKEN_REJECTED, request=request, target=request.path, detail=str(error))
         raise _invalid_token_refusal(str(error)) from None
+    request.api_token = token
     if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)

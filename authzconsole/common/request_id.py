@@ -4,6 +4,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import structlog
 from django.core.signals import request_finished
@@ -11,9 +12,15 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
 # a header value cannot contain other control characters; a tab would split a line of the log
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MAX_CALLER_ID_CHARACTERS = 200
 logger = structlog.stdlib.get_logger("authzconsole.access")
+_current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
+
+
+def current_request() -> HttpRequest | None:
+    """Return the request that this thread handles; None in commands and tasks."""
+    return _current_request.get()
 
 
 class RequestIdMiddleware:
@@ -29,8 +36,9 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         sent_id = request.headers.get("X-Request-ID", "")
         request.id = uuid.uuid4().hex
-        request.caller_id = _CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
-        request.echoed_id = sent_id if sent_id and not _CONTROL_CHARACTERS.search(sent_id) else request.id
+        request.caller_id = CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
+        request.echoed_id = sent_id if sent_id and not CONTROL_CHARACTERS.search(sent_id) else request.id
+        _current_request.set(request)
         # the id stays bound until request_finished, because Django logs an error status after the last middleware
         structlog.contextvars.bind_contextvars(
             request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {}))
@@ -44,4 +52,5 @@ class RequestIdMiddleware:
 
 @receiver(request_finished)
 def unbind_request_id(**kwargs: object) -> None:
+    _current_request.set(None)
     structlog.contextvars.unbind_contextvars("request_id", "caller_request_id")

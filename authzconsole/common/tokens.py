@@ -72,6 +72,10 @@ class ValidToken:
         return User(**dict(zip(_OWNER_COLUMNS, self.owner_values, strict=True)))
 
     @property
+    def owner_name(self) -> str:
+        return self.owner_values[1]
+
+    @property
     def can_ask_about_all(self) -> bool:
         """Return whether the token may ask about any subject, by its scopes and the present role of its owner.
 

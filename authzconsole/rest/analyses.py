@@ -19,7 +19,7 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import any_account, check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import (
     ListPart,
     PageQuery,
@@ -182,7 +182,8 @@ class Runs(Endpoint):
         responses={202: RunSerializer}, response_example=RUN_EXAMPLE, parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         data = self.body(StartSerializer)
-        run = request_run(analysis=data.pop("analysis"), options=data, requested_by=request.user)
+        run = request_run(analysis=data.pop("analysis"), options=data, requested_by=request.user,
+                          author=author_of(request))
         response = created_response(_run_details_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
@@ -211,7 +212,7 @@ class RunCancellation(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         run = _run_or_404(number)
         self.check_empty_body()
-        cancel_run(run=run)
+        cancel_run(run=run, author=author_of(request))
         return Response(_run_details_as_json(_run_or_404(number)))
 
 

@@ -39,6 +39,7 @@ from authzconsole.rest.plans import (
 from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
 from authzconsole.rest.principals import GroupDetail, Groups, Members, UserDetail, Users
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
+from authzconsole.rest.security_events import SecurityEvents
 
 urlpatterns = [
     # the only path with a trailing slash; Django redirects to it
@@ -86,6 +87,7 @@ urlpatterns = [
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
     path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
     path("journal", Journal.as_view(), name="rest-journal"),
+    path("security-events", SecurityEvents.as_view(), name="rest-security-events"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
     # without this, Django would answer with an HTML page or a redirect to the sign-in page
     re_path(r"", csrf_exempt(login_not_required(unknown_path))),

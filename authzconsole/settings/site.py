@@ -47,6 +47,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # after WhiteNoise, because browsers may cache static files
     "authzconsole.web.middleware.NoStoreMiddleware",
+    "authzconsole.common.security_events.middleware.SecurityEventMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

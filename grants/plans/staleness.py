@@ -13,11 +13,12 @@ from django.db.models.functions import Left, Length, StrIndex, Substr
 
 from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
+from grants.journal import RUN_ACTIONS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link", "storage-identity")
+                      "identity-link", "storage-identity", *RUN_ACTIONS)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:

@@ -19,7 +19,7 @@ QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"}
             "resource": {"type": "dataset", "id": "sales.orders"}}
 READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
          "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
-         "/schedules/visibility", "/runs", "/journal", "/journal/proof",
+         "/schedules/visibility", "/runs", "/journal", "/journal/proof", "/security-events",
          "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned"]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
@@ -45,7 +45,7 @@ WRITES = [
 ]
 DECISIONS = ("POST", "/decisions", QUESTION)
 FOR_ADMINISTRATORS_AND_AUDITORS = {"/schedules", "/schedules/visibility",
-                 "/runs", "/journal", "/journal/proof", "/plans",
+                 "/runs", "/journal", "/journal/proof", "/security-events", "/plans",
                  "/forecasts/deletion?namespace=namespace:sales&user=ned"}
 
 # It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a plan or a run.

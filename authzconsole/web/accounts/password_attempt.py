@@ -7,6 +7,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from authzconsole.common import login_throttle
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 
 
 class PasswordAttemptForm:
@@ -27,6 +29,7 @@ class PasswordAttemptForm:
         counters = login_throttle.password_counters(request, name)
         self.wait_seconds = login_throttle.seconds_to_wait(*counters)
         if self.wait_seconds:
+            record_event(EventKind.SIGN_IN_FAILURE, request=request, account=name, detail="too many wrong passwords")
             raise ValidationError("Too many wrong passwords for this name or from your address. "
                                   f"Wait {login_throttle.wait_in_words(self.wait_seconds)}, then {next_step}.")
         try:

@@ -13,6 +13,8 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.recent_authentication import record_authentication
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
 
@@ -76,7 +78,11 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         with self.throttled(self.request, self.user.username, "change yours"):
-            return super().clean_old_password()
+            try:
+                return super().clean_old_password()
+            except ValidationError:
+                record_event(EventKind.SIGN_IN_FAILURE, request=self.request, detail="wrong password in the password form")
+                raise
 
     def clean_new_password1(self) -> str:
         password = self.cleaned_data.get("new_password1", "")

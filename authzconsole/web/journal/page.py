@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
-from django.utils.dateparse import parse_date, parse_datetime
 from django.views.decorators.http import require_safe
 
 from analytics.arrow import arrow_schema
@@ -19,7 +17,7 @@ from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.paging import Page, url_with
-from authzconsole.web.shared.parameters import name_parameter, text_parameter
+from authzconsole.web.shared.parameters import TIME_FAULT, name_parameter, parse_time, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
@@ -112,22 +110,10 @@ def _query(request: HttpRequest) -> JournalQuery:
         filters["principal"] = f"user:{fields['principal']}"
     for name in TIME_FIELDS:
         try:
-            filters[name] = _parse_time(fields[name], is_end=name == "until")
+            filters[name] = parse_time(fields[name], is_end=name == "until")
         except (ValueError, OverflowError):
-            faults[name] = (f"`{fields[name]}` is not a date. "
-                            "Enter a date such as 2026-02-28 or a UTC time such as 2026-02-28T13:30.")
+            faults[name] = TIME_FAULT.format(fields[name])
     return JournalQuery(fields, faults, journal_lines().none() if faults else journal_lines(**filters))
-
-
-def _parse_time(text: str, *, is_end: bool) -> datetime | None:
-    """Parse a date or time in UTC. is_end: return the end of a date instead of its start. Raise ValueError or OverflowError."""
-    if not text:
-        return None
-    if (day := parse_date(text)) is not None:
-        return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=is_end)
-    if (time := parse_datetime(text)) is None:
-        raise ValueError(text)
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:

@@ -19,8 +19,9 @@ ACTION_LABELS = {
     "group-change": "Group changed", "group-remove": "Group removed",
     "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
-    "schedule-change": "Nightly run changed", "token-add": "Token created", "token-revoke": "Token revoked",
-    "identity-link": "Identity linked", "storage-identity": "Storage identity changed",
+    "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
+    "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
+    "storage-identity": "Storage identity changed",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

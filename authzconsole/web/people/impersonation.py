@@ -6,6 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
@@ -58,6 +60,9 @@ def see_as(request: HttpRequest) -> HttpResponse:
     if name:
         principal_or_404(f"user:{name}")
         request.session[SESSION_KEY] = name
+        record_event(EventKind.SEE_AS_START, request=request, target=f"user:{name}")
         return see_other(reverse("home"))
+    if previous_name:
+        record_event(EventKind.SEE_AS_STOP, request=request, target=f"user:{previous_name}")
     messages.info(request, "You see the console as yourself again.")
     return see_other(principal_url("person", f"user:{previous_name}") if previous_name else reverse("home"))

@@ -15,7 +15,7 @@ from authzconsole.web.reports.readiness_report import SECTIONS, report_sections
 from authzconsole.web.reports.run_details import run_details, run_or_404, run_summary
 from authzconsole.web.reports.schedules import OPTIONS, schedule_row
 from authzconsole.web.reports.table import table_sections
-from authzconsole.web.shared.guard import administrator_required, auditor_required
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
@@ -60,7 +60,7 @@ def start_run(request: HttpRequest) -> HttpResponse:
     options = ANALYSES[form["analysis"]].options if form["analysis"] in ANALYSES else ()
     try:
         run = request_run(analysis=form["analysis"], options={name: form[name] for name in options if form[name]},
-                          requested_by=request.user)
+                          requested_by=request.user, author=request_author(request))
     except AnalysisError as error:
         return _list_page(request, form, fault=str(error), status=400)
     return see_other(reverse("analysis", args=[run.pk]))
@@ -90,7 +90,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
 @administrator_required
 def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
-    if cancel_run(run=run):
+    if cancel_run(run=run, author=request_author(request)):
         messages.info(request, f"Run {run.pk} is being cancelled.")
     else:
         messages.info(request, f"Run {run.pk} has already finished. Nothing changed.")

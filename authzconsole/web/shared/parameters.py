@@ -1,10 +1,13 @@
 """Read query parameters as text that every database accepts."""
 
 from collections.abc import Container
+from datetime import UTC, datetime, timedelta
 
 from django.http import HttpRequest
+from django.utils.dateparse import parse_date, parse_datetime
 
 MAX_CHARACTERS = 600
+TIME_FAULT = "`{}` is not a date. Enter a date such as 2026-02-28 or a UTC time such as 2026-02-28T13:30."
 
 
 def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX_CHARACTERS) -> str:
@@ -24,3 +27,14 @@ def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -
     """Return the parameter if it is one of `choices`, otherwise an empty string."""
     value = request.GET.get(name, "")
     return value if value in choices else ""
+
+
+def parse_time(text: str, *, is_end: bool) -> datetime | None:
+    """Parse a date or time in UTC. is_end: return the end of a date instead of its start. Raise ValueError or OverflowError."""
+    if not text:
+        return None
+    if (day := parse_date(text)) is not None:
+        return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=is_end)
+    if (time := parse_datetime(text)) is None:
+        raise ValueError(text)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

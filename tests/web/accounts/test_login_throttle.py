@@ -75,8 +75,10 @@ def test_blocked_attempts_check_no_password(monkeypatch, django_assert_num_queri
     monkeypatch.setattr("authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: checked_forms.append(form))
     for name in ("ned", "nobody"):
         login_throttle.count_failure(*[login_throttle.password_counters(RequestFactory().get("/"), name)[0]] * LIMIT)
-        with django_assert_num_queries(0):
+        # the query stores the security event
+        with django_assert_num_queries(1) as queries:
             assert sign_in(name).status_code == 429
+        assert queries[0]["sql"].startswith('INSERT INTO "authzconsole_securityevent"')
     assert not checked_forms
 
 

@@ -1,0 +1,39 @@
+"""The kinds of security events."""
+
+from django.db.models import TextChoices
+
+
+class EventKind(TextChoices):
+    """The kind of an event. Kinds that come from a journal line have the name of its action."""
+
+    SIGN_IN = "sign-in", "Signed in"
+    SIGN_IN_FAILURE = "sign-in-failure", "Failed sign-in"
+    SIGN_OUT = "sign-out", "Signed out"
+    DENIAL = "denial", "Access denied"
+    SEE_AS_START = "see-as-start", "Started to see as another user"
+    SEE_AS_STOP = "see-as-stop", "Stopped to see as another user"
+    DOWNLOAD = "download", "Download"
+    TOKEN_REJECTED = "token-rejected", "Token rejected"
+    TOKEN_ADD = "token-add", "Token created"
+    TOKEN_REVOKE = "token-revoke", "Token revoked"
+    ROLE_SET = "role-set", "Console role changed"
+    IDENTITY_LINK = "identity-link", "Identity linked"
+    PASSWORD_SET = "password-set", "Password set"
+    GENERATION_ACTIVATE = "generation-activate", "Generation activated"
+    SCHEDULE_ON = "schedule-on", "Nightly run switched on"
+    SCHEDULE_OFF = "schedule-off", "Nightly run switched off"
+    SCHEDULE_CHANGE = "schedule-change", "Nightly run changed"
+    RUN_START = "run-start", "Run started"
+    RUN_CANCEL = "run-cancel", "Run cancelled"
+    PLAN_DISCARD = "plan-discard", "Plan discarded"
+    SEAL = "seal", "Journal sealed"
+    STORAGE_IDENTITY = "storage-identity", "Storage identity changed"
+
+
+# callers without valid credentials can cause these, so their number is limited (see `limits`)
+FAILURES = frozenset({EventKind.SIGN_IN_FAILURE, EventKind.DENIAL, EventKind.TOKEN_REJECTED})
+FROM_JOURNAL = frozenset({
+    EventKind.TOKEN_ADD, EventKind.TOKEN_REVOKE, EventKind.ROLE_SET, EventKind.PASSWORD_SET, EventKind.IDENTITY_LINK,
+    EventKind.GENERATION_ACTIVATE,
+    EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,
+    EventKind.PLAN_DISCARD, EventKind.SEAL, EventKind.STORAGE_IDENTITY})
