@@ -7,7 +7,6 @@ from .accounts import *
 from .analyses import *
 from .authorization import *
 from .database import *
-from .directory import *
 from .environment import BASE_DIR as BASE_DIR
 from .environment import STATE_DIR as STATE_DIR
 from .limits import *
@@ -19,3 +18,4 @@ from .servers import *
 from .sign_in import *
 from .site import *
 from .transport import *
+from .user_directory import *

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import authenticate
+from django.contrib.auth import BACKEND_SESSION_KEY, authenticate
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -28,6 +28,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.recent_authentication import is_recently_authenticated, record_authentication
+from authzconsole.settings.user_directory import LDAP_BACKEND
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 from authzconsole.web.shared.rendering import render_page, see_other
 
@@ -73,7 +74,7 @@ class PasswordMethod(PasswordAttemptForm):
     template = "accounts/reauthentication/_password.html"
 
     def is_available(self, request: HttpRequest) -> bool:
-        return request.user.has_usable_password()
+        return request.user.has_usable_password() or request.session.get(BACKEND_SESSION_KEY) == LDAP_BACKEND
 
     def verify(self, request: HttpRequest) -> None:
         try:

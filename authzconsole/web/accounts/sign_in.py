@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from authzconsole.common.recent_authentication import record_authentication
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
+from authzconsole.settings.user_directory import LDAP_PROVIDER
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
 
@@ -39,6 +40,11 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
         if user.is_service:
             raise self.get_invalid_login_error()
 
+    def get_invalid_login_error(self) -> ValidationError:
+        # the password was right, but another system refused the sign-in (authzconsole.directory.backend)
+        refusal = getattr(self.request, "sign_in_refusal", "")
+        return ValidationError(refusal, code="refused") if refusal else super().get_invalid_login_error()
+
     def clean(self) -> dict:
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is None or not password:
@@ -55,7 +61,7 @@ class SignIn(RetryAfterMixin, views.LoginView):
     def get_context_data(self, **kwargs) -> dict:
         query = urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
         providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
-                     for provider_id, options in settings.SIGN_IN_PROVIDERS.items()]
+                     for provider_id, options in settings.SIGN_IN_PROVIDERS.items() if options.protocol != LDAP_PROVIDER]
         return super().get_context_data(providers=providers, **kwargs)
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
