@@ -42,6 +42,8 @@ class Entity(models.Model):
             # includes the id, so that the content of a namespace is counted without reading the rows
             models.Index(fields=["namespace", "kind", "state", "id"], name="entity_in_namespace"),
             models.Index(fields=["parent", "kind", "key"], name="entity_child"),
+            # nearly all entities are live
+            models.Index(fields=["state"], name="entity_not_live", condition=~models.Q(state="live")),
         ]
 
     def __str__(self) -> str:

@@ -6,12 +6,24 @@ from datetime import datetime
 
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Abs
 
-from grants.models import JournalLine
+from entities.models import Entity
+from grants.models import JOURNAL_REQUEST_FILTERS, JournalLine
+
+# The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by language, and entities
+# by bytes.
+_CHANGED_SQL = f"""
+SELECT changed.id FROM {Entity._meta.db_table} changed WHERE (changed.kind, changed.key) IN (
+  SELECT substr(entity, 1, {{position}}(entity, ':') - 1) COLLATE "{{byte_order}}",
+    substr(entity, {{position}}(entity, ':') + 1) COLLATE "{{byte_order}}"
+  FROM {JournalLine._meta.db_table}
+  WHERE revision > %s AND action IN ('plan', 'register', 'delete', 'recreate', 'describe'))"""
 
 
-def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", action: str = "", since: datetime | None = None,
+def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", action: str = "", request_id: str = "",
+                  caller_request_id: str = "", since: datetime | None = None,
                   until: datetime | None = None) -> QuerySet[JournalLine]:
     """Return the lines that match all filters, newest first.
 
@@ -19,14 +31,33 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
     The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as an expression that makes
     PostgreSQL use the index of the filter (see `JournalLine`).
     """
-    conditions = {"principal": principal, "entity": entity, "actor": actor, "action": action}
+    conditions = {"principal": principal, "entity": entity, "actor": actor, "action": action, "request_id": request_id,
+                  "caller_request_id": caller_request_id}
     lines = JournalLine.objects.annotate(place=Abs("revision") if any(conditions.values()) else F("revision")).order_by("-place")
+    for name in JOURNAL_REQUEST_FILTERS:
+        # the condition of the index
+        lines = lines.exclude(**{name: ""}) if conditions[name] else lines
     # The times of lines never decrease, so a range of times is a range of revisions.
     conditions |= {"place__gte": _revision_at("at", at__gte=since) if since else 0,
                    "place__lte": _revision_at("-at", at__lt=until) if until else 0}
     if (since and not conditions["place__gte"]) or (until and not conditions["place__lte"]):
         return lines.none()
     return lines.filter(**{name: value for name, value in conditions.items() if value})
+
+
+def entities_changed_since(since: int | datetime) -> QuerySet[Entity]:
+    """Return the entities of which the state or the description changed, according to the journal.
+
+    since: a revision, after which they changed, or a time, at or after which they changed (one query).
+    """
+    if isinstance(since, datetime):
+        first_revision = _revision_at("at", at__gte=since)
+        if not first_revision:
+            return Entity.objects.none()
+        since = first_revision - 1
+    is_postgresql = connection.vendor == "postgresql"
+    sql = _CHANGED_SQL.format(position="strpos" if is_postgresql else "instr", byte_order="C" if is_postgresql else "BINARY")
+    return Entity.objects.filter(pk__in=RawSQL(sql, [since]))
 
 
 @contextmanager

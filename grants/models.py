@@ -166,6 +166,8 @@ class ActiveGeneration(models.Model):
 
 
 JOURNAL_FILTERS = ("principal", "entity", "actor", "action")
+# indexed only where they are set, because commands have no request
+JOURNAL_REQUEST_FILTERS = ("request_id", "caller_request_id")
 
 
 # without spaces, and with every character as it is
@@ -219,6 +221,8 @@ class JournalLine(models.Model):
         default_permissions = ()
         indexes = [
             *(models.Index(name, Abs("revision").desc(), name=f"journal_{name}") for name in JOURNAL_FILTERS),
+            *(models.Index(name, Abs("revision").desc(), name=f"journal_{name}", condition=~Q(**{name: ""}))
+              for name in JOURNAL_REQUEST_FILTERS),
             models.Index(fields=["at", "revision"], name="journal_time"),
         ]
 

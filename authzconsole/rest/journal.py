@@ -64,12 +64,16 @@ class JournalQuery(PageQuery):
     entity = AddressText(required=False)
     actor = Text(required=False, max_length=150, help_text="The account or command that made the change.")
     action = Choice(choices=ACTIONS, required=False, help_text="Only lines of this action.")
+    request_id = Text(required=False, max_length=200, help_text="Only lines of the request with this id of the console.")
+    caller_request_id = Text(required=False, max_length=200, help_text="Only lines of requests with this X-Request-ID of the "
+                                                                       "caller.")
     since = Time(required=False, help_text="Only lines at or after this time.")
     until = Time(required=False, help_text="Only lines before this time.")
     from_revision = QueryInteger(required=False, help_text="Only lines from this revision.")
     to_revision = QueryInteger(required=False, help_text="Only lines up to this revision.")
 
 
+FILTERS = ("principal", "actor", "action", "request_id", "caller_request_id", "since", "until")
 LINE_EXAMPLE = {
     "revision": 812, "at": "2026-02-01T08:00:00Z", "actor": "admin", "action": "grant",
     "principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", "detail": "",
@@ -89,7 +93,7 @@ class Journal(Endpoint):
         response_example={"items": [LINE_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
         query = self.query
-        filters = {name: query[name] for name in ("principal", "actor", "action", "since", "until") if name in query}
+        filters = {name: query[name] for name in FILTERS if name in query}
         rows = journal_lines(**filters, entity=str(query.get("entity", "")))
         for name, lookup in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
             rows = rows.filter(**{lookup: query[name]}) if name in query else rows

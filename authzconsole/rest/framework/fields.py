@@ -161,6 +161,25 @@ class Time(ErrorMessages, serializers.DateTimeField):
         return super().to_internal_value(value)
 
 
+class TimeOrRevision(Text):
+    """A time, or a revision of the journal; the validated value is a `datetime` or an `int`."""
+
+    def __init__(self, **options):
+        super().__init__(max_length=40, **options)
+
+    def run_validation(self, data=serializers.empty):
+        text = super().run_validation(data)
+        if not isinstance(text, str):
+            return text
+        if text.isascii() and text.isdigit() and len(text) < 19:
+            return int(text)
+        try:
+            return Time().run_validation(text)
+        except serializers.ValidationError:
+            raise serializers.ValidationError(
+                "this must be a time such as 2026-02-01T08:00:00Z, or a revision such as 812") from None
+
+
 def privilege_list(**options) -> List:
     return List(child=Choice(choices=list(map(str, Privilege))), min_length=1, max_length=len(Privilege), **options)
 
