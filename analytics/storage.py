@@ -3,7 +3,6 @@
 A path in this module is a path within the storage's file system. SNAPSHOT_URI names its root.
 """
 
-import errno
 import logging
 import os
 
@@ -11,21 +10,9 @@ from django.conf import settings
 from pyarrow import ArrowInvalid
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
+from analytics.folders import folder_problem
+
 logger = logging.getLogger(__name__)
-
-# The problem and its remedy, by error number.
-REMEDIES = {
-    errno.ENOSPC: "it is full: free some space",
-    errno.EDQUOT: "the quota is used up: free some space",
-    errno.EROFS: "it is read-only",
-    errno.EACCES: "it is not writable",
-    errno.EPERM: "it is not writable",
-    errno.ENOTDIR: "there is a file where a folder is expected: remove it",
-    errno.EEXIST: "there is a file where a folder is expected: remove it",
-    errno.ENOENT: "it does not exist: create it",
-    errno.EFBIG: "its files may not become that large: raise the limit",
-}
-
 
 class StorageError(Exception):
     """The folder of snapshots and results cannot be used. The message names the folder and the remedy."""
@@ -56,9 +43,7 @@ def spark_uri(path: str) -> str:
 
 def storage_problem(error: OSError) -> str:
     """Return a sentence that names the problem of the storage folder and how to solve it."""
-    remedy = REMEDIES.get(error.errno or 0, str(error))
-    return (f"The folder of snapshots and results, {settings.SNAPSHOT_URI}, cannot be written: {remedy}, "
-            f"or point SNAPSHOT_URI at another place.")
+    return folder_problem("The folder of snapshots and results", settings.SNAPSHOT_URI, error, "SNAPSHOT_URI")
 
 
 def folder_names(filesystem: FileSystem, path: str) -> list[str]:

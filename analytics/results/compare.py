@@ -13,11 +13,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from django.conf import settings
 
 from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
+from analytics.folders import ScratchError, scratch_folder
 from analytics.interrupts import interruptible_database
 from analytics.models import AnalysisRun, RunState
+from analytics.results.files import scratch_problem
 from analytics.results.query import MEMORY_LIMIT
 from analytics.results.read import report_manifest, result_batches
 from analytics.storage import StorageError, discard_folder, storage_path, storage_problem, storage_root
@@ -53,6 +56,8 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
     try:
         counts = _write_changes(run, folder, earlier, check)
     except (AnalysisError, StorageError) as error:
+        # an end of the run that was requested also interrupts the comparison
+        check()
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
         discard_folder(f"{folder}/{analysis_by_name(run.analysis).changes.name}")
         return {"comparison_fault": {"run": earlier.pk, "reason": str(error).rstrip(".")}}
@@ -81,8 +86,10 @@ def _translate_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
+    except ScratchError as error:
+        raise StorageError(str(error)) from error
     except (pa.ArrowException, duckdb.Error) as error:
-        raise StorageError(f"the comparison failed: {str(error).splitlines()[0]}") from error
+        raise StorageError(scratch_problem(error) or f"the comparison failed: {str(error).splitlines()[0]}") from error
 
 
 def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -102,7 +109,8 @@ def _changes(rows: Table, folder: str, earlier: AnalysisRun, check: Callable[[],
     query = _query(rows)
     after = SortedRows(rows, result_batches(rows, folder))
     before = SortedRows(rows, result_batches(rows, earlier.result_folder, manifest=report_manifest(earlier)))
-    with interruptible_database({"memory_limit": MEMORY_LIMIT}) as database:
+    with (scratch_folder(settings.TEMP_DIR) as spill_folder,
+          interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database):
         for rows_after, rows_before in merge_steps(after, before):
             check()
             # the names of the tables in the query

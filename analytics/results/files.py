@@ -1,5 +1,6 @@
 """The files of a report's tables: list them, select those that a filter needs, and translate read errors."""
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -7,10 +8,12 @@ from typing import NoReturn
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+from django.conf import settings
 from pyarrow.fs import FileType
 
 from analytics.analyses import AnalysisError
 from analytics.arrow import arrow_schema
+from analytics.folders import ScratchError
 from analytics.results.index import INDEX_NAME, IndexedFile, files_from_footers, read_file_index, write_file_index
 from analytics.results.manifest import ReportManifest
 from analytics.storage import StorageError, file_paths, storage_path, storage_root
@@ -103,6 +106,13 @@ def write_index(table: Table, folder: str) -> None:
         write_file_index(filesystem, path, files)
 
 
+def scratch_problem(error: Exception) -> str:
+    """Return a sentence if the folder for temporary files is full, which is the only folder that a reader writes; else empty."""
+    text = str(error)
+    is_full = "No space left on device" in text or isinstance(error, duckdb.Error) and "max_temp_directory_size" in text
+    return str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text))) if is_full else ""
+
+
 @contextmanager
 def translate_read_errors() -> Iterator[None]:
     """Convert errors of the storage, Arrow and DuckDB into StorageError.
@@ -112,6 +122,10 @@ def translate_read_errors() -> Iterator[None]:
     """
     try:
         yield
+    except ScratchError as error:
+        raise StorageError(str(error)) from error
     except (OSError, pa.ArrowException, duckdb.Error) as error:
+        if problem := scratch_problem(error):
+            raise StorageError(problem) from error
         cause = (str(error).splitlines() or [type(error).__name__])[0][:MAX_CAUSE_CHARACTERS].rstrip(". ")
         raise StorageError(f"the report's files are damaged or unavailable ({cause}); run the analysis again") from error

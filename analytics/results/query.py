@@ -1,13 +1,14 @@
 """Queries on a report's tables: a filter as SQL, and a DuckDB database that reads the tables' files."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
+from django.conf import settings
 
 from analytics.analyses import AnalysisError
+from analytics.folders import scratch_folder
 from analytics.interrupts import interruptible_database
 from analytics.results.files import table_dataset, translate_read_errors
 from analytics.results.manifest import ReportManifest
@@ -41,7 +42,7 @@ def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING, *
     where: the filter of all queries in this database; files without matching rows are not read. manifest: of a signed report.
     Raise StorageError, ResultsGone, ReportChanged.
     """
-    with translate_read_errors(), tempfile.TemporaryDirectory(prefix="authzconsole-duckdb-") as spill_folder:
+    with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as spill_folder:
         with interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
             database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
             yield database

@@ -67,7 +67,8 @@ def compute_report(
         snapshot = retry_database(lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check)
         progress.begin_stage(RunStage.SPARK)
         spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
-                              patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS))
+                              patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
+                              scratch_parent=settings.TEMP_DIR)
         progress.track_jobs(spark.sparkContext)
         progress.begin_stage(RunStage.COMPUTING)
         analysis_input = _analysis_input(spark, snapshot, options)

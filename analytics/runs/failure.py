@@ -1,12 +1,15 @@
 """Describe the failure of a run in one sentence: what happened and what to do. The log has the traceback."""
 
 import errno
+import os
 
 from django.conf import settings
+from django.db import DatabaseError, connection
 
 from analytics.analyses import AnalysisError
+from analytics.folders import REMEDIES, ScratchError, folder_problem
 from analytics.spark.session import SparkUnavailable, first_line, has_session_died
-from analytics.storage import REMEDIES, StorageError, storage_problem
+from analytics.storage import StorageError, storage_problem, storage_root
 
 MAX_CHARACTERS = 500
 _JAVA_MESSAGES = {
@@ -14,7 +17,12 @@ _JAVA_MESSAGES = {
     "Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG,
 }
 # exceptions with a message for users
-USER_ERRORS = (AnalysisError, StorageError, SparkUnavailable)
+USER_ERRORS = (AnalysisError, ScratchError, StorageError, SparkUnavailable)
+# Java and Python classes and folders that occur in the stack trace of an error about temporary files
+_SCRATCH_MARKERS = ("DiskBlockObjectWriter", "DiskBlockManager", "DiskStore", "UnsafeSorterSpill", "SortShuffleWriter",
+                    "ShuffleExternalSorter", "IndexShuffleBlockResolver", "LocalDiskShuffle", "/blockmgr-", "/spark-")
+# below this, a file system counts as full
+_FULL_BYTES = 1_000_000
 
 
 def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
@@ -26,6 +34,10 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
     if has_python_worker_died(error):
         return python_worker_lost_message(1)
     text = str(error)
+    if isinstance(error, DatabaseError):
+        return _database_problem(error) or _unexpected(error, details)
+    if "No space left on device" in text or isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return full_disk_message(text)
     if (number := _storage_error(text)) is not None:
         return storage_problem(OSError(number, text))
     if "OutOfMemoryError" in text:
@@ -33,13 +45,49 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
                 f"or point SPARK_MASTER at a cluster.")
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_problem(error)
+    return _unexpected(error, details)
+
+
+def _unexpected(error: BaseException, details: str) -> str:
     return f"{type(error).__name__}: {first_line(error)[:MAX_CHARACTERS]} ({details})"
+
+
+def full_disk_message(text: str) -> str:
+    """Return a message that names the full folder: of temporary files, or of snapshots and results.
+
+    text: of the error. If neither its paths nor its stack trace tells the folder, the free space of both does.
+    """
+    error, scratch = OSError(errno.ENOSPC, text), str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text)))
+    if str(settings.TEMP_DIR) in text or any(marker in text for marker in _SCRATCH_MARKERS):
+        return scratch
+    try:
+        root = storage_root()[1]
+    except StorageError:
+        root = ""
+    if root and root in text or not _is_full(str(settings.TEMP_DIR)) or root and _is_full(root):
+        return storage_problem(error)
+    return scratch
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < _FULL_BYTES
+
+
+def _database_problem(error: DatabaseError) -> str:
+    """Return a message if the disk of the database is full; empty for another error."""
+    text = str(error)
+    if connection.vendor == "sqlite" and "disk is full" in text:
+        folder = os.path.dirname(str(connection.settings_dict["NAME"]))
+        return folder_problem("The folder of the database", folder, OSError(errno.ENOSPC, text), "DATABASE_URL")
+    return "The disk of the database server is full: free some space there." if "No space left on device" in text else ""
 
 
 def _storage_error(text: str) -> int | None:
     """Return the error number of a Java message about the folder of snapshots and results; None for other messages."""
-    if "No space left on device" in text:
-        return errno.ENOSPC
     folder = settings.SNAPSHOT_URI
     return next((number for words, number in _JAVA_MESSAGES.items() if words in text and folder in text), None)
 

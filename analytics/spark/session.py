@@ -18,8 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder
 from analytics.spark.properties import properties_argument, write_properties
-from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
 
 # The time that the Java process may take to exit.
 SHUTDOWN_SECONDS = 30
@@ -49,13 +49,15 @@ class SparkUnavailable(Exception):
 
 
 def spark_session(
-    *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS
+    *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS,
+    scratch_parent: str | Path = "",
 ) -> SparkSession:
     """Return the session of this process, or start one. memory: of the driver, in Spark's form (`2g`).
 
-    settings: further Spark settings, by name.
-    Raise SparkUnavailable after at most `patience_seconds`. A session that was partly started is stopped, so the next call can
-    try again.
+    settings: further Spark settings, by name. scratch_parent: where the session creates a folder for its temporary files; by
+    default the folder of the system.
+    Raise ScratchError if that fails, and SparkUnavailable after at most `patience_seconds`. A session that was partly started is
+    stopped, so the next call can try again.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
@@ -66,8 +68,11 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _kill_java_after(patience_seconds) as has_timed_out:
-            session = _build(master, memory, settings or {})
+            session = _build(master, memory, settings or {}, scratch_parent)
             is_up = is_alive(session)
+    except ScratchError:
+        _discard_session()
+        raise
     except Exception as error:
         reason = first_line(error)
         _discard_session()
@@ -174,11 +179,14 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _build(master: str, memory: str, settings: Mapping[str, str]) -> SparkSession:
+def _build(master: str, memory: str, settings: Mapping[str, str], scratch_parent: str | Path) -> SparkSession:
     global _scratch
-    _scratch = create_scratch_folder()
+    _scratch = create_scratch_folder(scratch_parent)
     properties = Path(_scratch, "spark.properties")
-    write_properties(properties, {**_defaults(master, memory, _scratch), **settings})
+    try:
+        write_properties(properties, {**_defaults(master, memory, _scratch), **settings})
+    except OSError as error:
+        raise ScratchError(_scratch, error) from error
     with properties_argument(properties):
         return SparkSession.builder.getOrCreate()
 
@@ -197,7 +205,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         # Only the total time matters, not the length of a pause.
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} "
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
                                          f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],

@@ -1,8 +1,8 @@
 """The REST resources `analyses` and `runs`: list analyses, start and cancel runs, read reports."""
 
-import tempfile
 from pathlib import Path
 
+from django.conf import settings
 from django.http import FileResponse, Http404
 from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_by_name
+from analytics.folders import scratch_folder
 from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_table
@@ -246,7 +247,7 @@ class _TableDownload(Endpoint):
         run, result_table = _finished_run(request, number, table)
         readable_table(run, result_table.name)
         renderer = self.renderer_classes[0]
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch_folder(settings.TEMP_DIR) as folder:
             path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
             export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS, report_manifest(run))
             # the open file stays readable after its folder is deleted

@@ -9,6 +9,7 @@ from .authorization import *
 from .database import *
 from .environment import BASE_DIR as BASE_DIR
 from .environment import STATE_DIR as STATE_DIR
+from .environment import TEMP_DIR as TEMP_DIR
 from .limits import *
 from .logs import *
 from .observability import *

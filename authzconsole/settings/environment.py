@@ -48,6 +48,9 @@ PRODUCTION = env.bool("PRODUCTION", default=False)
 # the folder for everything that the console writes on this machine
 STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
 STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+# the folder for temporary files, on the same disk instead of /tmp
+TEMP_DIR = STATE_DIR / "tmp"
+TEMP_DIR.mkdir(mode=0o700, exist_ok=True)
 
 
 def stored_secret(name: str, consequence: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from grants.journal import ChainBreak, first_break
@@ -96,7 +97,7 @@ def _first_difference(store: sqlite3.Connection) -> str | None:
 
 @contextmanager
 def _fact_store() -> Iterator[sqlite3.Connection]:
-    with tempfile.TemporaryDirectory(prefix="verify-journal-") as folder:
+    with tempfile.TemporaryDirectory(prefix="verify-journal-", dir=settings.TEMP_DIR) as folder:
         store = sqlite3.connect(Path(folder) / "facts.sqlite3", isolation_level=None)
         try:
             store.executescript(_SCHEMA)

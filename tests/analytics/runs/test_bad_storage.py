@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from django.db import OperationalError, connection
 
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.execution import execute_run
@@ -24,13 +26,13 @@ def waiting_stranded_run():
     return AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"})
 
 
-def run_on_file_system(folder, options):
-    """Execute a run with SNAPSHOT_URI on a file system with these mount options, and return the run."""
+def run_on_file_system(storage, options, *, mounted=None, code=CODE):
+    """Execute a run with SNAPSHOT_URI or the folder `mounted` on a file system with these mount options, and return the run."""
     store_tenant(random_tenant(3))
-    run = waiting_stranded_run()
-    folder.mkdir()
-    script = MOUNT_AND_RUN.format(options=options, folder=folder, python=sys.executable, code=CODE.format(pk=run.pk))
-    environment = os.environ | {"DATABASE_URL": database_url(), "SNAPSHOT_URI": str(folder), "SPARK_MASTER": "local[1]",
+    run, folder = waiting_stranded_run(), mounted or storage
+    folder.mkdir(exist_ok=True)
+    script = MOUNT_AND_RUN.format(options=options, folder=folder, python=sys.executable, code=code.format(pk=run.pk))
+    environment = os.environ | {"DATABASE_URL": database_url(), "SNAPSHOT_URI": str(storage), "SPARK_MASTER": "local[1]",
                                 "DJANGO_SETTINGS_MODULE": "tests.settings"}
     command = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount", "sh", "-c"]
     if subprocess.run([*command, f"mount -t tmpfs tmpfs {folder}"], capture_output=True).returncode:
@@ -48,6 +50,54 @@ def test_a_full_or_read_only_file_system_fails_the_run_with_a_message(tmp_path, 
     run = run_on_file_system(tmp_path / "storage", options)
     assert run.state == RunState.FAILED
     assert run.error == f"The folder of snapshots and results, {tmp_path / 'storage'}, cannot be written: {message}."
+
+
+QUERY = """
+from django.conf import settings
+import duckdb
+from analytics.folders import scratch_folder
+from analytics.models import AnalysisRun
+from analytics.results.files import translate_read_errors
+from analytics.runs.execution import execute_run
+from analytics.storage import StorageError
+execute_run(run_id={pk})
+try:
+    with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as folder, duckdb.connect(config=dict(
+            memory_limit="8MB", temp_directory=folder, threads="1")) as database:
+        database.execute("SELECT range, hash(range) AS h FROM range(2000000) ORDER BY h").fetchone()
+except StorageError as error:
+    AnalysisRun.objects.filter(pk={pk}).update(claim="query", process=str(error)[:120])
+"""
+
+
+def test_a_full_folder_for_temporary_files_is_named_by_runs_and_queries(settings, tmp_path):
+    # the root, a folder and its lock
+    run = run_on_file_system(tmp_path / "storage", "nr_inodes=3", mounted=settings.TEMP_DIR, code=QUERY)
+    message = f"The folder for temporary files, {settings.TEMP_DIR}"
+    assert run.state == RunState.FAILED and run.error.startswith(message) and "cannot be written: it is full" in run.error
+    assert (run.claim, run.process[:len(message)]) == ("query", message)
+
+
+@pytest.mark.parametrize(("text", "title"), [
+    ("java.io.IOException: No space left on device\n\tat org.apache.spark.storage.DiskBlockObjectWriter", "temporary files"),
+    ("java.io.IOException: No space left on device\n\tat org.apache.parquet.ParquetFileWriter", "snapshots and results"),
+    ("OSError: {storage}/results/x/part: No space left on device", "snapshots and results"),
+    ("OSError: {scratch}/authzconsole-x/y: No space left on device", "temporary files"),
+])
+def test_the_message_of_a_full_disk_names_the_folder_of_the_error(settings, tmp_path, text, title):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    message = failure_message(RuntimeError(text.format(storage=tmp_path, scratch=settings.TEMP_DIR)))
+    assert message.startswith(f"The folder {'for' if title == 'temporary files' else 'of'} {title}, ") and "it is full" in message
+
+
+def test_a_full_disk_of_the_database_is_named():
+    message = failure_message(OperationalError("database or disk is full"))
+    if connection.vendor == "sqlite":
+        folder = Path(connection.settings_dict["NAME"]).parent
+        assert message.startswith(f"The folder of the database, {folder}, cannot be written: it is full")
+    text = 'could not extend file "base/1/2": No space left on device'
+    if connection.vendor == "postgresql":
+        assert failure_message(OperationalError(text)) == "The disk of the database server is full: free some space there."
 
 
 @pytest.mark.parametrize(("path", "message"), [

@@ -1,4 +1,4 @@
-"""The folders of temporary files of Spark sessions are removed."""
+"""The folders of temporary files of Spark sessions and queries are removed."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analytics.spark.scratch import create_scratch_folder, remove_scratch_folder
+from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder, scratch_folder
 
-CREATE_FOLDER = ("import sys; from analytics.spark.scratch import create_scratch_folder; "
+CREATE_FOLDER = ("import sys; from analytics.folders import create_scratch_folder; "
         "print(create_scratch_folder(), flush=True); sys.stdin.read()")
 
 
@@ -48,3 +48,16 @@ def test_the_folder_of_a_running_session_is_kept(other_session):
     _, folder = other_session
     remove_scratch_folder(create_scratch_folder())
     assert folder.exists()
+
+
+def test_a_folder_in_the_state_directory_ends_with_its_block_and_has_a_private_mode(tmp_path):
+    with scratch_folder(tmp_path / ".") as folder:
+        assert Path(folder).parent == tmp_path and Path(folder).stat().st_mode & 0o077 == 0
+    assert not Path(folder).exists()
+
+
+def test_an_unusable_parent_is_named_with_a_remedy(tmp_path):
+    with pytest.raises(ScratchError) as error:
+        create_scratch_folder(tmp_path / "missing")
+    assert str(error.value) == (f"The folder for temporary files, {tmp_path / 'missing'}, cannot be written: it does not exist: "
+                                "create it, or point STATE_DIR at another place.")
