@@ -16,10 +16,14 @@ class ConsoleConfig(AppConfig):
     def ready(self):
         from django.contrib.auth.signals import user_logged_in
 
-        from authzconsole.common.recent_authentication import record_sign_in
+        from authzconsole.common import recent_authentication
         from authzconsole.common.security_events.sources import connect_sources
+        from authzconsole.sessions import services, store
+        from grants.principals.access_ending import register_access_ender
 
-        user_logged_in.connect(record_sign_in)
+        user_logged_in.connect(recent_authentication.record_sign_in)
+        user_logged_in.connect(store.record_sign_in)
+        register_access_ender(services.end_access)
         connect_sources()
         if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
             logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "

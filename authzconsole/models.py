@@ -1,9 +1,10 @@
-"""The tables of API tokens, with which services authenticate, and of provisioned users and groups."""
+"""The tables of API tokens, with which services authenticate, of sessions, and of provisioned users and groups."""
 
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -156,3 +157,17 @@ class SecurityEventTarget(models.Model):
 
     def __str__(self):
         return f"{self.name}: shipped to {self.shipped_to}"
+
+
+class AccountSession(AbstractBaseSession):
+    """A session (see authzconsole.sessions). account: None before the sign-in. created_at: the time of the sign-in."""
+
+    account = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField()
+    address = models.CharField(max_length=64, blank=True, default="")
+    user_agent = models.CharField(max_length=200, blank=True, default="")
+
+    class Meta(AbstractBaseSession.Meta):
+        abstract = False
+        default_permissions = ()

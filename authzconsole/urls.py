@@ -7,6 +7,7 @@ from django.urls import include, path
 from authzconsole.web.accounts.account_pages import account_list, account_page, change_account, renew_password
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.reauthentication import reauthenticate
+from authzconsole.web.accounts.sessions import account_sessions, own_sessions
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
 from authzconsole.web.accounts.tokens import new_token, revoke_token_view, token_list
 from authzconsole.web.ask.page import ask_page
@@ -58,6 +59,7 @@ urlpatterns = [
     path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
     path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
     path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
+    path("sessions", own_sessions, name="sessions"),
     path("reauthenticate", reauthenticate, name="reauthenticate"),
     path("password", PasswordChange.as_view(), name="password"),
     # explorer
@@ -90,6 +92,7 @@ urlpatterns = [
     path("accounts/tokens/new", new_token, name="token-new"),
     path("accounts/tokens/<int:pk>/revoke", revoke_token_view, name="token-revoke"),
     path("accounts/password/<path:principal>", renew_password, name="account-password"),
+    path("accounts/sessions/<path:principal>", account_sessions, name="account-sessions"),
     path("accounts/change/<path:principal>", change_account, name="account-change"),
     path("accounts/<path:principal>", account_page, name="account"),
     # plans

@@ -3,10 +3,30 @@
 SQLite allows one writer at a time, and an import can hold the lock for minutes.
 """
 
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.db.models import QuerySet
 
 RETRY_AFTER_SECONDS = 10
 
 
 def is_database_locked(error: Exception) -> bool:
     return isinstance(error, OperationalError) and "database is locked" in str(error)
+
+
+def update_without_waiting(rows: QuerySet, **values) -> None:
+    """Update the rows. Do nothing if SQLite is locked, because an import can hold the lock for minutes.
+
+    For values that a later request writes again, such as the time of the last use.
+    """
+    if connection.vendor != "sqlite":
+        rows.update(**values)
+        return
+    with connection.cursor() as cursor:
+        timeout_milliseconds = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+        cursor.execute("PRAGMA busy_timeout = 0")
+        try:
+            rows.update(**values)
+        except OperationalError:
+            pass
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {timeout_milliseconds}")

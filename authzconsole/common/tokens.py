@@ -4,12 +4,13 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import connection
 from django.utils import timezone
 
+from authzconsole.common.database_busy import update_without_waiting
 from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.text import storage_fault
@@ -147,27 +148,9 @@ def verify_token(secret: str) -> ValidToken:
     if not is_owner_active:
         raise TokenRefused("the account of the token is inactive")
     if is_update_due:
-        _update_last_use(number, now)
+        update_without_waiting(ApiToken.objects.filter(pk=number), last_used_at=now)
     return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name, issuer,
                       tuple(owner), bool(is_unlimited))
-
-
-def _update_last_use(number: int, now: datetime) -> None:
-    """Store the time of the last use. Do nothing if SQLite is locked, because an import can hold the lock for minutes."""
-    rows = ApiToken.objects.filter(pk=number)
-    if connection.vendor != "sqlite":
-        rows.update(last_used_at=now)
-        return
-    with connection.cursor() as cursor:
-        timeout_milliseconds = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
-        cursor.execute("PRAGMA busy_timeout = 0")
-        try:
-            rows.update(last_used_at=now)
-        except OperationalError:
-            # the next use stores it
-            pass
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {timeout_milliseconds}")
 
 
 def _digest(secret: str) -> str:

@@ -13,8 +13,14 @@ LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"
 
-# the age and SameSite of the session cookie are the defaults of Django; transport.py has its name
+SESSION_ENGINE = "authzconsole.sessions.store"
+# a session ends after this time without a request, and at the latest after this time
+SESSION_IDLE_SECONDS = env.int("SESSION_IDLE_SECONDS", default=1_800)
+SESSION_ABSOLUTE_SECONDS = env.int("SESSION_ABSOLUTE_SECONDS", default=43_200)
+# SameSite of the session cookie is the default of Django; transport.py has its name
 SESSION_COOKIE_HTTPONLY = True
+# the server enforces the limits
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 
 # counts from the creation of a token; older tokens are refused
 TOKEN_MAX_DAYS = env.int("TOKEN_MAX_DAYS", default=365)

@@ -18,7 +18,7 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link", "storage-identity", *RUN_ACTIONS)
+                      "identity-link", "storage-identity", "sessions-end", *RUN_ACTIONS)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:

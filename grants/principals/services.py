@@ -4,6 +4,7 @@ INVARIANT: the console keeps at least one active administrator.
 """
 
 import secrets
+from collections.abc import Iterable
 from contextlib import contextmanager
 
 from django.contrib.auth.hashers import make_password
@@ -17,6 +18,7 @@ from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, Role, User
 from grants.principal_names import control_character_fault, name_fault
+from grants.principals.access_ending import end_access
 
 MAX_EMAIL_CHARACTERS = 254
 PASSWORD_BYTES = 12
@@ -45,7 +47,8 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
 def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
     """Activate or deactivate a user.
 
-    An inactive user cannot sign in and is denied everything. The grants and memberships remain, and apply again after activation.
+    An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The grants and
+    memberships remain, and apply again after activation.
     """
     with _journal_recorder(author, allows_provisioner=True) as record:
         user = _user(name)
@@ -56,7 +59,8 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
             _check_another_administrator(user)
         User.objects.filter(pk=user.pk).update(is_active=active)
         action = "user-activate" if active else "user-deactivate"
-        return record(Change(action, principal=str(user)), f"{user} is {word} now")
+        # also at activation, because version 1.0 did not end tokens and sessions at deactivation
+        return record(Change(action, principal=str(user)), f"{user} is {word} now", *end_access([user.pk]))
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
@@ -97,7 +101,8 @@ def renew_user_password(*, author: Author, name: str) -> str:
         if user.is_service:
             raise PrincipalError(f"{user} is a service account: it uses API tokens and cannot have a password")
         User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
-        record(Change("password-set", principal=str(user)), f"{user} has a new password")
+        record(Change("password-set", principal=str(user)), f"{user} has a new password",
+               *end_access([user.pk], with_tokens=False))
     return password
 
 
@@ -136,17 +141,17 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 
 @contextmanager
 def _journal_recorder(author: Author, *, allows_provisioner: bool = False):
-    """Open an `administrator_transaction` and yield a function `record(change, sentence) -> Outcome`.
+    """Open an `administrator_transaction` and yield a function `record(change, sentence, *more_changes) -> Outcome`.
 
-    The function writes the change to the journal; None means that nothing changed.
+    The function writes the changes to the journal; None means that nothing changed.
     """
     with administrator_transaction(author, allows_provisioner=allows_provisioner) as head:
-        yield lambda change, sentence: _record(head, author, change, sentence)
+        yield lambda change, sentence, *more_changes: _record(head, author, change, sentence, more_changes)
 
 
-def _record(head: JournalHead, author: Author, change: Change | None, sentence: str) -> Outcome:
+def _record(head: JournalHead, author: Author, change: Change | None, sentence: str, more_changes: Iterable[Change]) -> Outcome:
     if change is not None:
-        append_to_journal(head, [change], author=author)
+        append_to_journal(head, [change, *more_changes], author=author)
     return Outcome(change is not None, sentence, head.revision)
 
 

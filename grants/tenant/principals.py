@@ -15,6 +15,7 @@ from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, upd
 from grants.journal import Change
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
+from grants.principals.access_ending import end_access
 from grants.tenant.faults import Fault
 from grants.tenant.lines import UserLine
 from grants.tenant.reading import Document
@@ -108,12 +109,15 @@ def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport
 
 def _update_users(stored: dict[str, list], document: Document, report: ImportReport) -> list[Change]:
     changes, rows = [], []
+    switched = []
     for name, (pk, active, email, is_principal) in stored.items():
         line = document.users.get(name) or UserLine(0, name, None, None)
         new_active = active if line.active is None else line.active
         new_email = email if line.email is None else line.email
         action = "user-activate" if new_active else "user-deactivate"
         user_changes = [Change(action, principal=f"user:{name}")] if new_active != active else []
+        if new_active != active:
+            switched.append(pk)
         if new_email != email:
             user_changes.append(Change("user-change", principal=f"user:{name}", detail=f"email: {new_email}"))
         user_changes += [Change("principal-add", principal=f"user:{name}")] if not is_principal else []
@@ -124,7 +128,7 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
             report.unchanged["users"] += 1
     report.changes[USERS_CHANGED, ""] += len(rows)
     update_rows(User, ("is_active", "email", "is_principal"), rows)
-    return changes
+    return [*changes, *end_access(switched)]
 
 
 def write_groups(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:

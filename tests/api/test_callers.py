@@ -13,7 +13,6 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.models import Role, User
-from grants.principals.services import set_user_active
 from tests.api.conftest import OPERATOR, PASSWORD, Api, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
@@ -61,7 +60,7 @@ def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, cha
 
 
 def test_a_token_of_an_inactive_account_is_refused(api):
-    set_user_active(author=OPERATOR, name="service", active=False)
+    User.objects.filter(username="service").update(is_active=False)
     assert api.evaluate(request()).json() == "the account of the token is inactive"
 
 

@@ -10,6 +10,7 @@ from authzconsole.management.console_command import ConsoleCommand
 from grants.changes.authority import administrator_transaction
 from grants.journal import Author, Change, append_to_journal
 from grants.models import User
+from grants.principals.access_ending import end_access
 
 
 class Command(ConsoleCommand, changepassword.Command):
@@ -31,5 +32,6 @@ class Command(ConsoleCommand, changepassword.Command):
         hashed, author = make_password(password), Author("changepassword")
         with administrator_transaction(author) as head:
             User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=False)
-            append_to_journal(head, [Change("password-set", principal=str(user))], author=author)
+            changes = [Change("password-set", principal=str(user)), *end_access([user.pk], with_tokens=False)]
+            append_to_journal(head, changes, author=author)
         self.stdout.write(f"Password changed successfully for user '{user}'")

@@ -30,7 +30,8 @@ from grants.principals.services import renew_user_password, set_user_active, set
 
 ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
-URL_NAMES = {"change": "account-change", "password": "account-password", "off_board": "person-off-board"}
+URL_NAMES = {"change": "account-change", "password": "account-password", "off_board": "person-off-board",
+             "sessions": "account-sessions"}
 
 
 @require_safe
@@ -55,10 +56,11 @@ def account_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @auditor_required
 def account_page(request: HttpRequest, principal: str) -> HttpResponse:
-    return _page_response(request, _account_or_404(principal))
+    return _page_response(request, account_or_404(principal))
 
 
-def _account_or_404(principal: str) -> User:
+def account_or_404(principal: str) -> User:
+    """Return the user of a text such as `user:alice`."""
     user = principal_or_404(principal)
     if not isinstance(user, User):
         raise Http404("groups have no account")
@@ -111,7 +113,7 @@ def _confirmation_response(request: HttpRequest, user: User, forecast: AccountFo
 @recent_authentication_required
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     form = request.POST if request.method == "POST" else request.GET
-    user, name = _account_or_404(principal), form.get("change", "")
+    user, name = account_or_404(principal), form.get("change", "")
     if name not in CHANGES:
         raise Http404("there is no such change")
     if request.method != "POST":
@@ -130,7 +132,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
 @recent_authentication_required
 def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     """Generate a password. It is shown in this response and never again."""
-    user = _account_or_404(principal)
+    user = account_or_404(principal)
     if request.method != "POST":
         return _confirmation_response(request, user, password_forecast(user))
     try:
@@ -138,4 +140,4 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     except GrantError as error:
         return _page_response(request, user, fault=f"{error}.", status=400)
     login_throttle.reset_counters(login_throttle.password_counters(request, user.username)[0])
-    return _page_response(request, _account_or_404(principal), password=password)
+    return _page_response(request, account_or_404(principal), password=password)

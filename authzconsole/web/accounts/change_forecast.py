@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from authzconsole.models import ApiToken, TokenScope
-from authzconsole.web.accounts.sessions import MAX_SESSIONS_READ, count_sessions
+from authzconsole.sessions.services import active_sessions
 from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.stranding_warning import StrandingWarning, stranding_warning
 from grants.models import Role, User
@@ -51,9 +51,7 @@ def change_forecast(user: User, change: str, form: Mapping[str, str]) -> Account
 def _activity_forecast(user: User, *, active: bool) -> AccountForecast:
     grants_effect = "take effect again" if active else "remain, and take effect again when reactivated"
     grants = f"Their {_grants_and_memberships(user)} {grants_effect}."
-    token_effects = (("works again", "work again") if active else
-                     ("is refused while the account is inactive", "are refused while the account is inactive"))
-    tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), *token_effects)
+    tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), "is revoked", "are revoked")
     hidden_fields = {"change": "activity", "active": "yes" if active else "no"}
     if active:
         sign_in = "can sign in" if user.has_usable_password() else "can sign in after a password is set"
@@ -108,9 +106,7 @@ def _count_text(total: int, singular: str, plural: str) -> str:
 
 
 def _sessions_effect(user: User) -> list[str]:
-    total, is_truncated = count_sessions(user)
-    limit = f" Only the newest {MAX_SESSIONS_READ:,} sessions of all accounts were checked." if is_truncated else ""
-    return [f"{_count_text(total, 'session ends', 'sessions end')}.{limit}"]
+    return [f"{_count_text(capped_count(active_sessions(user)), 'session ends', 'sessions end')}."]
 
 
 def _tokens_effect(rows: QuerySet[ApiToken], singular: str, plural: str) -> list[str]:

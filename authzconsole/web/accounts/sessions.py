@@ -1,28 +1,65 @@
-"""Count the sessions of an account.
+"""The sessions of an account: its own list, and the list that administrators and auditors see."""
 
-The account is stored inside the encoded session data, so sessions are decoded one by one.
-"""
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
-from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.models import Session
-from django.utils import timezone
-from django.utils.crypto import constant_time_compare
-
+from authzconsole.sessions.services import active_sessions, end_own_sessions, end_sessions_of, session_id
+from authzconsole.web.accounts.account_pages import account_or_404
+from authzconsole.web.accounts.reauthentication import recent_authentication_required
+from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.rendering import render_page, see_other
+from grants.errors import GrantError
 from grants.models import User
 
-MAX_SESSIONS_READ = 2_000
+MAX_SESSIONS = 100
 
 
-def count_sessions(user: User) -> tuple[int, bool]:
-    """Return the number of valid sessions of this account, and whether the count is incomplete. Runs one query.
+@require_http_methods(["GET", "HEAD", "POST"])
+def own_sessions(request: HttpRequest) -> HttpResponse:
+    """List the sessions of the signed-in account, and end one of them, or all except this one."""
+    account = request.impersonator or request.user
+    if request.method != "POST":
+        return _list_response(request, account, is_own=True, can_end=True)
+    ended = end_own_sessions(account, current_key=request.session.session_key, only_id=request.POST.get("session", ""))
+    if ended:
+        messages.success(request, f"{ended} session{'' if ended == 1 else 's'} ended.")
+    else:
+        messages.info(request, "There was no session to end.")
+    return see_other(reverse("sessions"))
 
-    Only the newest MAX_SESSIONS_READ sessions of all accounts are read.
-    """
-    sessions = list(Session.objects.filter(expire_date__gt=timezone.now()).order_by("-expire_date")[: MAX_SESSIONS_READ + 1])
-    auth_hash = user.get_session_auth_hash()
-    total = sum(_belongs_to(session.get_decoded(), user, auth_hash) for session in sessions[:MAX_SESSIONS_READ])
-    return total, len(sessions) > MAX_SESSIONS_READ
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@auditor_required
+def account_sessions(request: HttpRequest, principal: str) -> HttpResponse:
+    """List the sessions of an account, and end one of them or all."""
+    user = account_or_404(principal)
+    if request.method == "POST":
+        return _end_sessions(request, user, principal)
+    return _list_response(request, user, is_own=False, can_end=request.user.can_administer)
 
 
-def _belongs_to(session: dict, user: User, auth_hash: str) -> bool:
-    return session.get(SESSION_KEY) == str(user.pk) and constant_time_compare(session.get(HASH_SESSION_KEY, ""), auth_hash)
+@administrator_required
+@recent_authentication_required
+def _end_sessions(request: HttpRequest, user: User, principal: str) -> HttpResponse:
+    author = request_author(request, request.POST.get("reason", "").strip())
+    try:
+        outcome = end_sessions_of(author=author, user=user, only_id=request.POST.get("session", ""))
+    except GrantError as error:
+        return _list_response(request, user, is_own=False, can_end=True, fault=f"{error}.", status=400)
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(principal_url("account-sessions", principal))
+
+
+def _list_response(request: HttpRequest, account: User, *, is_own: bool, can_end: bool, fault: str = "",
+                   status: int = 200) -> HttpResponse:
+    sessions = list(active_sessions(account)[: MAX_SESSIONS + 1])
+    rows = [{"session": session, "id": session_id(session.session_key),
+             "is_current": session.session_key == request.session.session_key} for session in sessions[:MAX_SESSIONS]]
+    return render_page(request, "accounts/sessions/page.html", {
+        "account": account, "principal": principal_link(account), "back": principal_url("account", str(account)), "rows": rows,
+        "has_more": len(sessions) > MAX_SESSIONS, "max_sessions": MAX_SESSIONS, "is_own": is_own, "can_end": can_end,
+        "has_others": any(not row["is_current"] for row in rows), "action": request.path, "fault": fault,
+    }, status=status)

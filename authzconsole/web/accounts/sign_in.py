@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from authzconsole.common.recent_authentication import record_authentication
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
+from authzconsole.sessions.services import end_own_sessions
 from authzconsole.settings.user_directory import LDAP_PROVIDER
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
@@ -119,6 +120,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
         form.user.must_change_password = False
         messages.success(self.request, "Your password was changed.")
         record_authentication(self.request, "password")
+        end_own_sessions(form.user, current_key=self.request.session.session_key or "")
         return super().form_valid(form)
 
 

@@ -21,7 +21,7 @@ ACTION_LABELS = {
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
-    "storage-identity": "Storage identity changed",
+    "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

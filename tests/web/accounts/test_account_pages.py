@@ -176,7 +176,7 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
     text = forecast_text(client, f"{url}?change=activity&active=no")
     for phrase in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
-                   "1 session ends.", "1 API token is refused while the account is inactive.",
+                   "1 session ends.", "1 API token is revoked.",
                    "6 entities would have fewer than two administrators",
                    ": 6 with none.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
         assert phrase in text
