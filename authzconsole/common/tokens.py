@@ -19,6 +19,7 @@ from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_defaul
 from grants.bulk_rows import database_time
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
+from grants.evaluation.raw_statement import fetch_rows
 from grants.journal import Author, Change, append_to_journal
 from grants.models import Role, User
 from grants.principal_names import control_character_fault
@@ -133,13 +134,11 @@ FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_
 def verify_token(secret: str) -> ValidToken:
     """Return the token with this secret. Raise TokenRefused. One query, and at most one write per minute."""
     now = timezone.now()
-    with connection.cursor() as cursor:
-        times = now, now - max_token_lifetime(), now - LAST_USE_RESOLUTION
-        cursor.execute(_VERIFY_SQL, [*map(database_time, times), _digest(secret)])
-        row = cursor.fetchone()
-    if row is None:
+    times = now, now - max_token_lifetime(), now - LAST_USE_RESOLUTION
+    rows = fetch_rows(_VERIFY_SQL, [*map(database_time, times), _digest(secret)])
+    if not rows:
         raise TokenUnknown("the token is unknown")
-    number, scopes, is_unrevoked, is_unexpired, is_update_due, generation_name, issuer, *owner, is_unlimited = row
+    number, scopes, is_unrevoked, is_unexpired, is_update_due, generation_name, issuer, *owner, is_unlimited = rows[0]
     owner_id, _, is_owner_active, *_ = owner
     if not is_unrevoked:
         raise TokenRefused("the token was revoked")
