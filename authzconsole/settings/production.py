@@ -82,8 +82,10 @@ def _redis_problems(url: str) -> Iterator[str]:
         yield "REDIS_URL has no password: set REDIS_PASSWORD or REDIS_PASSWORD_FILE, and `requirepass` in Redis"
     if parts.scheme != "rediss":
         yield f"REDIS_URL does not encrypt the connection to {parts.hostname}: write rediss:// and enable TLS in Redis"
-    elif parse_qs(parts.query).get("ssl_cert_reqs", ["required"]) != ["required"]:
-        yield "REDIS_URL does not verify the server: remove ssl_cert_reqs, or set it to `required`"
+        return
+    options = parse_qs(parts.query)
+    if options.get("ssl_cert_reqs", ["required"]) != ["required"] or options.get("ssl_check_hostname", ["true"]) != ["true"]:
+        yield "REDIS_URL does not verify the server: remove ssl_cert_reqs and ssl_check_hostname"
 
 
 def _proxy_problems(networks: Sequence[str]) -> Iterator[str]:

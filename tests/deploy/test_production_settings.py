@@ -48,6 +48,7 @@ def test_safe_settings_have_no_problem(safe):
     ({"redis_url": "rediss://redis.example:6379/0"}, "REDIS_URL has no password"),
     ({"redis_url": "redis://:secret@redis.example:6379/0"}, "REDIS_URL does not encrypt the connection"),
     ({"redis_url": "rediss://:secret@redis.example:6379/0?ssl_cert_reqs=none"}, "REDIS_URL does not verify the server"),
+    ({"redis_url": "rediss://:secret@redis.example:6379/0?ssl_check_hostname=false"}, "REDIS_URL does not verify the server"),
     ({"trusted_proxies": ["0.0.0.0/0"]}, "TRUSTED_PROXIES contains 0.0.0.0/0"),
     ({"trusted_proxies": ["::/0"]}, "TRUSTED_PROXIES contains ::/0"),
     ({"trusted_proxies": ["proxy.example"]}, "TRUSTED_PROXIES is invalid"),

@@ -1,0 +1,69 @@
+"""deploy/install.sh installs a console that runs with the production packages only."""
+
+import re
+import stat
+import subprocess
+
+import pytest
+
+from tests.deploy.conftest import DEPLOY, ROOT, clean_environment
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_health_check_of_the_container_accepts_a_running_console(installed_console):
+    done = installed_console.run("healthcheck")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_health_check_of_the_container_refuses_a_console_that_does_not_answer(installation):
+    environment = installation.environment | {"CONSOLE_ENVIRONMENT": "/dev/null", "PORT": "9"}
+    done = subprocess.run([installation.prefix / "bin" / "authzconsole", "healthcheck"], env=environment, capture_output=True)
+    assert done.returncode == 1
+
+
+def test_an_installation_contains_no_development_packages_and_no_installer(installation):
+    program = "from importlib.util import find_spec as f; print([n for n in ('pytest', 'playwright', 'pip', 'uv') if f(n)])"
+    done = subprocess.run([installation.prefix / "venv" / "bin" / "python", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+    assert not (installation.prefix / "app" / "tests").exists()
+
+
+def test_the_console_writes_nothing_into_its_installation(installed_console):
+    state = installed_console.prefix.parent / "state"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert not (state / "static").exists() and not (state / "secret_key").exists() and (state / "console.sqlite3").exists()
+    started = (state / "console.sqlite3").stat().st_ctime
+    newer = [path for path in installed_console.prefix.rglob("*") if path.is_file() and path.stat().st_mtime > started + 5]
+    assert newer == []
+
+
+def test_production_settings_are_the_default_of_an_installation(installation):
+    state = str(installation.prefix.parent / "other")
+    environment = clean_environment() | {"CONSOLE_ENVIRONMENT": "/dev/null", "STATE_DIR": state}
+    done = subprocess.run([installation.prefix / "bin" / "authzconsole", "manage", "check"], env=environment, capture_output=True,
+                          text=True)
+    assert done.returncode != 0 and "- SECRET_KEY is missing" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "environment", "message"), [
+    ([], {}, "usage:"),
+    (["relative/folder"], {}, "usage:"),
+    ([str(ROOT)], {}, "exists and is not empty"),
+    (["/tmp/console-never-installed"], {"EXTRAS": "unknown"}, "extra-unknown.txt"),
+])
+def test_an_invalid_installation_is_refused(arguments, environment, message):
+    done = subprocess.run([DEPLOY / "install.sh", *arguments], env=clean_environment() | environment, capture_output=True,
+                          text=True)
+    assert done.returncode != 0 and message in done.stderr
+
+
+def test_the_programs_have_the_options_of_make_run():
+    installed = (DEPLOY / "console.sh").read_text().replace("\\\n", " ")
+    local = (ROOT / "authzconsole" / "ops" / "supervisord.conf").read_text().replace("%%", "%")
+    for program in ("web", "worker", "light", "beat"):
+        command = re.search(rf"\[program:{program}\]\ncommand=(.*)", local)[1]
+        expected = command.split('" ', 1)[1].replace('"%(ENV_CONSOLE_HOST)s"', "HOST").replace("%(ENV_CONSOLE_PORT)s", "PORT")
+        line = re.search(rf'^{program}\)\s+exec "\$python" (.*)', installed, re.MULTILINE)[1]
+        actual = line.replace('"${HOST:-127.0.0.1}"', "HOST").replace('"${PORT:-8000}"', "PORT")
+        assert actual.split() == expected.split(), program
