@@ -4,7 +4,7 @@ from pathlib import Path
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.db.models import AutoField, BigAutoField
+from django.db.models import AutoField, BigAutoField, CharField
 
 
 class EntitiesConfig(AppConfig):
@@ -13,10 +13,11 @@ class EntitiesConfig(AppConfig):
     def ready(self) -> None:
         from entities.address import set_instance_name
         from entities.kinds_file import register_kinds
-        from entities.lookups import Among
+        from entities.lookups import Among, AmongTexts
 
         for field in (AutoField, BigAutoField):
             field.register_lookup(Among)
+        CharField.register_lookup(AmongTexts)
         set_instance_name(settings.INSTANCE_NAME)
         if settings.KINDS_FILE:
             register_kinds(Path(settings.KINDS_FILE))

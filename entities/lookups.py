@@ -1,4 +1,4 @@
-"""Define a lookup that passes any number of ids as one parameter of a statement."""
+"""Define lookups that pass any number of ids or texts as one parameter of a statement."""
 
 import json
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ class Among(Lookup):
 
     lookup_name = "among"
     prepare_rhs = False
+    array_type = "bigint"
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:  # type: ignore[override]
         left, parameters = self._left(compiler, connection)
@@ -27,10 +28,16 @@ class Among(Lookup):
 
     def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         left, parameters = self._left(compiler, connection)
-        return f"{left} = ANY(%s::bigint[])", (*parameters, list(self.rhs))
+        return f"{left} = ANY(%s::{self.array_type}[])", (*parameters, list(self.rhs))
 
     def _left(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         if not self.rhs:
             # Django then executes no query, as with an empty `pk__in`
             raise EmptyResultSet
         return self.process_lhs(compiler, connection)
+
+
+class AmongTexts(Among):
+    """`name__among=[...]` selects the same rows as `name__in`, but with one parameter."""
+
+    array_type = "text"

@@ -16,9 +16,9 @@ SUFFIX = "dc=example,dc=org"
 PEOPLE, GROUPS = f"ou=people,{SUFFIX}", f"ou=groups,{SUFFIX}"
 BIND_DN, BIND_PASSWORD = f"cn=console,{SUFFIX}", "the password of the console"
 PASSWORD = "a directory password"
-ENTRIES_PER_PAGE = 50
+# a search without pages gets no more entries
+MAX_ENTRIES = 5
 
-# a search without pages gets at most one page
 CONFIGURATION = """
 include /etc/ldap/schema/core.schema
 include /etc/ldap/schema/cosine.schema
@@ -27,7 +27,7 @@ modulepath /usr/lib/ldap
 moduleload back_mdb
 TLSCertificateFile {folder}/certificate.pem
 TLSCertificateKeyFile {folder}/key.pem
-sizelimit size.soft={page} size.hard={page} size.pr={page} size.prtotal=unlimited
+sizelimit size.soft={max_entries} size.hard={max_entries} size.pr=unlimited size.prtotal=unlimited
 database mdb
 suffix "{suffix}"
 rootdn "cn=root,{suffix}"
@@ -99,7 +99,7 @@ def run_slapd(folder: Path, entries: str) -> Iterator[Directory]:
     _run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
          "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", certificate)
     configuration = folder / "slapd.conf"
-    configuration.write_text(CONFIGURATION.format(folder=folder, suffix=SUFFIX, bind_dn=BIND_DN, page=ENTRIES_PER_PAGE))
+    configuration.write_text(CONFIGURATION.format(folder=folder, suffix=SUFFIX, bind_dn=BIND_DN, max_entries=MAX_ENTRIES))
     (folder / "entries.ldif").write_text(base_entries() + entries)
     slapd = SLAPD.find()
     assert slapd is not None, "slapd is not installed: run `make setup`"

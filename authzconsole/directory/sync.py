@@ -1,0 +1,155 @@
+"""Bring the memberships of mapped groups, and the console roles of directory accounts, in line with the directory.
+
+INVARIANT: nothing is changed before the whole directory was read and the plan was checked (`check_plan`).
+INVARIANT: memberships of service accounts, and accounts that are not linked to the directory, keep their memberships or roles.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import Group
+
+from authzconsole.directory.members import DirectoryMembers
+from authzconsole.settings.sign_in import ROLES
+from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
+from entities.text import is_storable
+from grants.errors import PrincipalError
+from grants.journal import Author
+from grants.models import Role, User
+from grants.principals.memberships import change_members
+from grants.principals.services import set_user_role
+from grants.querysets import memberships
+
+NAMES_PER_STATEMENT = 10_000
+MEMBERS_PER_CHANGE = 5_000
+# so few removals are always allowed
+MIN_REMOVALS_TO_REFUSE = 10
+
+
+class SyncRefused(Exception):
+    """The plan would remove too much. The message is a sentence; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The changes of one group, as primary keys of users. unknown_count: members without a user in the console."""
+
+    group: str
+    member_count: int
+    directory_count: int
+    unknown_count: int
+    added: list[int]
+    removed: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPlan:
+    """All changes. roles: (name, present role, new role) of each account whose role changes."""
+
+    groups: list[GroupPlan]
+    roles: list[tuple[str, str, str]]
+    # names of roles that no user of the directory has
+    empty_roles: set[str] = field(default_factory=set)
+
+
+def plan_sync(options: LdapOptions, members: DirectoryMembers) -> SyncPlan:
+    """Compare the directory with the console. Raise SyncRefused if a mapped group does not exist in the console.
+
+    Runs one statement for each NAMES_PER_STATEMENT names, and two for each mapped group.
+    """
+    mapping = options.provider.groups
+    groups = dict(Group.objects.filter(name__in=set(mapping.values())).values_list("name", "pk"))
+    if missing := sorted(set(mapping.values()) - groups.keys()):
+        raise SyncRefused(f"LDAP_GROUPS names the group `{missing[0]}`, which does not exist in this console: add it first")
+    plans = []
+    for name in sorted(groups):
+        wanted_names = {user for dn, group in mapping.items() if group == name for user in members.names[dn]}
+        wanted = set(_user_ids(wanted_names))
+        present = set(memberships().filter(group_id=groups[name], user__is_service=False).values_list("user_id", flat=True))
+        plans.append(GroupPlan(name, len(present), len(wanted_names), len(wanted_names) - len(wanted), sorted(wanted - present),
+                               sorted(present - wanted)))
+    return SyncPlan(plans, *_role_changes(options, members))
+
+
+def check_plan(plan: SyncPlan, *, max_removed_percent: int) -> None:
+    """Raise SyncRefused if the plan empties a group or a role, or removes more than this share of all memberships."""
+    for group in plan.groups:
+        if group.removed and not group.directory_count:
+            raise SyncRefused(f"the directory has no members for group:{group.group}, which has {group.member_count:,}: a group "
+                              f"is never emptied at once")
+    for name, present, _ in plan.roles:
+        if present in plan.empty_roles:
+            raise SyncRefused(f"the directory has nobody with the role {present}, which `{name}` has: a role is never emptied at "
+                              f"once")
+    removed, present_count = (sum(len(group.removed) for group in plan.groups), sum(group.member_count for group in plan.groups))
+    if removed > MIN_REMOVALS_TO_REFUSE and removed * 100 > max_removed_percent * present_count:
+        raise SyncRefused(f"{removed:,} of {present_count:,} memberships would be removed, more than {max_removed_percent} %: if "
+                          f"this is intended, repeat the command with --max-removed-percent")
+
+
+def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
+    """Apply the changes, MEMBERS_PER_CHANGE memberships in each transaction. Return sentences about refused changes."""
+    for group in plan.groups:
+        for removed in _chunks(group.removed, MEMBERS_PER_CHANGE):
+            change_members(author=author, group=group.group, removed=removed)
+        for added in _chunks(group.added, MEMBERS_PER_CHANGE):
+            change_members(author=author, group=group.group, added=added)
+    refused = []
+    # more rights first, so that the last administrator is not kept needlessly
+    for name, _, role in sorted(plan.roles, key=lambda change: -ROLES.index(change[2])):
+        try:
+            set_user_role(author=author, name=name, role=role)
+        except PrincipalError as error:
+            refused.append(str(error))
+    return refused
+
+
+def user_names(ids: Iterable[int]) -> Iterator[str]:
+    """Yield the names of users, in chunks of NAMES_PER_STATEMENT."""
+    for chunk in _chunks(ids, NAMES_PER_STATEMENT):
+        yield from User.objects.filter(pk__among=chunk).order_by("username").values_list("username", flat=True)
+
+
+def _user_ids(names: Iterable[str]) -> Iterator[int]:
+    for chunk in _chunks(filter(is_storable, names), NAMES_PER_STATEMENT):
+        yield from User.objects.filter(username__among=chunk, is_service=False).values_list("pk", flat=True)
+
+
+def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list[tuple[str, str, str]], set[str]]:
+    """Return the role changes of the accounts that are linked to the directory, and the roles that it gives to nobody."""
+    if not options.provider.roles:
+        return [], set()
+    wanted: dict[str, str] = {}
+    for dn, role in options.provider.roles.items():
+        for name in members.names[dn]:
+            wanted[name] = max(role, wanted.get(name, role), key=ROLES.index)
+    linked = SocialAccount.objects.filter(provider=LDAP_PROVIDER, user__is_service=False)
+    present = dict(linked.exclude(user__role=Role.ORDINARY).values_list("user__username", "user__role"))
+    for chunk in _chunks(wanted, NAMES_PER_STATEMENT):
+        present |= dict(linked.filter(user__username__among=chunk).values_list("user__username", "user__role"))
+    changes = [(name, role, wanted.get(name, str(Role.ORDINARY))) for name, role in sorted(present.items())]
+    empty_roles = set(options.provider.roles.values()) - set(wanted.values())
+    return [change for change in changes if change[1] != change[2]], empty_roles
+
+
+def _chunks(items: Iterable, size: int) -> Iterator[list]:
+    items = iter(items)
+    while chunk := list(islice(items, size)):
+        yield chunk
+
+
+def write_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int | None) -> None:
+    """Write the plan as lines. max_names: the number of named users in each list; None for all."""
+    for group in plan.groups:
+        unknown = f", {group.unknown_count:,} of them unknown in this console" if group.unknown_count else ""
+        write(f"group:{group.group}: {group.member_count:,} members here, {group.directory_count:,} in the directory{unknown}; "
+              f"{len(group.added):,} to add, {len(group.removed):,} to remove")
+        for sign, ids in (("+", group.added), ("-", group.removed)):
+            for name in user_names(ids[:max_names]):
+                write(f"  {sign} user:{name}")
+            if max_names is not None and len(ids) > max_names:
+                write(f"  {sign} {len(ids) - max_names:,} more (--verbosity 2 names all)")
+    for name, present, role in plan.roles:
+        write(f"user:{name}: role {role} instead of {present}")

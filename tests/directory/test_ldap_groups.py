@@ -1,0 +1,170 @@
+"""`manage.py sync_ldap_groups` against a real slapd."""
+
+import json
+import tracemalloc
+from io import StringIO
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from authzconsole.directory.connection import DirectoryError, canonical_dn
+from grants.journal import current_revision
+from grants.models import JournalLine, Role, User
+from tests.support.authors import database_state, lines_after
+from tests.support.cast import create_sample_users
+from tests.support.slapd import GROUPS, group_dn, user_dn
+
+READERS = {"LDAP_GROUPS": json.dumps({group_dn("READERS").replace(",", ", "): "readers"})}
+
+
+@pytest.fixture
+def cast(db):
+    """The sample users, and the group `readers` with dee, out and a service account."""
+    cast = create_sample_users()
+    batch = User.objects.create(username="batch", is_service=True)
+    Group.objects.create(name="readers").user_set.add(cast["dee"], cast["out"], batch)
+    return cast
+
+
+@pytest.fixture
+def readers(directory):
+    """The group of the directory; its members are restored after the test."""
+    yield lambda *names: directory.set_members("readers", map(user_dn, names))
+    directory.set_members("readers", map(user_dn, ("ned", "dee", "nina")))
+
+
+def sync(**options):
+    output = StringIO()
+    call_command("sync_ldap_groups", stdout=output, stderr=output, **options)
+    return output.getvalue()
+
+
+def members(name="readers"):
+    return set(User.objects.filter(groups__name=name).values_list("username", flat=True))
+
+
+def test_memberships_follow_the_directory(cast, use_directory, monkeypatch):
+    # several pages; the server refuses a search for all users without pages
+    monkeypatch.setattr("authzconsole.directory.connection.ENTRIES_PER_PAGE", 3)
+    use_directory(**READERS)
+    before = database_state()
+    output = sync(dry_run=True)
+    assert "2 members here, 3 in the directory, 1 of them unknown in this console; 1 to add, 1 to remove" in output
+    assert "  + user:ned\n" in output and "  - user:out\n" in output and "nothing was changed" in output
+    assert database_state() == before
+    sync()
+    # a service account and an unknown user are left alone
+    assert members() == {"ned", "dee", "batch"} and not User.objects.filter(username="nina").exists()
+    assert lines_after(before[0]) == [("member-remove", "user:out", "", "", "group:readers"),
+                                      ("member-add", "user:ned", "", "", "group:readers")]
+    assert JournalLine.objects.latest("revision").actor == "sync_ldap_groups"
+    revision = current_revision()
+    assert "0 to add, 0 to remove" in sync() and current_revision() == revision
+
+
+def test_nested_groups_count_only_if_configured(cast, use_directory):
+    User.objects.create(username="olaf")
+    mapping = json.dumps({group_dn("cycle"): "readers", group_dn("auditors"): "operators"})
+    use_directory(LDAP_GROUPS=mapping, LDAP_NESTED_GROUPS="1")
+    sync()
+    assert members() == {"ned", "dee", "olaf", "batch"} and members("operators") == {"ned", "dee"}
+    # the only members of `cycle` are groups
+    use_directory(LDAP_GROUPS=json.dumps({group_dn("cycle"): "readers"}))
+    with pytest.raises(CommandError, match="never emptied"):
+        sync()
+
+
+def test_a_directory_that_is_down_incomplete_or_empty_changes_nothing(cast, use_directory, readers):
+    before = database_state()
+    for variables, sentence in (
+        ({"LDAP_URI": "ldap://127.0.0.1:1"}, "answers with an error"), ({"LDAP_BIND_PASSWORD": "wrong"}, "Invalid credentials"),
+        ({"LDAP_BIND_DN": "", "LDAP_BIND_PASSWORD": ""}, "has no entry|error"),
+        ({"LDAP_GROUPS": json.dumps({group_dn("nothing"): "readers"})}, "has no entry"),
+        ({"LDAP_GROUPS": json.dumps({group_dn("readers"): "nowhere"})}, "does not exist in this console"),
+        ({"LDAP_GROUPS": json.dumps({"nonsense": "readers"})}, "not a distinguished name"),
+        ({"LDAP_USER_SEARCH_FILTER": "(sn=x%(user)sx)"}, "returned no users"),
+        ({"LDAP_USER_SEARCH_FILTER": "(uid=%(user)s"}, "error"),
+        ({"LDAP_USER_SEARCH_BASE": GROUPS, "LDAP_USER_SEARCH_FILTER": "(cn=%(user)s)", "LDAP_NAME_ATTRIBUTE": "cn"},
+         "never emptied"),
+    ):
+        use_directory(**READERS | variables)
+        with pytest.raises(CommandError, match=sentence):
+            sync()
+    assert database_state() == before
+
+
+def test_removing_a_large_share_needs_an_option(cast, use_directory, readers):
+    use_directory(**READERS)
+    group = Group.objects.get(name="readers")
+    group.user_set.add(*User.objects.bulk_create(User(username=f"u{number}") for number in range(20)))
+    before = database_state()
+    with pytest.raises(CommandError, match="21 of 22 memberships would be removed, more than 20 %"):
+        sync()
+    with pytest.raises(CommandError, match="more than 95 %"):
+        sync(max_removed_percent=95)
+    assert database_state() == before
+    sync(max_removed_percent=96)
+    assert members() == {"ned", "dee", "batch"}
+
+
+def test_roles_follow_the_directory_for_its_accounts_only(cast, use_directory):
+    use_directory(LDAP_ROLES=json.dumps({group_dn("admins"): "administrator", group_dn("auditors"): "auditor"}))
+    for name, role in (("ned", Role.ORDINARY), ("dee", Role.ADMINISTRATOR), ("out", Role.AUDITOR)):
+        User.objects.filter(username=name).update(role=role)
+        SocialAccount.objects.create(user=cast[name], provider="ldap", uid=name)
+    before = current_revision()
+    assert "user:ned: role administrator instead of ordinary" in sync(dry_run=True)
+    sync()
+    roles = dict(User.objects.values_list("username", "role"))
+    assert (roles["ned"], roles["dee"], roles["out"], roles["ada"]) == ("administrator", "auditor", "ordinary", "administrator")
+    assert [line[0] for line in lines_after(before)] == ["role-set"] * 3
+
+
+def test_the_last_administrator_keeps_the_role(cast, use_directory):
+    use_directory(LDAP_ROLES=json.dumps({group_dn("admins"): "administrator"}))
+    User.objects.filter(username="ada").update(role=Role.ORDINARY)
+    User.objects.filter(username="out").update(role=Role.ADMINISTRATOR)
+    SocialAccount.objects.create(user=cast["out"], provider="ldap", uid="out")
+    assert "only active administrator" in sync()
+    assert User.objects.get(username="out").role == Role.ADMINISTRATOR
+
+
+def test_a_hundred_thousand_members_need_bounded_memory_and_statements(cast, use_directory, directory, readers):
+    use_directory(**READERS)
+    User.objects.bulk_create(User(username=name) for name in ("nina", "olaf", "piet"))
+
+    def run(*names):
+        tracemalloc.start()
+        with CaptureQueriesContext(connection) as queries:
+            sync()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert members() == {*names, "batch"}
+        return len(queries), peak
+
+    readers("dee")
+    run("dee")
+    readers("dee", "nina")
+    few_statements, _ = run("dee", "nina")
+    directory.set_members("readers", [user_dn("dee"), user_dn("olaf"), user_dn("nina"), *(
+        f"uid=somebody.with.a.long.name.{number},ou=elsewhere,dc=example,dc=org" for number in range(100_000))])
+    many_statements, peak = run("dee", "nina", "olaf")
+    assert many_statements == few_statements and peak < 64 * 2**20, (few_statements, many_statements, peak)
+
+
+def test_the_command_needs_a_directory(db, settings):
+    settings.LDAP = None
+    with pytest.raises(CommandError, match="LDAP_URI is not set"):
+        sync()
+
+
+def test_spellings_of_a_dn_are_equal():
+    assert canonical_dn("CN=A  b , dc=X") == canonical_dn("cn=a B,DC=x") != canonical_dn("cn=ab,dc=x")
+    assert canonical_dn("a=1+b=2,c=3") == canonical_dn("B=2+A=1, C=3")
+    assert canonical_dn(r"cn=a\,b,dc=x") == canonical_dn(r"cn=a\2cb,dc=x") != canonical_dn("cn=a,cn=b,dc=x")
+    with pytest.raises(DirectoryError):
+        canonical_dn("nonsense")
