@@ -41,7 +41,7 @@ def test_the_secret_key_is_created_once_and_readable_by_its_owner_only(tmp_path)
     assert first.stdout == second.stdout != "\n"
     folder = tmp_path / "state"
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
-        "secret_key": 0o600, "journal_keys": 0o600}
+        "secret_key": 0o600, "journal_keys": 0o600, "tmp": 0o700}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
