@@ -7,6 +7,9 @@ import sys
 
 def main():
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
+    from authzconsole.ops.processes import keep_files_private
+
+    keep_files_private()
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 

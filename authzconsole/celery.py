@@ -5,7 +5,9 @@ import os
 
 import structlog
 from celery import Celery, Task
-from celery.signals import setup_logging, task_postrun, task_prerun
+from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, worker_init
+
+from authzconsole.ops.processes import keep_files_private
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 
@@ -20,6 +22,13 @@ def configure_logging(**kwargs: object) -> None:
     from django.conf import settings
 
     logging.config.dictConfig(settings.LOGGING)
+
+
+@worker_init.connect
+@beat_init.connect
+def restrict_files(**kwargs: object) -> None:
+    """Keep snapshots, reports and temporary files private, also those of the Java and Python processes of Spark."""
+    keep_files_private()
 
 
 @task_prerun.connect

@@ -6,7 +6,7 @@ import signal
 from django.conf import settings
 from django.urls import get_resolver
 
-from authzconsole.ops.processes import die_with_parent
+from authzconsole.ops.processes import die_with_parent, keep_files_private
 from authzconsole.server.process import prepare_process
 from authzconsole.wsgi import application as console
 
@@ -17,6 +17,7 @@ from authzconsole.server.limits import BodyLimits  # isort: skip
 
 __all__ = ["application"]
 
+keep_files_private()
 # without this, the workers of a killed server would continue to answer requests, next to those of the next server
 die_with_parent(signal.SIGTERM, os.getppid())()
 

@@ -218,6 +218,8 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": scratch,
+        # Hadoop sets the mode of local files itself and ignores the umask of the process.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.shuffle.partitions": str(max(8, 4 * cores)),
     }
 

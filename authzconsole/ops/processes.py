@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PRIVATE_UMASK = 0o077
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -30,6 +31,11 @@ def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None
             os.kill(os.getpid(), signum)
 
     return request_signal
+
+
+def keep_files_private() -> None:
+    """Let only the owner read the files that this process and its children create. A stricter mask stays."""
+    os.umask(os.umask(PRIVATE_UMASK) | PRIVATE_UMASK)
 
 
 def interrupt_on_signals() -> None:

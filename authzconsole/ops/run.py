@@ -44,7 +44,9 @@ def console_lock(path: Path, address: ListenAddress) -> Iterator[None]:
 
     Two consoles with the same database file and schedule would interfere with each other.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # separately, because `parents` would create the state folder with the usual mode
+    path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

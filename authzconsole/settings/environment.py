@@ -48,6 +48,10 @@ PRODUCTION = env.bool("PRODUCTION", default=False)
 # the folder for everything that the console writes on this machine
 STATE_DIR = BASE_DIR / (env.str("STATE_DIR", default="") or "var")
 STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+if STATE_DIR == BASE_DIR / "var":
+    # `make setup` or an earlier version may have created it with the usual mode
+    with contextlib.suppress(OSError):
+        STATE_DIR.chmod(0o700)
 # the folder for temporary files, on the same disk instead of /tmp
 TEMP_DIR = STATE_DIR / "tmp"
 TEMP_DIR.mkdir(mode=0o700, exist_ok=True)

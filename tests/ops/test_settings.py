@@ -50,3 +50,20 @@ def test_an_empty_secret_key_is_refused_with_a_remedy(tmp_path):
     (tmp_path / "state" / "secret_key").touch()
     process = load_settings(tmp_path)
     assert process.returncode != 0 and "is empty: remove it" in process.stderr
+
+
+def test_commands_create_private_files(tmp_path):
+    """The umask of the Celery processes is tested with a run (tests/analytics/runs/test_worker.py)."""
+    program = "import os; print(oct(os.umask(0)))"
+    process = subprocess.run([sys.executable, "manage.py", "shell", "--verbosity", "0", "-c", program], cwd=settings.BASE_DIR,
+                             capture_output=True, text=True, umask=0o022)
+    assert process.stdout == "0o77\n", process.stderr
+
+
+def test_the_lock_of_the_console_creates_a_private_state_folder(tmp_path):
+    program = ("import sys; from pathlib import Path; from authzconsole.ops.address import ListenAddress;"
+               "from authzconsole.ops.run import console_lock\n"
+               "with console_lock(Path(sys.argv[1]), ListenAddress('127.0.0.1', 1, 'http://x')): pass")
+    path = tmp_path / "state" / "run" / "console.lock"
+    subprocess.run([sys.executable, "-c", program, path], cwd=settings.BASE_DIR, check=True, umask=0o022)
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)] == [0o700, 0o700]

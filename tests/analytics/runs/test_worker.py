@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from analytics.models import AnalysisRun, RunStage, RunState
@@ -73,6 +74,8 @@ def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
     assert run.attempt == 2 and run.result_folder.endswith("-2")
     assert result_page(run).total_rows == run.summary["pairs"] > 0
     wait_until(lambda: not Path(f"/proc/{java}").exists(), "the killed process's Java process has ended")
+    files = list(Path(settings.SNAPSHOT_URI).rglob("*"))
+    assert len(files) > 10 and [path for path in files if path.exists() and path.stat().st_mode & 0o077] == []
 
 
 def test_a_requested_run_creates_a_report(worker):
