@@ -5,6 +5,14 @@ from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from authzconsole.web.accounts.account_pages import account_list, account_page, change_account, renew_password
+from authzconsole.web.accounts.factors.pages import (
+    factor_list,
+    new_app,
+    new_recovery_codes,
+    remove_factor_view,
+    reset_factors_view,
+)
+from authzconsole.web.accounts.factors.sign_in_step import second_factor_sign_in
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.reauthentication import reauthenticate
 from authzconsole.web.accounts.sessions import account_sessions, own_sessions
@@ -56,11 +64,16 @@ urlpatterns = [
     # sign-in and health
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
+    path("sign-in/second-factor", second_factor_sign_in, name="mfa_authenticate"),
     path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
     path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
     path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("sessions", own_sessions, name="sessions"),
     path("reauthenticate", reauthenticate, name="reauthenticate"),
+    path("second-factor", factor_list, name="second-factor"),
+    path("second-factor/app", new_app, name="second-factor-app"),
+    path("second-factor/codes", new_recovery_codes, name="second-factor-codes"),
+    path("second-factor/<int:pk>/remove", remove_factor_view, name="second-factor-remove"),
     path("password", PasswordChange.as_view(), name="password"),
     # explorer
     path("search", search_page, name="search"),
@@ -93,6 +106,7 @@ urlpatterns = [
     path("accounts/tokens/<int:pk>/revoke", revoke_token_view, name="token-revoke"),
     path("accounts/password/<path:principal>", renew_password, name="account-password"),
     path("accounts/sessions/<path:principal>", account_sessions, name="account-sessions"),
+    path("accounts/second-factor/<path:principal>", reset_factors_view, name="account-second-factor"),
     path("accounts/change/<path:principal>", change_account, name="account-change"),
     path("accounts/<path:principal>", account_page, name="account"),
     # plans

@@ -23,7 +23,8 @@ ACTIONS = (
     "user-change", "role-set", "password-set", "principal-add", "group-add", "group-change", "group-remove", "member-add",
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
-    "plan-discard", "identity-link", "storage-identity", "sessions-end", *RUN_ACTIONS,
+    "plan-discard", "identity-link", "factor-add", "factor-remove", "factor-reset",
+    "storage-identity", "sessions-end", *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",

@@ -13,6 +13,7 @@ from rest_framework.authentication import CSRFCheck
 from authzconsole.common import login_throttle
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.second_factor import check_second_factor
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
 from authzconsole.common.tokens import TokenRefused, TokenUnknown, ValidToken, verify_token
@@ -70,6 +71,7 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     check_password_is_own(request.user)
+    check_second_factor(request)
     check_csrf(request)
     check_request_rate(request.user.pk, is_decision=scope == TokenScope.DECIDE)
     return Caller(active_generation().name, request.user.can_see_all, request.user.username, request.user)

@@ -15,6 +15,7 @@ from .logs import *
 from .observability import *
 from .production import *
 from .rest import *
+from .second_factor import *
 from .servers import *
 from .sign_in import *
 from .site import *

@@ -14,6 +14,9 @@ from .environment import env
 ROLES = ("ordinary", "auditor", "administrator")
 UNKNOWN_USERS = ("reject", "create")
 LINK_EXISTING = ("never", "without-password", "always")
+SECOND_FACTOR = ("console", "provider")
+# the path of another page would be the path of this provider
+RESERVED_IDS = ("second-factor",)
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -34,10 +37,12 @@ class ProviderOptions:
     groups: Mapping[str, str] = field(default_factory=dict)
     unknown_users: str = "reject"
     link_existing: str = "never"
+    second_factor: str = "console"
 
 
 # the options that a mapping consists of, for providers of every protocol
-MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing")
+MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing",
+                   "second_factor")
 OIDC_OPTIONS = ("name", "issuer", "client_id", "client_secret", "client_secret_file", "scopes", *MAPPING_OPTIONS)
 
 
@@ -71,8 +76,8 @@ def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
 def provider_values(kind: str, provider_id: str, options: object, known: tuple[str, ...]) -> dict:
     """Return the checked options of one provider. An option is a text, or an object or list that JSON or a text describes."""
     title = f"the {kind} provider `{provider_id}`"
-    if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id):
-        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens")
+    if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id) or provider_id in RESERVED_IDS:
+        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens, and is not `{RESERVED_IDS[0]}`")
     if not isinstance(options, Mapping):
         raise ImproperlyConfigured(f"{title} must be a JSON object of options")
     if unknown := sorted(set(options) - set(known)):
@@ -88,7 +93,8 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
             raise ImproperlyConfigured(f"{title}: `{option}` must be a text")
     if wrong := sorted(set(values.get("roles", {}).values()) - set(ROLES)):
         raise ImproperlyConfigured(f"{title}: `{wrong[0]}` is not a console role; the roles are {', '.join(ROLES)}")
-    for option, choices in (("unknown_users", UNKNOWN_USERS), ("link_existing", LINK_EXISTING)):
+    for option, choices in (("unknown_users", UNKNOWN_USERS), ("link_existing", LINK_EXISTING),
+                            ("second_factor", SECOND_FACTOR)):
         if values.get(option, choices[0]) not in choices:
             raise ImproperlyConfigured(f"{title}: `{option}` must be one of: {', '.join(choices)}")
     for claim, table in (("role_claim", "roles"), ("group_claim", "groups")):

@@ -56,6 +56,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "authzconsole.web.middleware.SignInMiddleware",
     "authzconsole.web.middleware.PasswordFirstMiddleware",
+    "authzconsole.web.accounts.factors.middleware.SecondFactorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

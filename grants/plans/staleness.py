@@ -18,7 +18,8 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link", "storage-identity", "sessions-end", *RUN_ACTIONS)
+                      "identity-link", "factor-add", "factor-remove", "factor-reset",
+                      "storage-identity", "sessions-end", *RUN_ACTIONS)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:

@@ -28,6 +28,7 @@ def load_settings(tmp_path, **environment):
     ("SPARK_CONF", '{"spark.executor.memory": null}', "but `spark.executor.memory` is not"),
     ("SPARK_CONF", '{"spark.master": "yarn"}', "spark.master has its own environment variable: set SPARK_MASTER"),
     ("RATE_LIMIT_PER_TOKEN", "many", "RATE_LIMIT_PER_TOKEN is 'many'; write it as 600/min"),
+    ("MFA_REQUIRED_ROLES", "admin", "MFA_REQUIRED_ROLES: `admin` is not a console role"),
     ("OIDC_PROVIDERS", "corp", "OIDC_PROVIDERS is not valid JSON"),
     ("KINDS_FILE", "/nowhere/kinds.toml", "the kinds in /nowhere/kinds.toml cannot be read"),
 ])

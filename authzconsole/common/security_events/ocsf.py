@@ -97,6 +97,9 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.ROLE_SET: lambda event: (3005, 1, _with_context(event, {
         "user": _user(event.target), "privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]})),
     EventKind.PASSWORD_SET: lambda event: (3001, 4, _with_context(event, {"user": _user(event.target)})),
+    EventKind.FACTOR_ADD: lambda event: (3001, 10, _with_context(event, {"user": _user(event.target)})),
+    EventKind.FACTOR_REMOVE: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
+    EventKind.FACTOR_RESET: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
     EventKind.IDENTITY_LINK: lambda event: (3001, OTHER, _with_context(event, {
         "activity_name": "Link identity", "user": _user(event.target)})),
     EventKind.GENERATION_ACTIVATE: _entity(UPDATE, "active generation"),

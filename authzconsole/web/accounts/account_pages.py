@@ -31,7 +31,7 @@ from grants.principals.services import renew_user_password, set_user_active, set
 ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
 URL_NAMES = {"change": "account-change", "password": "account-password", "off_board": "person-off-board",
-             "sessions": "account-sessions"}
+             "sessions": "account-sessions", "second_factor": "account-second-factor"}
 
 
 @require_safe

@@ -2,6 +2,7 @@
 
 from urllib.parse import urlencode
 
+from allauth.account.utils import perform_login
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views
@@ -64,6 +65,10 @@ class SignIn(RetryAfterMixin, views.LoginView):
         providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
                      for provider_id, options in settings.SIGN_IN_PROVIDERS.items() if options.protocol != LDAP_PROVIDER]
         return super().get_context_data(providers=providers, **kwargs)
+
+    def form_valid(self, form: SignInForm) -> HttpResponse:
+        """Sign in, or redirect to the page that asks for the second factor."""
+        return perform_login(self.request, form.get_user(), redirect_url=self.get_success_url())
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if request.htmx:

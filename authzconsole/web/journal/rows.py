@@ -22,6 +22,7 @@ ACTION_LABELS = {
     "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
     "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
+    "factor-add": "Second factor added", "factor-remove": "Second factor removed", "factor-reset": "Second factors reset",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

@@ -14,7 +14,8 @@ from tests.support.pages import page_html
 
 NEW = "quite another password"
 # URLs that stay available before the change
-AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback"}
+AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
+             "mfa_authenticate"}
 
 
 @pytest.fixture

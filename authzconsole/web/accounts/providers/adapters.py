@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 from authzconsole.web.accounts.providers.identities import Identity, SignInRefused, sign_in_account
 from authzconsole.web.accounts.providers.session import record_provider_sign_in
 from grants.models import User
@@ -30,8 +32,11 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def post_login(self, request: HttpRequest, user: User, *, signal_kwargs: dict | None, **kwargs) -> HttpResponse:
         if login := (signal_kwargs or {}).get("sociallogin"):
-            record_provider_sign_in(request, login.account.provider, login.claims)
+            record_provider_sign_in(request, login.account.provider, login.state)
         return super().post_login(request, user, signal_kwargs=signal_kwargs, **kwargs)
+
+    def get_login_stages(self) -> list[str]:
+        return ["authzconsole.web.accounts.factors.sign_in_step.SecondFactorStage"]
 
     def add_message(self, *args, **kwargs) -> None:
         pass
@@ -53,12 +58,21 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
             sociallogin.account = sign_in_account(request, identity)
         except SignInRefused as refusal:
             logger.warning("sign-in through %s refused: %s", identity.provider, refusal)
+            record_event(EventKind.SIGN_IN_FAILURE, request=request, account=identity.name(),
+                         detail=f"{identity.provider}: {refusal}")
             page = failure_page(request, identity.provider, identity.options.name, str(refusal), status=403)
             raise ImmediateHttpResponse(page) from None
         sociallogin.user = sociallogin.account.user
+        # the session stores these while the sign-in waits for a second factor
+        sociallogin.token = None
+        sociallogin.state["auth_time"] = sociallogin.claims.get("auth_time")
+
+    def serialize_instance(self, instance) -> dict:
+        return {name: value for name, value in super().serialize_instance(instance).items() if name != "password"}
 
     def on_authentication_error(self, request: HttpRequest, provider, error=None, exception=None, extra_context=None) -> None:
         provider_id, name = provider.app.provider_id, provider.app.name
+        record_event(EventKind.SIGN_IN_FAILURE, request=request, account="", detail=f"{provider_id}: {exception or error}")
         if error == AuthError.CANCELLED:
             sentence = f"The sign-in with {name} was cancelled or not permitted."
             raise ImmediateHttpResponse(failure_page(request, provider_id, name, sentence, status=403))

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.common.recent_authentication import TIME_KEY, record_authentication
+from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
 from authzconsole.web.accounts.reauthentication import ReauthenticationFailed
 
 # the id of the provider; sessions that were started with a password have no such key
@@ -17,12 +18,20 @@ PROVIDER_SESSION_KEY = "sign_in_provider"
 AGAIN_PARAMETER = "again"
 
 
-def record_provider_sign_in(request: HttpRequest, provider_id: str, claims: Mapping[str, object]) -> None:
-    """Store the provider in the session, and when the user last authenticated there, which may be hours ago."""
+def record_provider_sign_in(request: HttpRequest, provider_id: str, state: Mapping[str, object]) -> None:
+    """Store the provider in the session, and when the user last authenticated there (`auth_time`), which may be hours ago."""
     request.session[PROVIDER_SESSION_KEY] = provider_id
+    if is_factor_verified_by_provider(provider_id):
+        request.session[VERIFIED_BY_PROVIDER_KEY] = True
     record_authentication(request, ProviderMethod.name)
-    if isinstance(authenticated_at := claims.get("auth_time"), int):
+    if isinstance(authenticated_at := state.get("auth_time"), int):
         request.session[TIME_KEY] = min(authenticated_at, int(time()))
+
+
+def is_factor_verified_by_provider(provider_id: str) -> bool:
+    """Return whether the provider asks for the second factor itself, so that the console does not."""
+    options = settings.SIGN_IN_PROVIDERS.get(provider_id)
+    return options is not None and options.second_factor == "provider"
 
 
 class ProviderMethod:

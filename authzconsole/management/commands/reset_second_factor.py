@@ -1,0 +1,22 @@
+"""Remove all second factors of an account, for example of the only administrator after a phone was lost."""
+
+from django.core.management.base import CommandError
+
+from authzconsole.management.console_command import ConsoleCommand
+from authzconsole.web.accounts.factors.services import reset_factors
+from grants.errors import GrantError
+from grants.journal import Author
+
+
+class Command(ConsoleCommand):
+    help = "Remove all second factors of an account. The journal records the removal."
+
+    def add_arguments(self, parser):
+        parser.add_argument("name", metavar="NAME", help="the name of the account")
+
+    def handle(self, *, name, **options):
+        try:
+            outcome = reset_factors(author=Author("reset_second_factor"), name=name)
+        except GrantError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(outcome.sentence)

@@ -1,0 +1,43 @@
+"""Encryption of the secrets of second factors in the database."""
+
+import base64
+import hashlib
+import logging
+
+from allauth.mfa.adapter import DefaultMFAAdapter
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+from grants.models import User
+
+logger = logging.getLogger(__name__)
+
+PURPOSE = b"secrets of second factors\n"
+
+
+class FactorAdapter(DefaultMFAAdapter):
+    """Encrypt secrets with the first of MFA_KEYS, or with SECRET_KEY. All keys decrypt, so that keys can be replaced."""
+
+    def encrypt(self, text: str) -> str:
+        return _cipher().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """Return the secret. Raise ValidationError if no key fits."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return _cipher().decrypt(encrypted_text.encode()).decode()
+        except InvalidToken:
+            logger.error("a second factor cannot be decrypted: neither MFA_KEYS nor SECRET_KEY has its key")
+            raise ValidationError("The console lacks the key of your second factor. Ask the operator of the console.") from None
+
+    def get_totp_label(self, user: User) -> str:
+        return user.username
+
+
+def _cipher():
+    # here, because most processes never see a second factor, and the import takes time
+    from cryptography.fernet import Fernet, MultiFernet
+
+    keys = [*settings.MFA_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(hashlib.sha256(PURPOSE + key.encode()).digest())) for key in keys])

@@ -1,0 +1,99 @@
+"""Add, remove and reset the second factors of accounts, with their journal lines.
+
+INVARIANT: only the owner adds a factor. The owner removes single factors, administrators and commands remove all at once.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP
+from django.db import transaction
+
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import Outcome
+from grants.errors import GrantError
+from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.models import User
+
+APP_TITLE, CODES_TITLE = "authenticator app", "recovery codes"
+Recorder = Callable[[str, str], None]
+
+
+class FactorError(GrantError):
+    """The factor cannot be added or removed; the message says why."""
+
+
+def factor_title(factor: Authenticator) -> str:
+    """Return how the journal names a factor."""
+    return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE
+
+
+def add_app(*, author: Author, user: User, secret: str) -> list[str]:
+    """Add an authenticator app with this secret. Return the recovery codes that were generated with the first factor."""
+    with _own_factors(author, user) as record:
+        if Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists():
+            raise FactorError("the account has an authenticator app already: remove it first")
+        TOTP.activate(user, secret)
+        record("factor-add", APP_TITLE)
+        return _first_recovery_codes(user, record)
+
+
+def remove_factor(*, author: Author, user: User, pk: int) -> str:
+    """Remove a factor and return its title. With the last factor, the recovery codes are removed too."""
+    with _own_factors(author, user) as record:
+        factor = Authenticator.objects.filter(user=user, pk=pk).exclude(type=Authenticator.Type.RECOVERY_CODES).first()
+        if factor is None:
+            raise FactorError("the account has no such factor")
+        title = factor_title(factor)
+        factor.delete()
+        record("factor-remove", title)
+        rest = Authenticator.objects.filter(user=user)
+        if not rest.exclude(type=Authenticator.Type.RECOVERY_CODES).exists() and rest.exists():
+            rest.delete()
+            record("factor-remove", CODES_TITLE)
+        return title
+
+
+def generate_recovery_codes(*, author: Author, user: User) -> list[str]:
+    """Replace the recovery codes by new ones and return them."""
+    with _own_factors(author, user) as record:
+        factors = Authenticator.objects.filter(user=user)
+        if not factors.exclude(type=Authenticator.Type.RECOVERY_CODES).exists():
+            raise FactorError("recovery codes need another factor: set one up first")
+        factors.filter(type=Authenticator.Type.RECOVERY_CODES).delete()
+        return _first_recovery_codes(user, record)
+
+
+def reset_factors(*, author: Author, name: str) -> Outcome:
+    """Remove all factors of an account, for example after a phone was lost."""
+    with administrator_transaction(author) as head:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            raise FactorError(f"user:{name} does not exist")
+        factors = Authenticator.objects.filter(user=user)
+        titles = sorted(factor_title(factor) for factor in factors)
+        if titles:
+            factors.delete()
+            append_to_journal(head, [Change("factor-reset", principal=str(user), detail=", ".join(titles))], author=author)
+            return Outcome(True, f"the second factors of {user} were removed: {', '.join(titles)}", head.revision)
+        return Outcome(False, f"{user} has no second factor: nothing changed", head.revision)
+
+
+def _first_recovery_codes(user: User, record: Recorder) -> list[str]:
+    if Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES).exists():
+        return []
+    codes = RecoveryCodes.activate(user).generate_codes()
+    record("factor-add", CODES_TITLE)
+    return codes
+
+
+@contextmanager
+def _own_factors(author: Author, user: User) -> Iterator[Recorder]:
+    """Open a transaction, lock the journal, and yield a function that writes a line about a factor of this user."""
+    if author.user_id != user.pk:
+        raise FactorError("only the owner of an account can change its factors")
+    with transaction.atomic():
+        head = lock_journal()
+        yield lambda action, title: append_to_journal(head, [Change(action, principal=str(user), detail=title)], author=author)

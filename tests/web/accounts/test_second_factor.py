@@ -1,0 +1,318 @@
+"""Authenticator apps and recovery codes: setting up, signing in, guesses, replays, required roles and resets."""
+
+import io
+import re
+import time
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from django.core.cache import caches
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from authzconsole.common.recent_authentication import TIME_KEY
+from authzconsole.common.tokens import create_token
+from authzconsole.models import SecurityEvent
+from authzconsole.web.accounts.factors.services import FactorError, add_app, reset_factors
+from grants.journal import Author
+from grants.models import JournalLine, User
+from tests.support.cast import PASSWORD, SETUP
+from tests.support.pages import page_html
+
+# the running provider uses deprecated functions of its libraries
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning")
+
+
+def code_at(secret: str, steps: int = 0) -> str:
+    """Return the code that an app shows now, or some time steps of 30 seconds later."""
+    return format_hotp_value(hotp_value(secret, int(time.time()) // 30 + steps))
+
+
+def set_up_app(client: Client) -> tuple[str, list[str]]:
+    """Add an authenticator app to the account of the client. Return its secret and the recovery codes."""
+    secret = re.search(r'<div class="secret"> <code>(\w+)</code>', page_html(client.get("/second-factor/app")))[1]
+    page = page_html(client.post("/second-factor/app", {"code": code_at(secret)}))
+    return secret, [code.replace(" ", "") for code in re.findall(r"<li><code>([\d ]+)</code>", page)]
+
+
+def send_password(client: Client, name: str = "ned", **form):
+    return client.post("/sign-in", {"username": name, "password": PASSWORD, **form})
+
+
+def send_code(client: Client, code: str):
+    return client.post("/sign-in/second-factor", {"code": code})
+
+
+def is_signed_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def newest_lines(count: int) -> list[tuple]:
+    lines = JournalLine.objects.order_by("-revision")[:count]
+    return [(line.actor, line.action, line.principal, line.detail) for line in lines][::-1]
+
+
+@pytest.fixture
+def protected(cast):
+    """The secret of ned's authenticator app, which was last used a minute ago, and ned's recovery codes."""
+    secret, author = "JBSWY3DPEHPK3PXP", Author("ned", user_id=cast["ned"].pk)
+    codes = add_app(author=author, user=cast["ned"], secret=secret)
+    return secret, codes
+
+
+def test_an_app_is_added_with_recovery_codes_and_journal_lines(browse):
+    client = browse("ned")
+    secret, codes = set_up_app(client)
+    assert len(set(codes)) == 10 and newest_lines(2) == [
+        ("ned", "factor-add", "user:ned", "authenticator app"), ("ned", "factor-add", "user:ned", "recovery codes")]
+    page = page_html(client.get("/second-factor"))
+    assert "authenticator app" in page and "10 unused codes are left" in page and "Add authenticator app" not in page
+
+
+def test_a_wrong_code_adds_no_app_and_keeps_the_secret(browse):
+    client = browse("ned")
+    secret = re.search(r"<code>(\w+)</code>", page_html(client.get("/second-factor/app")))[1]
+    response = client.post("/second-factor/app", {"code": "000000" if code_at(secret) != "000000" else "111111"})
+    assert response.status_code == 400 and secret in response.content.decode() and not Authenticator.objects.exists()
+
+
+def test_secrets_are_encrypted_in_the_database(protected, settings):
+    secret, codes = protected
+    stored = str(list(Authenticator.objects.values_list("data", flat=True)))
+    assert secret not in stored and not any(code in stored for code in codes)
+    totp = Authenticator.objects.get(type="totp")
+    assert totp.wrap().validate_code(code_at(secret))
+    settings.MFA_KEYS = ["k" * 32]
+    assert totp.wrap().validate_code(code_at(secret, 1))
+
+
+def test_without_its_key_a_factor_accepts_no_code_and_the_page_says_so(browse, protected, settings):
+    settings.SECRET_KEY = "another" * 10
+    client = browse()
+    send_password(client)
+    response = send_code(client, code_at(protected[0]))
+    assert "lacks the key of your second factor" in page_html(response) and not is_signed_in(client)
+
+
+def test_the_password_alone_does_not_sign_in(browse, protected):
+    client = browse()
+    response = send_password(client, next="/ask")
+    assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
+    assert client.get("/ask").status_code == 302
+    assert "Code of ned" in page_html(client.get("/sign-in/second-factor"))
+    response = send_code(client, code_at(protected[0]))
+    assert response["Location"] == "/ask" and is_signed_in(client) and client.get("/ask").status_code == 200
+
+
+def test_the_session_that_waits_for_a_factor_contains_no_password(browse, protected):
+    client = browse()
+    send_password(client)
+    assert PASSWORD not in str(dict(client.session.items())) and "md5$" not in str(dict(client.session.items()))
+
+
+def test_an_account_without_a_factor_signs_in_with_the_password(browse, protected):
+    client = browse()
+    assert send_password(client, "dee")["Location"] == "/" and is_signed_in(client)
+
+
+def test_the_step_without_a_password_before_leads_to_sign_in(browse, protected):
+    assert browse().get("/sign-in/second-factor")["Location"] == "/sign-in"
+    client = browse()
+    assert send_code(client, code_at(protected[0]))["Location"] == "/sign-in" and not is_signed_in(client)
+
+
+def test_the_step_ends_after_five_minutes(browse, protected, monkeypatch):
+    client, now = browse(), time.time()
+    send_password(client)
+    monkeypatch.setattr(time, "time", lambda: now + 301)
+    assert client.get("/sign-in/second-factor")["Location"] == "/sign-in"
+
+
+def test_a_code_works_once_even_in_another_process(browse, protected):
+    code = code_at(protected[0])
+    for attempt, expected in ((1, True), (2, False)):
+        caches["default"].clear()
+        client = browse()
+        send_password(client)
+        send_code(client, code)
+        assert is_signed_in(client) is expected, attempt
+
+
+def test_an_older_code_is_refused_after_a_newer_one(browse, protected):
+    for steps, expected in ((1, True), (0, False), (-1, False)):
+        client = browse()
+        send_password(client)
+        send_code(client, code_at(protected[0], steps))
+        assert is_signed_in(client) is expected, steps
+
+
+@pytest.mark.parametrize("steps", [-3, 3])
+def test_a_code_of_another_time_is_refused(browse, protected, steps):
+    client = browse()
+    send_password(client)
+    assert send_code(client, code_at(protected[0], steps)).status_code == 400 and not is_signed_in(client)
+
+
+def test_a_recovery_code_works_once(browse, protected, caplog):
+    for expected in (True, False):
+        client = browse()
+        send_password(client)
+        send_code(client, f"{protected[1][0][:4]} {protected[1][0][4:]}")
+        assert is_signed_in(client) is expected
+    assert "user:ned used a recovery code; 9 are left" in caplog.text
+
+
+def test_guesses_are_limited_for_the_account_not_for_a_session(browse, protected):
+    for _ in range(5):
+        client = browse()
+        send_password(client)
+        assert send_code(client, "12345").status_code == 400
+    client = browse()
+    send_password(client)
+    response = send_code(client, code_at(protected[0]))
+    assert response.status_code == 429 and int(response["Retry-After"]) > 0 and not is_signed_in(client)
+
+
+@pytest.mark.parametrize("code", ["", "x" * 5000, "\x00", "٣٣٣٣٣٣"])
+def test_malformed_codes_are_refused(browse, protected, code):
+    client = browse()
+    send_password(client)
+    assert send_code(client, code).status_code == 400
+
+
+def test_a_deactivated_account_cannot_complete_the_step(browse, protected):
+    client = browse()
+    send_password(client)
+    User.objects.filter(username="ned").update(is_active=False)
+    assert send_code(client, code_at(protected[0]))["Location"] == "/sign-in" and not is_signed_in(client)
+
+
+def test_changes_of_factors_need_a_recent_authentication(browse, protected):
+    client = browse("ned")
+    session = client.session
+    session[TIME_KEY] = 0
+    session.save()
+    pk = Authenticator.objects.get(type="totp").pk
+    for url in ("/second-factor/app", "/second-factor/codes", f"/second-factor/{pk}/remove"):
+        assert "Confirm your identity" in page_html(client.post(url, {"code": "1"})), url
+    assert Authenticator.objects.count() == 2
+
+
+def test_removing_the_last_factor_removes_the_recovery_codes(browse, protected):
+    client = browse("ned")
+    pk = Authenticator.objects.get(type="totp").pk
+    assert "authenticator app" in page_html(client.get(f"/second-factor/{pk}/remove"))
+    client.post(f"/second-factor/{pk}/remove")
+    assert not Authenticator.objects.exists()
+    assert newest_lines(2) == [("ned", "factor-remove", "user:ned", "authenticator app"),
+                               ("ned", "factor-remove", "user:ned", "recovery codes")]
+
+
+def test_new_recovery_codes_replace_the_old_ones(browse, protected):
+    page = page_html(browse("ned").post("/second-factor/codes"))
+    codes = [code.replace(" ", "") for code in re.findall(r"<li><code>([\d ]+)</code>", page)]
+    assert len(codes) == 10 and not set(codes) & set(protected[1])
+    client = browse()
+    send_password(client)
+    assert send_code(client, protected[1][0]).status_code == 400
+
+
+def test_nobody_changes_the_factors_of_another_account(browse, protected, cast):
+    pk = Authenticator.objects.get(type="totp").pk
+    assert browse("ada").post(f"/second-factor/{pk}/remove").status_code == 404
+    with pytest.raises(FactorError):
+        add_app(author=Author("ada", user_id=cast["ada"].pk), user=cast["dee"], secret="JBSWY3DPEHPK3PXP")
+
+
+def test_an_administrator_resets_the_factors_of_an_account(browse, protected):
+    client = browse("ada")
+    assert "Removes: authenticator app, recovery codes." in page_html(client.get("/accounts/second-factor/user:ned"))
+    response = client.post("/accounts/second-factor/user:ned", {"reason": "lost the phone"}, follow=True)
+    assert "second factors of" in page_html(response) and "were removed" in page_html(response)
+    line = JournalLine.objects.order_by("-revision").first()
+    assert (line.actor, line.action, line.detail, line.reason) == ("ada", "factor-reset", "authenticator app, recovery codes",
+                                                                  "lost the phone")
+    client = browse()
+    send_password(client)
+    assert is_signed_in(client)
+
+
+def test_a_command_resets_the_factors_of_the_last_administrator(protected):
+    output = io.StringIO()
+    call_command("reset_second_factor", "ned", stdout=output)
+    assert "were removed" in output.getvalue() and not Authenticator.objects.exists()
+    assert newest_lines(1)[0][:2] == ("reset_second_factor", "factor-reset")
+    assert not reset_factors(author=SETUP, name="ned").has_changed
+    with pytest.raises(CommandError, match="user:nowhere does not exist"):
+        call_command("reset_second_factor", "nowhere")
+
+
+def test_an_account_of_a_required_role_sets_up_a_factor_before_anything_else(browse, settings):
+    settings.MFA_REQUIRED_ROLES = ["administrator"]
+    client = browse()
+    send_password(client, "ada")
+    for url in ("/", "/journal/", "/grant/dataset:sales.orders"):
+        assert client.get(url)["Location"] == "/second-factor", url
+    assert client.post("/analyses/start", {"analysis": "visibility"})["Location"] == "/second-factor"
+    assert client.get("/", headers={"HX-Request": "true"})["HX-Redirect"] == "/second-factor"
+    assert "your console role requires a second factor" in page_html(client.get("/second-factor"))
+    assert client.get("/api/v1/grants").status_code == 403
+    assert client.post("/access/v1/evaluation", {}, "application/json").status_code == 403
+    set_up_app(client)
+    assert client.get("/").status_code == 200 and client.get("/api/v1/grants").status_code == 200
+    assert client.post("/sign-out").status_code == 302
+
+
+def test_other_roles_and_tokens_need_no_factor(browse, settings, client):
+    settings.MFA_REQUIRED_ROLES = ["administrator"]
+    assert browse("aud").get("/").status_code == 200
+    token = create_token(author=SETUP, owner="ada", name="a script", scopes=["read"], days=1)
+    assert client.get("/api/v1/grants", headers={"Authorization": f"Bearer {token.secret}"}).status_code == 200
+
+
+def test_a_required_role_costs_one_query_for_each_page_and_no_query_otherwise(browse, settings):
+    client = browse("ada")
+    client.get("/policies/")
+    totals = []
+    for roles in ([], ["auditor"], ["administrator"]):
+        settings.MFA_REQUIRED_ROLES = roles
+        with CaptureQueriesContext(connection) as queries:
+            client.get("/policies/")
+        totals.append(sum("mfa_authenticator" in query["sql"] for query in queries))
+    assert totals == [0, 0, 1]
+
+
+def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(browse, oidc, protected, settings):
+    settings.MFA_REQUIRED_ROLES = ["auditor", "ordinary"]
+    oidc.configure(link_existing="always")
+    client = browse()
+    response = oidc.sign_in(client, "s-ned", {"preferred_username": "ned"}, path="/sign-in/corp?next=/ask")
+    assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
+    stored = str(dict(client.session.items()))
+    assert "md5$" not in stored and "access_token" not in stored and "'token'" not in stored
+    assert send_code(client, code_at(protected[0]))["Location"] == "/ask" and client.session["sign_in_provider"] == "corp"
+    oidc.configure(link_existing="always", second_factor="provider")
+    for name in ("ned", "dee"):
+        client = browse()
+        oidc.sign_in(client, f"s-{name}", {"preferred_username": name})
+        assert client.get("/").status_code == 200, name
+
+
+def test_the_session_keeps_the_backend_that_checked_the_password(browse, protected, settings):
+    settings.AUTHENTICATION_BACKENDS = ["tests.support.second_backend.SecondBackend", *settings.AUTHENTICATION_BACKENDS]
+    client = browse()
+    send_password(client)
+    send_code(client, code_at(protected[0]))
+    assert client.session["_auth_user_backend"] == "tests.support.second_backend.SecondBackend"
+
+
+def test_wrong_codes_are_security_events(browse, protected):
+    client = browse()
+    send_password(client)
+    send_code(client, "12345")
+    event = SecurityEvent.objects.order_by("-pk").first()
+    assert (event.kind, event.account, event.detail) == ("sign-in-failure", "ned", "wrong second factor")
