@@ -5,6 +5,7 @@ A path in this module is a path within the storage's file system. SNAPSHOT_URI n
 
 import logging
 import os
+from urllib.parse import parse_qsl, quote, unquote
 
 from django.conf import settings
 from pyarrow import ArrowInvalid
@@ -13,6 +14,9 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 from analytics.folders import folder_problem
 
 logger = logging.getLogger(__name__)
+
+# Shorter texts are not replaced in messages, because they are parts of other words.
+MIN_SECRET_CHARACTERS = 4
 
 class StorageError(Exception):
     """The folder of snapshots and results cannot be used. The message names the folder and the remedy."""
@@ -25,25 +29,59 @@ def storage_root() -> tuple[FileSystem, str]:
         filesystem, path = FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
         return filesystem, path.rstrip("/")
     except (ArrowInvalid, OSError) as error:
-        raise StorageError(f"SNAPSHOT_URI is {uri}, which cannot be used: {error}") from error
+        # without the original exception, because a traceback in the log would contain its text
+        raise StorageError(f"SNAPSHOT_URI is {shown_uri()}, which cannot be used: {without_credentials(str(error))}") from None
+
+
+def shown_uri() -> str:
+    """Return SNAPSHOT_URI for messages: without parameters, and with `***` for a password."""
+    uri = settings.SNAPSHOT_URI
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri
+    location, _, parameters = rest.partition("?")
+    if "@" in parameters:
+        # perhaps the second half of a password with an unencoded question mark
+        return f"{scheme}://***"
+    account, at, host = location.rpartition("@")
+    # `abfss://container@account...` has no password
+    has_password = ":" in account or "/" in account
+    return f"{scheme}://{account.partition(':')[0]}:***@{host}" if has_password else f"{scheme}://{account}{at}{host}"
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with SNAPSHOT_URI, its password and its parameters replaced, also where they are decoded."""
+    uri = settings.SNAPSHOT_URI
+    _, separator, rest = uri.partition("://")
+    if not separator:
+        return text
+    parameters = rest.partition("?")[2]
+    password = rest.rpartition("@")[0].partition(":")[2]
+    text = text.replace(uri, shown_uri())
+    for secret in sorted({password, parameters, *(value for _, value in parse_qsl(parameters))}, key=len, reverse=True):
+        for form in (secret, unquote(secret), quote(secret, safe="")):
+            text = text.replace(form, "***") if len(form) >= MIN_SECRET_CHARACTERS else text
+    return text
 
 
 def spark_uri(path: str) -> str:
     """Return the URI of a path for Spark.
 
     It has a scheme, because the default file system of a cluster is not the local one, and no percent-encoding, which Spark does
-    not decode.
+    not decode. It has no password, which Hadoop ignores and Spark would log: SPARK_CONF contains the credentials of Spark.
     """
     uri = settings.SNAPSHOT_URI
     if "://" not in uri:
         return f"file://{path}"
     _, root = storage_root()
-    return uri.split("?")[0].rstrip("/") + path.removeprefix(root)
+    scheme, _, location = uri.split("?")[0].rstrip("/").partition("://")
+    account, at, host = location.rpartition("@")
+    return f"{scheme}://{account.partition(':')[0]}{at}{host}" + path.removeprefix(root)
 
 
 def storage_problem(error: OSError) -> str:
     """Return a sentence that names the problem of the storage folder and how to solve it."""
-    return folder_problem("The folder of snapshots and results", settings.SNAPSHOT_URI, error, "SNAPSHOT_URI")
+    return folder_problem("The folder of snapshots and results", shown_uri(), error, "SNAPSHOT_URI")
 
 
 def folder_names(filesystem: FileSystem, path: str) -> list[str]:

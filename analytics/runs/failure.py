@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection
 from analytics.analyses import AnalysisError
 from analytics.folders import REMEDIES, ScratchError, folder_problem
 from analytics.spark.session import SparkUnavailable, first_line, has_session_died
-from analytics.storage import StorageError, storage_problem, storage_root
+from analytics.storage import StorageError, storage_problem, storage_root, without_credentials
 
 MAX_CHARACTERS = 500
 _JAVA_MESSAGES = {
@@ -49,7 +49,7 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
 
 
 def _unexpected(error: BaseException, details: str) -> str:
-    return f"{type(error).__name__}: {first_line(error)[:MAX_CHARACTERS]} ({details})"
+    return f"{type(error).__name__}: {without_credentials(first_line(error))[:MAX_CHARACTERS]} ({details})"
 
 
 def full_disk_message(text: str) -> str:
