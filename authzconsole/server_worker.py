@@ -6,14 +6,19 @@ import signal
 from django.conf import settings
 from django.urls import get_resolver
 
+from authzconsole.common.monitoring.shared_folder import prepare_metrics
 from authzconsole.ops.processes import die_with_parent, keep_files_private
 from authzconsole.server.process import prepare_process
-from authzconsole.wsgi import application as console
+
+# before the console, which imports the metrics
+prepare_metrics(settings.STATE_DIR, os.getppid())
+
+from authzconsole.wsgi import application as console  # noqa: E402, isort: skip
 
 # after the console, which loads the applications of Django
-from authzconsole.server.application import ConsoleServer  # isort: skip
-from authzconsole.server.environ import TrustedProxies  # isort: skip
-from authzconsole.server.limits import BodyLimits  # isort: skip
+from authzconsole.server.application import ConsoleServer  # noqa: E402, isort: skip
+from authzconsole.server.environ import TrustedProxies  # noqa: E402, isort: skip
+from authzconsole.server.limits import BodyLimits  # noqa: E402, isort: skip
 
 __all__ = ["application"]
 

@@ -4,6 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
+from authzconsole.common.monitoring.views import metrics, readyz
 from authzconsole.web.accounts.account_pages import account_list, account_page, change_account, renew_password
 from authzconsole.web.accounts.factors.pages import (
     factor_list,
@@ -63,6 +64,8 @@ urlpatterns = [
     path("scim/", include("authzconsole.scim.urls")),
     # sign-in and health
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
     path("sign-in/second-factor", second_factor_sign_in, name="mfa_authenticate"),
     path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),

@@ -5,6 +5,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from analytics.analyses import ANALYSES
 from analytics.models import Schedule
+from analytics.runs.presence import announce_scheduler
 from analytics.runs.schedules import periodic_task_name, run_missed_schedules, write_periodic_task
 
 
@@ -15,6 +16,10 @@ class Scheduler(DatabaseScheduler):
         # once at the start, because an interval in the settings may have changed
         self.update_from_dict(self.app.conf.beat_schedule)
         run_missed_schedules()
+
+    def tick(self, *args, **kwargs):
+        announce_scheduler()
+        return super().tick(*args, **kwargs)
 
     def all_as_schedule(self):
         self._repair_table()

@@ -3,6 +3,7 @@
 A worker announces itself in Redis with each heartbeat, under the name of each queue whose tasks it executes.
 """
 
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import redis
@@ -15,6 +16,9 @@ from redis.retry import Retry
 ANSWER_SECONDS = 0.3
 # a worker sends a heartbeat every two seconds
 PRESENT_SECONDS = 10
+# the scheduler wakes up every five seconds, but a change of its table can take longer
+SCHEDULER_PRESENT_SECONDS = 30
+SCHEDULER_KEY = "authzconsole:scheduler"
 UNREADABLE_ADDRESS = "the address in REDIS_URL"
 
 
@@ -62,6 +66,26 @@ def is_worker_present(queue: str = settings.RUN_QUEUE) -> bool:
     """Return whether a worker of this queue announced itself in the last PRESENT_SECONDS. Raise redis.RedisError."""
     with redis_client() as client:
         return bool(client.exists(presence_key(queue)))
+
+
+def is_scheduler_present() -> bool:
+    """Return whether the scheduler announced itself in the last SCHEDULER_PRESENT_SECONDS. Raise redis.RedisError."""
+    with redis_client() as client:
+        return bool(client.exists(SCHEDULER_KEY))
+
+
+def announce_scheduler() -> None:
+    """Announce the scheduler for SCHEDULER_PRESENT_SECONDS; do nothing if Redis does not answer."""
+    with suppress(redis.RedisError, OSError), redis_client() as client:
+        client.set(SCHEDULER_KEY, "1", ex=SCHEDULER_PRESENT_SECONDS)
+
+
+def queue_lengths() -> dict[str, int]:
+    """Return the number of messages that wait in each queue. Raise redis.RedisError."""
+    with redis_client() as client, client.pipeline(transaction=False) as pipeline:
+        for queue in settings.CELERY_TASK_QUEUES:
+            pipeline.llen(queue)
+        return dict(zip(settings.CELERY_TASK_QUEUES, pipeline.execute(), strict=True))
 
 
 @heartbeat_sent.connect(dispatch_uid="analytics.runs.presence")

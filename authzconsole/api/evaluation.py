@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from authzconsole.api.endpoint import endpoint
 from authzconsole.common.api_caller import Caller
+from authzconsole.common.monitoring.metrics import count_decision
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.models import TokenScope
 from grants.evaluation.engine import answer_questions
@@ -46,9 +47,17 @@ def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Itera
         if isinstance(question, Question):
             caller.check_can_ask(question)
     if caller.can_ask_about_all:
-        return answer_questions(questions)
-    return answer_questions(questions, redact=redact_all, states=caller.visible_states,
-                            known_containers=caller.known_containers)
+        return _counted(questions, answer_questions(questions))
+    return _counted(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
+                                                known_containers=caller.known_containers))
+
+
+def _counted(questions: list[Question | QuestionError], answers: Iterator[dict]) -> Iterator[dict]:
+    """Yield the answers, and count the decisions for the metrics."""
+    for question, answer in zip(questions, answers, strict=True):
+        if isinstance(question, Question):
+            count_decision(question.generation, answer["decision"])
+        yield answer
 
 
 def _batch_items(body: dict) -> list:

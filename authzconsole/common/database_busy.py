@@ -6,11 +6,17 @@ SQLite allows one writer at a time, and an import can hold the lock for minutes.
 from django.db import OperationalError, connection
 from django.db.models import QuerySet
 
+from authzconsole.common.monitoring.metrics import DATABASE_BUSY
+
 RETRY_AFTER_SECONDS = 10
 
 
 def is_database_locked(error: Exception) -> bool:
-    return isinstance(error, OperationalError) and "database is locked" in str(error)
+    """Return whether a request failed because SQLite is locked, and count these requests."""
+    is_locked = isinstance(error, OperationalError) and "database is locked" in str(error)
+    if is_locked:
+        DATABASE_BUSY.inc()
+    return is_locked
 
 
 def update_without_waiting(rows: QuerySet, **values) -> None:

@@ -11,6 +11,8 @@ from django.core.signals import request_finished
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
+from authzconsole.common.monitoring.metrics import observe_response
+
 # a header value cannot contain other control characters; a tab would split a line of the log
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MAX_CALLER_ID_CHARACTERS = 200
@@ -44,8 +46,10 @@ class RequestIdMiddleware:
             request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {}))
         start = time.perf_counter()
         response = self.get_response(request)
+        seconds = time.perf_counter() - start
+        observe_response(request.path, response.status_code, seconds)
         logger.info("answered", method=request.method, path=request.path, status=response.status_code,
-                    milliseconds=round(1_000 * (time.perf_counter() - start), 1), client=request.META.get("REMOTE_ADDR"))
+                    milliseconds=round(1_000 * seconds, 1), client=request.META.get("REMOTE_ADDR"))
         response["X-Request-ID"] = request.echoed_id
         return response
 

@@ -82,6 +82,8 @@ SIGNED_OUT = {"sign-in": "/sign-in"}
 _CHANGES = "only accepts POST and redirects to another page"
 NO_PAGE = {
     "healthz": "the health check",
+    "readyz": "the readiness check",
+    "metrics": "metrics for Prometheus",
     "sign-out": _CHANGES,
     "mfa_authenticate": "a step of signing in",
     "second-factor-codes": _CHANGES,

@@ -8,6 +8,8 @@ from io import BytesIO
 from urllib.parse import unquote_to_bytes
 
 CHUNKED = -1
+# set if the request came through a proxy, trusted or not
+IS_FORWARDED = "authzconsole.is_forwarded"
 _WITHOUT_PREFIX = {"CONTENT_TYPE": "CONTENT_TYPE", "CONTENT_LENGTH": "CONTENT_LENGTH"}
 _FORWARDED = frozenset({"HTTP_FORWARDED", "HTTP_X_REAL_IP"})
 # the server has removed the chunk framing and answered the expectation
@@ -58,6 +60,8 @@ def build_environ(scope: dict, proxies: TrustedProxies) -> dict:
     }
     for raw_name, raw_value in scope["headers"]:
         name, is_forwarded = _environ_name(raw_name)
+        if is_forwarded:
+            environ[IS_FORWARDED] = True
         if not name or is_forwarded and not is_from_proxy:
             continue
         value = raw_value.decode("latin-1")

@@ -1,5 +1,6 @@
 """Security events, metrics and webhooks."""
 
+import ipaddress
 import re
 
 from django.core.exceptions import ImproperlyConfigured
@@ -16,6 +17,19 @@ if SECURITY_EVENTS_SYSLOG and not re.fullmatch(r"(udp|tcp):.+:\d{1,5}|unix:/.+",
     raise ImproperlyConfigured("SECURITY_EVENTS_SYSLOG must be written udp:HOST:PORT, tcp:HOST:PORT or unix:/PATH")
 if SECURITY_EVENTS_FORMAT not in ("text", "ocsf"):
     raise ImproperlyConfigured(f"SECURITY_EVENTS_FORMAT is {SECURITY_EVENTS_FORMAT!r}; it must be one of: text, ocsf")
+
+# who may read /metrics and the details of /readyz: callers with the token, and direct callers from these networks
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+METRICS_NETWORKS = env.list("METRICS_NETWORKS", default=["127.0.0.0/8", "::1/128"])
+for network in METRICS_NETWORKS:
+    try:
+        ipaddress.ip_network(network)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"METRICS_NETWORKS: {error}") from None
+if METRICS_TOKEN and len(METRICS_TOKEN) < 20:
+    raise ImproperlyConfigured("METRICS_TOKEN must have at least 20 characters")
+# the console is not ready while less is free in STATE_DIR
+DISK_FREE_MIN_MB = env.int("DISK_FREE_MIN_MB", default=500)
 
 CELERY_BEAT_SCHEDULE["security_events_clean"] = {
     "task": "authzconsole.security_events_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}}

@@ -43,6 +43,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # first, so that refusals of the other middleware have the id too
     "authzconsole.common.request_id.RequestIdMiddleware",
+    # before all that needs the database or a session
+    "authzconsole.common.monitoring.views.MonitoringMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # after WhiteNoise, because browsers may cache static files

@@ -70,6 +70,16 @@ def _append_to_file(path: Path, head: JournalHead, record: str) -> None:
         raise AnchorError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def anchored_revision(place: str) -> int:
+    """Return the newest revision in an anchor file; 0 if there is none or it cannot be read."""
+    try:
+        with open(place.removeprefix("file:"), "rb") as file:
+            record = _last_record(file)
+            return record["revision"] if record else 0
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
 def _last_record(file) -> dict | None:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD_BYTES))

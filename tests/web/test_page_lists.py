@@ -9,9 +9,8 @@ from tests.web.test_access import PAGES as ACCESS
 from tests.web.test_access import WRITES
 from tests.web.test_access import numbers as numbers
 
-NOT_IN_AN_AREA = {"healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-                  "mfa_authenticate", "rest-root",
-                  "rest-swagger", "rest-redoc"}
+NOT_IN_AN_AREA = {"healthz", "readyz", "metrics", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
+                  "mfa_authenticate", "rest-root", "rest-swagger", "rest-redoc"}
 
 
 def name_of(url: str) -> str:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from rest_framework.throttling import BaseThrottle
 
 from authzconsole.common import login_throttle
+from authzconsole.common.monitoring.metrics import count_security_event
 from authzconsole.common.request_id import CONTROL_CHARACTERS, current_request
 from authzconsole.common.security_events.kinds import FAILURES, EventKind
 from authzconsole.common.security_events.limits import count_to_record
@@ -36,6 +37,7 @@ def record_event(kind: EventKind, *, request: HttpRequest | None = None, account
     """
     request = request or current_request()
     count = 1
+    count_security_event(kind)
     if kind in FAILURES:
         count = count_to_record(kind, login_throttle.client_address(request) if request else "")
     if not count:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from django.contrib.auth import user_logged_in, user_logged_out, user_login_failed
 from django.http import HttpRequest
 
+from authzconsole.common.monitoring.metrics import count_security_event
 from authzconsole.common.request_id import current_request
 from authzconsole.common.security_events.kinds import FROM_JOURNAL, EventKind
 from authzconsole.common.security_events.record import address_of_request, record_event, storable
@@ -37,6 +38,8 @@ def _record_sign_out(request: HttpRequest | None, user, **_) -> None:
 def _record_lines(lines: Sequence[JournalLine], **_) -> None:
     """Store the events in the transaction of the lines, so that there is no line without its event."""
     if relevant_lines := [line for line in lines if line.action in FROM_JOURNAL]:
+        for line in relevant_lines:
+            count_security_event(line.action)
         address = address_of_request(current_request())
         SecurityEvent.objects.bulk_create(_event_of_line(line, address) for line in relevant_lines)
 

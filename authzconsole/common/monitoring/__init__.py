@@ -1,0 +1,1 @@
+"""Readiness and metrics for monitoring systems: `/readyz` and `/metrics`."""

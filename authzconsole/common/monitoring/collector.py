@@ -1,0 +1,63 @@
+"""Figures that are in the database and in Redis. They are read when Prometheus asks, so they are the same in every process."""
+
+import time
+from collections.abc import Iterator
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError
+from django.db.models import Count, Max
+from prometheus_client.core import GaugeMetricFamily
+
+from analytics.models import AnalysisRun
+from analytics.runs.presence import queue_lengths
+from authzconsole.common.monitoring.readiness import readiness
+from authzconsole.models import SecurityEvent, SecurityEventTarget
+from grants.journal import current_head
+from grants.verification.anchor import anchored_revision
+
+
+class StateCollector:
+    """Collect the state of the console: readiness, runs, queues, the journal and the shipping of security events."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _family("ready", "Whether a part of the console works.", ["check"],
+                      [((result.name,), result.is_ok) for result in readiness()])
+        try:
+            yield from _database_metrics()
+        except DatabaseError:
+            # the check `database` is 0
+            pass
+        try:
+            yield _family("queue_messages", "Messages that wait for a worker.", ["queue"],
+                          [((queue,), length) for queue, length in queue_lengths().items()])
+        except (redis.RedisError, OSError):
+            # the check `redis` is 0
+            pass
+
+
+def _database_metrics() -> Iterator[GaugeMetricFamily]:
+    counts = AnalysisRun.objects.order_by().values_list("analysis", "state").annotate(Count("pk"))
+    yield _family("runs", "Runs by state.", ["analysis", "state"],
+                  [((analysis, state), count) for analysis, state, count in counts])
+    head = current_head()
+    yield _family("journal_revision", "The number of the newest journal line.", [], [((), head.revision)])
+    if head.at:
+        yield _family("journal_last_line_age_seconds", "The age of the newest journal line.", [],
+                      [((), max(0.0, time.time() - head.at.timestamp()))])
+    yield _family("journal_unanchored_lines", "Journal lines that the anchor file does not have yet.", ["anchor"],
+                  [((place,), head.revision - anchored_revision(place)) for place in settings.JOURNAL_ANCHOR
+                   if place.startswith("file:")])
+    newest_event = SecurityEvent.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    targets = list(SecurityEventTarget.objects.values_list("name", "shipped_to", "failures"))
+    yield _family("security_events_unshipped", "Security events that a target did not get yet, at most.", ["target"],
+                  [((name,), max(0, newest_event - shipped_to)) for name, shipped_to, _ in targets])
+    yield _family("security_event_shipping_failures", "Failed attempts since the last success.", ["target"],
+                  [((name,), failures) for name, _, failures in targets])
+
+
+def _family(name: str, description: str, labels: list[str], values: list[tuple[tuple, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"authzconsole_{name}", description, labels=labels)
+    for label_values, value in values:
+        family.add_metric(label_values, float(value))
+    return family

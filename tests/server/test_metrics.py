@@ -1,0 +1,30 @@
+"""The metrics of the web server include the requests of all its worker processes, and a proxy does not disclose them."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.django_db
+
+
+def get(server, path, *headers):
+    lines = "".join(f"{header}\r\n" for header in headers)
+    answer = server.request(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}Connection: close\r\n\r\n".encode()).decode()
+    return int(answer.split()[1]), answer
+
+
+def test_every_worker_answers_with_the_metrics_of_all(server):
+    for _ in range(20):
+        assert get(server, "/api/v1/openapi.json")[0] == 200
+    pattern = re.compile(r'authzconsole_request_seconds_count\{endpoint="rest"\} (\S+)')
+    counts = {pattern.search(get(server, "/metrics")[1])[1] for _ in range(8)}
+    assert len(counts) == 1 and float(counts.pop()) >= 20
+    workers = {path.name.split("_")[-1] for path in (server.state / "metrics").glob("server-*/histogram_*.db")}
+    assert len(workers) == 2
+    assert len(list((server.state / "metrics").iterdir())) == 1
+
+
+def test_a_request_through_a_local_proxy_needs_the_token(server):
+    assert get(server, "/metrics", "X-Forwarded-For: 192.0.2.7")[0] == 403
+    status, answer = get(server, "/readyz", "X-Real-IP: 192.0.2.7")
+    assert status == 503 and answer.endswith("not ready\n")
