@@ -1,7 +1,18 @@
-"""Throttle guesses of passwords and tokens. Failures are counted by the entered name and by the client address.
+"""Throttle guesses of passwords and tokens.
+
+Wrong passwords are counted by name and client address together, by address, and by name:
+
+- After MAX_PASSWORDS_PER_PAIR, this address has to wait before it tries this name again.
+- After MAX_PASSWORDS_PER_ADDRESS, this address has to wait before it tries any name.
+- After MAX_PASSWORDS_PER_NAME from any addresses, each address gets only MAX_PASSWORDS_WHILE_ATTACKED attempts for this name.
+
+INVARIANT: an address without failures is never refused, so that nobody can lock out an account from elsewhere.
 
 INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
 for an existing account, before any password is checked.
+
+The counts start again after `manage.py clear_sign_in_limits` and after an administrator sets a password. Both leave a journal
+line, which the refused attempts read, so that this also works while each process counts separately.
 
 Failures are counted in Redis for WINDOW_SECONDS, so that all processes of all servers share the counts. While Redis is not
 reachable, each process counts separately: the limit is then multiplied by the number of processes, but users can sign in.
@@ -12,22 +23,30 @@ import ipaddress
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from time import time
 from typing import TypeVar
 
 from django.core.cache import BaseCache, caches
+from django.db.models import Q
 from django.http import HttpRequest
+from django.utils import timezone
 from redis import RedisError
 from rest_framework.throttling import BaseThrottle
 
+from entities.text import is_storable
 from entities.vocabulary import clip
+from grants.models import JournalLine
 
 logger = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 600
-MAX_PASSWORDS_PER_NAME = 10
-# higher than the limit per name, because many people can share one address
+MAX_PASSWORDS_PER_PAIR = 10
+# higher, because many people can share one address
 MAX_PASSWORDS_PER_ADDRESS = 100
+MAX_PASSWORDS_PER_NAME = 100
+MAX_PASSWORDS_WHILE_ATTACKED = 3
+CLEAR_ACTION = "sign-in-limits-clear"
 MAX_TOKENS_PER_ADDRESS = 300
 Result = TypeVar("Result")
 
@@ -37,12 +56,13 @@ class FailureCounter:
     """One count of failures.
 
     subject: a description of the counted failures. value: the name or the address. limit: the number of failures in a window
-    after which further attempts have to wait.
+    after which further attempts have to wait. account: the name of the account whose limits can be cleared.
     """
 
     subject: str
     value: str
     limit: int
+    account: str = ""
 
     def window(self) -> tuple[str, int]:
         """Return the cache key of the current window and the seconds until it ends.
@@ -53,11 +73,63 @@ class FailureCounter:
         number, elapsed_seconds = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
         return f"guesses:{digest}:{number}", WINDOW_SECONDS - elapsed_seconds
 
+    def count(self) -> tuple[int, str, int]:
+        """Return the number of failures since the last clearance, its cache key, and the seconds until the window ends.
 
-def password_counters(request: HttpRequest, name: str) -> tuple[FailureCounter, FailureCounter]:
-    """Return the counters of a sign-in attempt: by name, and by client address."""
-    return (FailureCounter("passwords for the name", name, MAX_PASSWORDS_PER_NAME),
-            FailureCounter("passwords from the address", client_address(request), MAX_PASSWORDS_PER_ADDRESS))
+        Only a count that has reached the limit takes a query, for the clearances in this window.
+        """
+        key, seconds = self.window()
+        total = _with_cache(lambda cache: cache.get(key, 0))
+        if total >= self.limit and (clearances := self._clearances(seconds)):
+            key = f"{key}:{clearances}"
+            total = _with_cache(lambda cache: cache.get(key, 0))
+        return total, key, seconds
+
+    def _clearances(self, seconds: int) -> int:
+        if not is_storable(self.account):
+            return 0
+        window_start = timezone.now() - timedelta(seconds=WINDOW_SECONDS - seconds)
+        is_relevant = Q(action=CLEAR_ACTION, principal="")
+        if self.account:
+            is_relevant |= Q(action__in=(CLEAR_ACTION, "password-set"), principal=f"user:{self.account}")
+        return JournalLine.objects.filter(is_relevant, at__gte=window_start).count()
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordCounters:
+    """The counters of wrong passwords: by name and address, by name, and by address."""
+
+    pair: FailureCounter
+    name: FailureCounter
+    address: FailureCounter
+
+    def seconds_to_wait(self) -> int:
+        """Return the seconds until the next attempt is allowed, or 0. Calling this does not count as an attempt."""
+        wait_seconds = seconds_to_wait(self.address)
+        pair_total, _, seconds = self.pair.count()
+        if pair_total >= self.pair.limit or (pair_total >= MAX_PASSWORDS_WHILE_ATTACKED and seconds_to_wait(self.name)):
+            wait_seconds = max(wait_seconds, seconds)
+        return wait_seconds
+
+    def count_failure(self) -> None:
+        count_failure(self.pair, self.name, self.address)
+
+    def reset(self) -> None:
+        """Delete the count of this name and address, after a right password.
+
+        The count of the address stays: otherwise the owner of one account could go on guessing the passwords of others. The count
+        of the name stays, because others may be guessing.
+        """
+        reset_counters(self.pair)
+
+
+def password_counters(request: HttpRequest, name: str) -> PasswordCounters:
+    """Return the counters of a sign-in attempt."""
+    address = client_address(request)
+    return PasswordCounters(
+        FailureCounter("passwords for the name and address", f"{name} from {address}", MAX_PASSWORDS_PER_PAIR, account=name),
+        FailureCounter("passwords for the name", name, MAX_PASSWORDS_PER_NAME, account=name),
+        FailureCounter("passwords from the address", address, MAX_PASSWORDS_PER_ADDRESS))
 
 
 def token_counter(request: HttpRequest) -> FailureCounter:
@@ -79,14 +151,13 @@ def client_address(request: HttpRequest) -> str:
 
 def seconds_to_wait(*counters: FailureCounter) -> int:
     """Return the seconds until the next attempt is allowed, or 0. Calling this does not count as an attempt."""
-    limits = {counter.window(): counter.limit for counter in counters}
-    counts = _with_cache(lambda cache: cache.get_many([key for key, _ in limits]))
-    return max((seconds for (key, seconds), limit in limits.items() if counts.get(key, 0) >= limit), default=0)
+    counts = [(counter.limit, *counter.count()) for counter in counters]
+    return max((seconds for limit, total, _, seconds in counts if total >= limit), default=0)
 
 
 def count_failure(*counters: FailureCounter) -> None:
     for counter in counters:
-        key, seconds = counter.window()
+        _, key, seconds = counter.count()
         # logged once per window, so that an attacker cannot fill the log
         if _with_cache(lambda cache, key=key: _increment(cache, key)) == counter.limit:
             logger.warning("%d wrong %s %r: further attempts wait for %d s", counter.limit, counter.subject,
@@ -95,7 +166,8 @@ def count_failure(*counters: FailureCounter) -> None:
 
 def reset_counters(*counters: FailureCounter) -> None:
     """Delete the counts of the current window."""
-    _with_cache(lambda cache: cache.delete_many([counter.window()[0] for counter in counters]))
+    keys = [counter.count()[1] for counter in counters]
+    _with_cache(lambda cache: cache.delete_many(keys))
 
 
 def wait_in_words(seconds: int) -> str:

@@ -9,7 +9,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
-from authzconsole.common import login_throttle
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, password_forecast
 from authzconsole.web.accounts.email_field import email_from_form
@@ -139,5 +138,4 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
         password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
     except GrantError as error:
         return _page_response(request, user, fault=f"{error}.", status=400)
-    login_throttle.reset_counters(login_throttle.password_counters(request, user.username)[0])
     return _page_response(request, account_or_404(principal), password=password)

@@ -27,7 +27,7 @@ class PasswordAttemptForm:
         next_step: ends the error message, such as `sign in`.
         """
         counters = login_throttle.password_counters(request, name)
-        self.wait_seconds = login_throttle.seconds_to_wait(*counters)
+        self.wait_seconds = counters.seconds_to_wait()
         if self.wait_seconds:
             record_event(EventKind.SIGN_IN_FAILURE, request=request, account=name, detail="too many wrong passwords")
             raise ValidationError("Too many wrong passwords for this name or from your address. "
@@ -35,8 +35,6 @@ class PasswordAttemptForm:
         try:
             yield
         except ValidationError:
-            login_throttle.count_failure(*counters)
+            counters.count_failure()
             raise
-        # Reset only the counter of the name. Resetting that of the address would let the owner of one account go on
-        # guessing the passwords of others.
-        login_throttle.reset_counters(counters[0])
+        counters.reset()

@@ -23,6 +23,7 @@ ACTION_LABELS = {
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
     "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
     "factor-add": "Second factor added", "factor-remove": "Second factor removed", "factor-reset": "Second factors reset",
+    "sign-in-limits-clear": "Sign-in limits cleared",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

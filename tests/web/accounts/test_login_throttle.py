@@ -5,22 +5,25 @@ import os
 import pickle
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import redis
 from django.contrib.auth.hashers import MD5PasswordHasher
 from django.core.cache import caches
+from django.core.management import CommandError, call_command
 from django.test import Client, RequestFactory
 
 from authzconsole import settings as product_settings
 from authzconsole.common import login_throttle
 from authzconsole.common.tokens import create_token
 from authzconsole.ops.address import free_port
+from grants.models import JournalLine
 from tests.support.cast import PASSWORD, SETUP, create_sample_users
 from tests.support.workers import ROOT, database_url
 
-LIMIT = login_throttle.MAX_PASSWORDS_PER_NAME
+LIMIT = login_throttle.MAX_PASSWORDS_PER_PAIR
 NOW = 1_800_000_000
 
 
@@ -74,11 +77,11 @@ def test_blocked_attempts_check_no_password(monkeypatch, django_assert_num_queri
     checked_forms = []
     monkeypatch.setattr("authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: checked_forms.append(form))
     for name in ("ned", "nobody"):
-        login_throttle.count_failure(*[login_throttle.password_counters(RequestFactory().get("/"), name)[0]] * LIMIT)
-        # the query stores the security event
-        with django_assert_num_queries(1) as queries:
+        login_throttle.count_failure(*[login_throttle.password_counters(RequestFactory().get("/"), name).pair] * LIMIT)
+        # the first query asks whether the limits were cleared, the second stores the security event
+        with django_assert_num_queries(2) as queries:
             assert sign_in(name).status_code == 429
-        assert queries[0]["sql"].startswith('INSERT INTO "authzconsole_securityevent"')
+        assert queries[1]["sql"].startswith('INSERT INTO "authzconsole_securityevent"')
     assert not checked_forms
 
 
@@ -99,6 +102,65 @@ def test_a_successful_sign_in_resets_the_count(monkeypatch):
     assert sign_in("ned", PASSWORD).status_code == 302
     assert wrong_sign_ins(LIMIT, "ned") == [200] * LIMIT
     assert sign_in("ned").status_code == 429
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_the_attack_wrong_passwords_from_elsewhere_do_not_lock_out_the_account():
+    for attempt in range(login_throttle.MAX_PASSWORDS_PER_NAME + 1):
+        sign_in("ned", REMOTE_ADDR=f"192.0.2.{attempt // LIMIT}")
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="192.0.2.0").status_code == 429
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="198.51.100.7").status_code == 302
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_many_addresses_get_few_attempts_for_one_name(monkeypatch):
+    monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_NAME", 20)
+    for attacker in range(2):
+        assert {sign_in("ned", REMOTE_ADDR=f"192.0.2.{attacker}").status_code for _ in range(LIMIT)} == {200}
+    statuses = [sign_in("ned", REMOTE_ADDR="192.0.2.9").status_code for _ in range(4)]
+    assert statuses == [200] * login_throttle.MAX_PASSWORDS_WHILE_ATTACKED + [429]
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="192.0.2.9").status_code == 429
+    assert sign_in("dee", PASSWORD, REMOTE_ADDR="192.0.2.9").status_code == 302
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="198.51.100.7").status_code == 302
+
+
+def clear_limits(*names: str) -> str:
+    output = StringIO()
+    call_command("clear_sign_in_limits", *names, stdout=output)
+    return output.getvalue()
+
+
+@pytest.mark.usefixtures("cast")
+@pytest.mark.parametrize("has_redis", [True, False])
+def test_a_command_lifts_the_limits_of_an_account(has_redis, settings, redis_server):
+    settings.CACHES = caches_at(redis_server if has_redis else f"redis://127.0.0.1:{free_port()}/0")
+    caches["shared" if has_redis else "default"].clear()
+    wrong_sign_ins(LIMIT, "ned")
+    wrong_sign_ins(LIMIT, "dee")
+    assert clear_limits("ned") == "The sign-in limits of user:ned are cleared.\n"
+    assert [sign_in(name, PASSWORD).status_code for name in ("ned", "dee")] == [302, 429]
+    assert wrong_sign_ins(LIMIT + 1, "ned") == [200] * LIMIT + [429]
+    clear_limits("ned")
+    assert sign_in("ned", PASSWORD).status_code == 302
+    line = JournalLine.objects.latest("revision")
+    assert (line.action, line.principal, line.actor) == ("sign-in-limits-clear", "user:ned", "clear_sign_in_limits")
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_the_command_without_a_name_lifts_the_limits_of_all_names_and_addresses(monkeypatch):
+    monkeypatch.setattr(login_throttle, "MAX_PASSWORDS_PER_ADDRESS", LIMIT)
+    wrong_sign_ins(LIMIT, "ned")
+    assert sign_in("dee", PASSWORD).status_code == 429
+    clear_limits("ned")
+    assert sign_in("ned", PASSWORD).status_code == 429
+    clear_limits()
+    assert [sign_in(name, PASSWORD).status_code for name in ("ned", "dee")] == [302, 302]
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_the_limits_of_an_unknown_account_cannot_be_cleared():
+    with pytest.raises(CommandError, match="`nobody` is not an account"):
+        clear_limits("nobody")
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
@@ -183,7 +245,8 @@ def test_a_block_is_logged_once_on_a_single_line(caplog):
     caplog.set_level(logging.WARNING, "authzconsole.common.login_throttle")
     wrong_sign_ins(LIMIT + 3, "x\nWARNING all is well")
     lines = [record.getMessage() for record in caplog.records if record.name == "authzconsole.common.login_throttle"]
-    assert len(lines) == 1 and "\n" not in lines[0] and "WARNING all is well': further attempts wait for" in lines[0]
+    assert len(lines) == 1 and "\n" not in lines[0]
+    assert "WARNING all is well from 127.0.0.1': further attempts wait for" in lines[0]
 
 
 @pytest.mark.usefixtures("cast")
@@ -209,7 +272,7 @@ class FileCreator:
 def test_a_pickle_written_to_redis_is_not_executed(tmp_path, redis_server, caplog):
     counters = login_throttle.password_counters(RequestFactory().post("/sign-in"), "ned")
     with redis.Redis.from_url(redis_server) as attacker:
-        for counter in counters:
+        for counter in (counters.pair, counters.name, counters.address):
             attacker.set(caches["shared"].make_key(counter.window()[0]), pickle.dumps(FileCreator(tmp_path / "executed")))
     assert sign_in("ned", PASSWORD).status_code == 302
     assert not (tmp_path / "executed").exists()

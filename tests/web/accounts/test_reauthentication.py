@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from authzconsole.common import recent_authentication
-from authzconsole.common.login_throttle import MAX_PASSWORDS_PER_NAME
+from authzconsole.common.login_throttle import MAX_PASSWORDS_PER_PAIR
 from authzconsole.common.tokens import create_token
 from tests.support.authors import database_state
 from tests.support.cast import PASSWORD, SETUP
@@ -83,7 +83,7 @@ def test_a_wrong_password_changes_nothing_and_is_counted(stale, cast):
     form = {"change": "role", "role": "administrator"}
     wrong = form | CONFIRM | {"reauthentication_password": "wrong"}
     before = database_state()
-    for _ in range(MAX_PASSWORDS_PER_NAME):
+    for _ in range(MAX_PASSWORDS_PER_PAIR):
         response = stale.post("/accounts/change/user:dee", wrong)
         assert response.status_code == 403 and "This is not your password" in page_html(response)
         assert "wrong" not in str(submitted_fields(response))

@@ -1,0 +1,27 @@
+"""Lift the limits after wrong passwords, for one account or for all."""
+
+from django.core.management.base import CommandError
+
+from authzconsole.common.login_throttle import CLEAR_ACTION
+from authzconsole.management.console_command import ConsoleCommand
+from entities.text import is_storable
+from grants.changes.authority import administrator_transaction
+from grants.journal import Author, Change, append_to_journal
+from grants.models import User
+
+
+class Command(ConsoleCommand):
+    help = ("Lift the limits after wrong passwords: of one account, or of all accounts and client addresses. All servers notice "
+            "it, with and without Redis. The journal records it.")
+
+    def add_arguments(self, parser):
+        parser.add_argument("name", metavar="NAME", nargs="?", default="",
+                            help="the account (default: all accounts and addresses)")
+
+    def handle(self, *, name, **options):
+        if name and not (is_storable(name) and User.objects.filter(username=name).exists()):
+            raise CommandError(f"`{name}` is not an account of this console")
+        author, principal = Author("clear_sign_in_limits"), f"user:{name}" if name else ""
+        with administrator_transaction(author) as head:
+            append_to_journal(head, [Change(CLEAR_ACTION, principal=principal)], author=author)
+        self.stdout.write(f"The sign-in limits of {principal or 'all accounts and addresses'} are cleared.")
