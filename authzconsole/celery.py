@@ -5,7 +5,7 @@ import os
 
 import structlog
 from celery import Celery, Task
-from celery.signals import beat_init, setup_logging, task_postrun, task_prerun, worker_init
+from celery.signals import beat_init, before_task_publish, setup_logging, task_postrun, task_prerun, worker_init
 
 from authzconsole.ops.processes import keep_files_private
 
@@ -31,12 +31,25 @@ def restrict_files(**kwargs: object) -> None:
     keep_files_private()
 
 
+# the context of a request that its tasks also log
+REQUEST_CONTEXT = ("request_id", "account", "token")
+
+
+@before_task_publish.connect
+def add_request_to_message(headers: dict, **kwargs: object) -> None:
+    """Send the ids of the request with the task that it causes."""
+    context = structlog.contextvars.get_contextvars()
+    headers["log_context"] = {name: context[name] for name in REQUEST_CONTEXT if name in context}
+
+
 @task_prerun.connect
 def bind_task(task_id: str, task: Task, **kwargs: object) -> None:
-    """Add the name and the id of the task to every log line until it ends."""
-    structlog.contextvars.bind_contextvars(task=task.name, task_id=task_id)
+    """Add the name and the id of the task, and the ids of the request that caused it, to every log line until it ends."""
+    context = getattr(task.request, "log_context", None) or {}
+    structlog.contextvars.bind_contextvars(
+        task=task.name, task_id=task_id, **{name: context[name] for name in REQUEST_CONTEXT if name in context})
 
 
 @task_postrun.connect
 def unbind_task(**kwargs: object) -> None:
-    structlog.contextvars.unbind_contextvars("task", "task_id")
+    structlog.contextvars.unbind_contextvars("task", "task_id", *REQUEST_CONTEXT)

@@ -13,6 +13,7 @@ from rest_framework.authentication import CSRFCheck
 from authzconsole.common import login_throttle
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
@@ -70,6 +71,7 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
         return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+    bind_account(request.user.get_username())
     check_password_is_own(request.user)
     check_second_factor(request)
     check_csrf(request)
@@ -98,6 +100,7 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
         record_event(EventKind.TOKEN_REJECTED, request=request, target=request.path, detail=str(error))
         raise _invalid_token_refusal(str(error)) from None
     request.api_token = token
+    bind_account(token.owner_name, token=token.number)
     if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)

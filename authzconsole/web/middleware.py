@@ -12,6 +12,7 @@ from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.request_id import bind_account
 from authzconsole.web.accounts.providers.session import PROVIDER_SESSION_KEY
 from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
@@ -39,6 +40,15 @@ class SignInMiddleware(LoginRequiredMiddleware):
     If a file was requested, sign-in leads to the page with the link to the file: a download does not replace the page in the
     browser, so the sign-in page would stay visible.
     """
+
+    def process_view(self, request, view_func, view_args, view_kwargs):
+        response = super().process_view(request, view_func, view_args, view_kwargs)
+        if response is None and getattr(view_func, "login_required", True):
+            if impersonator := getattr(request, "impersonator", None):
+                bind_account(impersonator.get_username(), seen_as=request.user.get_username())
+            else:
+                bind_account(request.user.get_username())
+        return response
 
     def handle_no_permission(self, request, view_func):
         previous_page, is_file = _referring_page(request), "extension" in request.resolver_match.kwargs

@@ -5,6 +5,7 @@ import json
 import logging
 import logging.config
 import re
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -14,8 +15,10 @@ from django.test import Client, RequestFactory
 
 from analytics import tasks
 from authzconsole.api.token_fast_path import TokenFastPath
-from authzconsole.celery import bind_task, unbind_task
+from authzconsole.celery import add_request_to_message, bind_task, unbind_task
+from authzconsole.common.tokens import create_token
 from authzconsole.logs import logging_configuration
+from tests.support.cast import SETUP, create_sample_users
 
 
 @pytest.fixture
@@ -93,6 +96,46 @@ def test_the_id_of_the_caller_does_not_replace_the_own_id(log_lines, sent, is_ec
 def test_no_id_stays_bound(log_lines):
     Client().get("/nothing", headers={"X-Request-ID": "mine"})
     assert "request_id" not in structlog.contextvars.get_contextvars()
+
+
+@pytest.mark.django_db
+def test_lines_carry_the_account_and_the_token_of_the_request(log_lines, rf):
+    cast = create_sample_users()
+    issued = create_token(author=SETUP, owner="ada", name="t", scopes=["decide", "read"], days=1)
+    headers = {"Authorization": f"Bearer {issued.secret}"}
+    request = rf.post("/access/v1/evaluation", {}, "application/json", headers=headers)
+    TokenFastPath(None)(request.environ, lambda status, headers: None)
+    Client().get("/api/v1/users", headers=headers)
+    client = Client()
+    client.force_login(cast["ada"])
+    client.get("/api/v1/users")
+    client.get("/journal/")
+    client.post("/people/see-as", {"user": "ned"})
+    client.get("/policies/")
+    Client().get("/healthz")
+    lines = [(line["path"], line.get("account"), line.get("token"), line.get("seen_as"))
+             for line in log_lines() if line["event"] == "answered"]
+    number = issued.token.pk
+    assert lines == [
+        ("/access/v1/evaluation", "ada", number, None), ("/api/v1/users", "ada", number, None),
+        ("/api/v1/users", "ada", None, None),
+        ("/journal/", "ada", None, None), ("/people/see-as", "ada", None, None), ("/policies/", "ada", None, "ned"),
+        ("/healthz", None, None, None)]
+    assert issued.secret not in str(log_lines())
+
+
+def test_the_lines_of_a_task_carry_the_request_that_caused_it(log_lines):
+    headers = {}
+    with structlog.contextvars.bound_contextvars(request_id="r" * 32, account="ada", token=7):
+        add_request_to_message(headers)
+    task = SimpleNamespace(name="a.task", request=SimpleNamespace(**headers))
+    bind_task("t-1", task)
+    logging.getLogger("a.package").warning("in the task")
+    unbind_task()
+    logging.getLogger("a.package").warning("after it")
+    inside, after = log_lines()
+    assert (inside["request_id"], inside["account"], inside["token"]) == ("r" * 32, "ada", 7)
+    assert not {"request_id", "account", "token", "task"} & after.keys()
 
 
 def test_the_lines_of_a_task_carry_the_task_and_the_run(log_lines, monkeypatch):

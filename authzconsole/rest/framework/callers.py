@@ -14,6 +14,7 @@ from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.problems import Problem
@@ -36,6 +37,7 @@ class Authentication(BaseAuthentication):
         user = request._request.user
         if not user.is_authenticated:
             raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+        bind_account(user.get_username())
         check_password_is_own(user)
         check_second_factor(request._request)
         check_csrf(request._request)
