@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Length, Right, StrIndex
+from django.db.models.expressions import OrderBy
+from django.db.models.functions import Length, NullIf, Right, StrIndex
 from django.db.models.lookups import Exact, GreaterThan
 from scim2_models import InvalidFilterException, InvalidPathException, Path, SCIMException, ScimFilter
 from scim2_models.path import (
@@ -24,6 +25,8 @@ MAX_NESTING = 50
 _ORDERS = {CompareOperator.gt: "gt", CompareOperator.ge: "gte", CompareOperator.lt: "lt", CompareOperator.le: "lte"}
 _NOTHING, _EVERYTHING = Q(pk__in=[]), ~Q(pk__in=[])
 Key = tuple[str, str | None]
+# columns that always have a value
+REQUIRED = ("username", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +241,22 @@ def member_condition(val_filter: Any, columns: Mapping[str, Column]) -> Q:
     return _ItemVisitor(columns).visit(val_filter)
 
 
-def sort_column(model: type, text: str, column_map: ColumnMap) -> str:
-    """Return the column for `sortBy`. Raise InvalidPathException."""
+def sort_order(model: type, text: str, column_map: ColumnMap, *, is_descending: bool) -> OrderBy:
+    """Return the order for `sortBy`. Rows without a value come last, or first in descending order. Raise InvalidPathException."""
     try:
         binding = Path[model](text).resolve()  # type: ignore[valid-type]
     except (SCIMException, ValueError):
         binding = None
     key = (binding.field_name, binding.sub_field_name) if binding else None
+    if key is not None and (key[0], "value") in column_map.sortable:
+        # `emails` is sorted by `emails.value`
+        key = (key[0], key[1] or "value")
     column = column_map.sortable.get(key) if key else None
     if column is None:
         raise InvalidPathException(detail=f"lists cannot be sorted by {text[:100]!r}")
-    return column
+    can_be_missing = isinstance(column_map.columns.get(key), TextColumn) and column not in REQUIRED
+    value = NullIf(F(column), Value("")) if can_be_missing else F(column)
+    return value.desc(nulls_first=True) if is_descending else value.asc(nulls_last=True)
 
 
 def outer_key() -> OuterRef:

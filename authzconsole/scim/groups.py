@@ -31,7 +31,7 @@ from authzconsole.scim.filters import (
     id_from_text,
     member_condition,
     outer_key,
-    sort_column,
+    sort_order,
 )
 from authzconsole.scim.payloads import checked_external_id, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
@@ -68,9 +68,9 @@ def search_groups(query: Query) -> HttpResponse:
     rows = visible_groups()
     if query.filter:
         rows = rows.filter(filter_condition(GroupResource, query.filter, COLUMNS))
-    order = sort_column(GroupResource, query.sort_by, COLUMNS) if query.sort_by else "pk"
+    order = [sort_order(GroupResource, query.sort_by, COLUMNS, is_descending=query.is_descending)] if query.sort_by else []
     total = rows.count()
-    rows = rows.order_by(f"-{order}" if query.is_descending else order, "pk")
+    rows = rows.order_by(*order, "pk")
     page = list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else []
     return list_response(_resources(page, query), total, query)
 

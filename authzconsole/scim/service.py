@@ -19,7 +19,6 @@ from authzconsole.scim.payloads import read_payload
 from authzconsole.scim.responses import error_response, query_from_values
 from grants.errors import GrantError, JournalReadOnly, NotAdministrator, PrincipalError
 from grants.journal import Author, lock_journal
-from grants.models import User
 
 logger = logging.getLogger(__name__)
 Function = Callable[..., HttpResponse]
@@ -82,9 +81,8 @@ def _answer(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
 
 
 def _author(request: HttpRequest, token: ValidToken) -> Author:
-    name = User.objects.values_list("username", flat=True).get(pk=token.owner_id)
-    return Author(name, request_id=request.id, user_id=token.owner_id, caller_request_id=request.caller_id, token=token.number,
-                  issuer=token.issuer, is_provisioner=True)
+    return Author(token.owner_name, request_id=request.id, user_id=token.owner_id, caller_request_id=request.caller_id,
+                  token=token.number, issuer=token.issuer, is_provisioner=True)
 
 
 def error_of(error: Exception, request: HttpRequest) -> HttpResponse:

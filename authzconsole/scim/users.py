@@ -18,7 +18,7 @@ from authzconsole.scim.filters import (
     TextColumn,
     filter_condition,
     outer_key,
-    sort_column,
+    sort_order,
 )
 from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
@@ -44,7 +44,7 @@ COLUMNS = ColumnMap(
     related={"groups": RelatedRows(lambda: memberships().filter(user=outer_key()),
                                    {"value": IdColumn("group_id"), "display": TextColumn("group__name")})},
     sortable={("id", None): "pk", ("user_name", None): "username", ("active", None): "is_active",
-              ("external_id", None): "provisioned__external_id", ("emails", None): "email", ("emails", "value"): "email"})
+              ("external_id", None): "provisioned__external_id", ("emails", "value"): "email"})
 
 
 def list_users(request: HttpRequest) -> HttpResponse:
@@ -52,13 +52,13 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 
 def search_users(query: Query) -> HttpResponse:
-    """Return a page of users. Three queries."""
+    """Return a page of users. Three queries with their groups."""
     rows = visible_users()
     if query.filter:
         rows = rows.filter(filter_condition(UserResource, query.filter, COLUMNS))
-    order = sort_column(UserResource, query.sort_by, COLUMNS) if query.sort_by else "pk"
+    order = [sort_order(UserResource, query.sort_by, COLUMNS, is_descending=query.is_descending)] if query.sort_by else []
     total = rows.count()
-    rows = rows.order_by(f"-{order}" if query.is_descending else order, "pk")
+    rows = rows.order_by(*order, "pk")
     page = list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else []
     return list_response(_resources(page, query), total, query)
 

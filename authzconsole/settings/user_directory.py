@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from .accounts import AUTHENTICATION_BACKENDS as PASSWORD_BACKENDS
-from .environment import env
+from .environment import PRODUCTION, env
 from .sign_in import SIGN_IN_PROVIDERS as OTHER_PROVIDERS
 from .sign_in import ProviderOptions, provider_values
 
@@ -90,6 +90,8 @@ def _check(options: LdapOptions) -> None:
     if scheme == "ldap" and not options.start_tls and not options.allow_plaintext:
         raise ImproperlyConfigured("LDAP_URI is not encrypted: use ldaps:// or LDAP_START_TLS; LDAP_ALLOW_PLAINTEXT=1 permits "
                                    "passwords in clear text")
+    if options.allow_plaintext and PRODUCTION:
+        raise ImproperlyConfigured("LDAP_ALLOW_PLAINTEXT is set in PRODUCTION: remove it, and use ldaps:// or LDAP_START_TLS")
     if not options.user_search_base:
         raise ImproperlyConfigured("LDAP_USER_SEARCH_BASE is missing")
     if options.user_search_filter.replace("%%", "").count("%") != options.user_search_filter.count("%(user)s") or \

@@ -158,3 +158,12 @@ def test_missing_packages_stop_the_start(monkeypatch):
     assert ldap_options({}) is None
     with pytest.raises(ImproperlyConfigured, match="extra `ldap`"):
         ldap_options({"LDAP_URI": "ldaps://localhost"})
+
+
+def test_plaintext_is_refused_in_production(monkeypatch):
+    variables = {"LDAP_URI": "ldap://localhost", "LDAP_START_TLS": "0", "LDAP_ALLOW_PLAINTEXT": "1",
+                 "LDAP_USER_SEARCH_BASE": "o=x"}
+    assert ldap_options(variables) is not None
+    monkeypatch.setattr(user_directory, "PRODUCTION", True)
+    with pytest.raises(ImproperlyConfigured, match="LDAP_ALLOW_PLAINTEXT is set in PRODUCTION"):
+        ldap_options(variables)

@@ -153,7 +153,8 @@ def test_lists_are_filtered_sorted_and_paged(scim, ids):
         assert set(scim.names("/Users", filter=text)) == names, text
     assert scim.names("/Users", sortBy="userName") == sorted(ids)
     assert scim.names("/Users", sortBy="userName", sortOrder="descending", count=2, startIndex=2) == ["ned", "ina"]
-    assert scim.names("/Users", sortBy="emails", sortOrder="descending")[0] == "dee"
+    assert scim.names("/Users", sortBy="emails")[0] == scim.names("/Users", sortBy="externalId")[0] == "dee"
+    assert scim.names("/Users", sortBy="emails.value", sortOrder="descending")[-1] == "dee"
     first = scim.get("/Users", count=3, startIndex=-5).json()
     assert (first["totalResults"], first["startIndex"], first["itemsPerPage"]) == (len(ids), 1, 3)
     assert scim.get("/Users", count=0).json()["Resources"] == [] == scim.get("/Users", startIndex=99).json()["Resources"]
