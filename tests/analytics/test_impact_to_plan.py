@@ -9,6 +9,7 @@ from entities.models import Entity, State
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.evaluation.engine import answer_questions
+from grants.journal import RUN_ACTIONS
 from grants.models import GRANT_TABLES, JournalLine, Plan, PlanState, Role, User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
@@ -70,6 +71,11 @@ def apply_plan(client, plan: Plan) -> None:
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
 
 
+def data_revision() -> int:
+    """Return the revision of the last line that is not about a run."""
+    return JournalLine.objects.exclude(action__in=RUN_ACTIONS).latest("revision").revision
+
+
 def total_grants() -> int:
     return sum(model.objects.count() for model, _ in GRANT_TABLES.values())
 
@@ -83,7 +89,7 @@ def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada
     apply_plan(ada, plan)
     assert total_grants() == grants_before + plan.effect["grants"]
     second_run = run_policy_impact(ada)
-    assert second_run.summary["answers_lost"] == 0 and second_run.revision == JournalLine.objects.latest("revision").revision
+    assert second_run.summary["answers_lost"] == 0 and second_run.revision == data_revision()
     activate(ada, AFTER)
     assert before <= permissions()
     assert JournalLine.objects.filter(action="grant", reason="keeps current permissions").count() == plan.effect["grants"]
