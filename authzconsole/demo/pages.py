@@ -48,6 +48,7 @@ PAGES = {
     "sessions": "/sessions",
     "second-factor": "/second-factor",
     "second-factor-app": "/second-factor/app",
+    "second-factor-passkey": "/second-factor/passkey",
     "reauthenticate": "/reauthenticate",
     "accounts": "/accounts/",
     "account": "/accounts/user:{user}",

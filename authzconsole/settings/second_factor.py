@@ -1,4 +1,4 @@
-"""Second factors: authenticator apps and recovery codes. See docs/sign-in.md."""
+"""Second factors: authenticator apps, passkeys and recovery codes. See docs/sign-in.md."""
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -19,7 +19,7 @@ if any(len(key) < MIN_KEY_CHARACTERS for key in MFA_KEYS):
 
 # django-allauth stores the factors; authzconsole/web/accounts/factors/ has the pages
 MFA_ADAPTER = "authzconsole.web.accounts.factors.encryption.FactorAdapter"
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_TOTP_ISSUER = "Authorization console"
 # the clocks of phones differ: a code is also accepted 30 seconds before and after its time
 MFA_TOTP_TOLERANCE = 1

@@ -25,6 +25,7 @@ PAGES = [
     ("/accounts/sessions/user:dee", 200, 200, 404, 404, 404, 404),
     ("/second-factor", 200, 200, 200, 200, 200, 200),
     ("/second-factor/app", 200, 200, 200, 200, 200, 200),
+    ("/second-factor/passkey", 200, 200, 200, 200, 200, 200),
     ("/second-factor/codes", 405, 405, 405, 405, 405, 405),
     ("/second-factor/1/remove", 404, 404, 404, 404, 404, 404),
     ("/search?q=orders", 200, 200, 200, 200, 200, 200),

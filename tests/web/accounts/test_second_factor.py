@@ -70,7 +70,7 @@ def test_an_app_is_added_with_recovery_codes_and_journal_lines(browse):
     assert len(set(codes)) == 10 and newest_lines(2) == [
         ("ned", "factor-add", "user:ned", "authenticator app"), ("ned", "factor-add", "user:ned", "recovery codes")]
     page = page_html(client.get("/second-factor"))
-    assert "authenticator app" in page and "10 unused codes are left" in page and "Add authenticator app" not in page
+    assert "Authenticator app" in page and "10 unused codes are left" in page and "Add authenticator app" not in page
 
 
 def test_a_wrong_code_adds_no_app_and_keeps_the_secret(browse):
@@ -316,3 +316,18 @@ def test_wrong_codes_are_security_events(browse, protected):
     send_code(client, "12345")
     event = SecurityEvent.objects.order_by("-pk").first()
     assert (event.kind, event.account, event.detail) == ("sign-in-failure", "ned", "wrong second factor")
+
+
+@pytest.mark.parametrize("credential", ["", "{", "[]", "{}", '{"id": 1}', "null", '{"response": {"clientDataJSON": "e30"}}',
+                                        "x" * 30_000,
+                                        '{"id": "YQ", "rawId": "YQ", "type": "public-key", "response": {"clientDataJSON": "e30", '
+                                        '"attestationObject": "e30", "authenticatorData": "e30", "signature": "e30"}}'])
+def test_malformed_passkeys_are_refused(browse, protected, credential):
+    client = browse()
+    send_password(client)
+    client.get("/sign-in/second-factor")
+    assert client.post("/sign-in/second-factor", {"credential": credential}).status_code == 400 and not is_signed_in(client)
+    client = browse("dee")
+    client.get("/second-factor/passkey")
+    assert client.post("/second-factor/passkey", {"credential": credential}).status_code == 400
+    assert not Authenticator.objects.filter(type="webauthn").exists()

@@ -44,17 +44,25 @@ def matching_counter(secret: str, code: str, *, after: int = -1) -> int | None:
 
 def verify_code(request: HttpRequest, user: User, code: str) -> Authenticator:
     """Return the factor of the account that the code belongs to. Raise ValidationError for a wrong or used code."""
-    counter = login_throttle.FailureCounter("second factors for the name", user.username, MAX_CODES_PER_NAME)
+    counter = factor_counter(user)
     check_attempts(request, user, counter)
     factor = _use_code(user, code.strip()[:MAX_CODE_CHARACTERS])
     if factor is None:
-        login_throttle.count_failure(counter)
-        record_event(EventKind.SIGN_IN_FAILURE, request=request, account=user.username, detail="wrong second factor")
+        record_failure(request, user, counter)
         raise ValidationError("This code is wrong, has expired or was used before.")
     login_throttle.reset_counters(counter)
     if factor.type == Authenticator.Type.RECOVERY_CODES:
         logger.warning("%s used a recovery code; %d are left", user, len(factor.wrap().get_unused_codes()))
     return factor
+
+
+def factor_counter(user: User) -> login_throttle.FailureCounter:
+    return login_throttle.FailureCounter("second factors for the name", user.username, MAX_CODES_PER_NAME)
+
+
+def record_failure(request: HttpRequest, user: User, counter: login_throttle.FailureCounter) -> None:
+    login_throttle.count_failure(counter)
+    record_event(EventKind.SIGN_IN_FAILURE, request=request, account=user.username, detail="wrong second factor")
 
 
 def check_attempts(request: HttpRequest, user: User, counter: login_throttle.FailureCounter) -> None:

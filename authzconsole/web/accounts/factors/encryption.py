@@ -34,6 +34,12 @@ class FactorAdapter(DefaultMFAAdapter):
     def get_totp_label(self, user: User) -> str:
         return user.username
 
+    def _get_user_identifier(self, user: User) -> str:
+        return user.username
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        return super().get_public_key_credential_rp_entity() | {"name": settings.MFA_TOTP_ISSUER}
+
 
 def _cipher():
     # here, because most processes never see a second factor, and the import takes time

@@ -4,6 +4,7 @@ from allauth.mfa.adapter import get_adapter
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import clear_totp_secret, get_totp_secret
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
@@ -11,10 +12,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.web.accounts.factors.codes import matching_counter
+from authzconsole.web.accounts.factors.passkeys import passkey_name, registered_credential, registration_options
 from authzconsole.web.accounts.factors.qr_code import QrCode
 from authzconsole.web.accounts.factors.services import (
     FactorError,
     add_app,
+    add_passkey,
     factor_title,
     generate_recovery_codes,
     remove_factor,
@@ -62,6 +65,25 @@ def new_app(request: HttpRequest) -> HttpResponse:
     url = get_adapter().build_totp_url(request.user, secret)
     return _page(request, "app.html", {"secret": secret, "url": url, "qr_code": QrCode(url), "fault": fault},
                  status=400 if fault else 200)
+
+
+@sensitive_variables("codes")
+@require_http_methods(["GET", "HEAD", "POST"])
+@recent_authentication_required
+def new_passkey(request: HttpRequest) -> HttpResponse:
+    fault = ""
+    if request.method == "POST":
+        try:
+            name = passkey_name(request.POST.get("name", ""))
+            credential = registered_credential(request.POST.get("credential", ""))
+            codes = add_passkey(author=request_author(request), user=request.user, name=name, credential=credential)
+        except ValidationError as error:
+            fault = " ".join(error.messages)
+        else:
+            messages.success(request, "The passkey was added.")
+            return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
+    return _page(request, "passkey.html", {"options": registration_options(request.user), "fault": fault,
+                                           "name": request.POST.get("name", "")}, status=400 if fault else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP
+from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.db import transaction
 
 from grants.changes.authority import administrator_transaction
@@ -27,6 +28,8 @@ class FactorError(GrantError):
 
 def factor_title(factor: Authenticator) -> str:
     """Return how the journal names a factor."""
+    if factor.type == Authenticator.Type.WEBAUTHN:
+        return f"passkey {factor.wrap().name}"
     return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE
 
 
@@ -37,6 +40,13 @@ def add_app(*, author: Author, user: User, secret: str) -> list[str]:
             raise FactorError("the account has an authenticator app already: remove it first")
         TOTP.activate(user, secret)
         record("factor-add", APP_TITLE)
+        return _first_recovery_codes(user, record)
+
+
+def add_passkey(*, author: Author, user: User, name: str, credential: dict) -> list[str]:
+    """Add a passkey. Return the recovery codes that were generated with the first factor."""
+    with _own_factors(author, user) as record:
+        record("factor-add", factor_title(WebAuthn.add(user, name, credential).instance))
         return _first_recovery_codes(user, record)
 
 

@@ -3,6 +3,7 @@
 from allauth.account.internal.decorators import login_stage_required
 from allauth.account.internal.stagekit import clear_login
 from allauth.mfa.base.internal.flows import post_authentication
+from allauth.mfa.models import Authenticator
 from allauth.mfa.stages import AuthenticateStage
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
@@ -11,6 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.accounts.factors.codes import verify_code
+from authzconsole.web.accounts.factors.passkeys import request_options, verify_passkey
 from authzconsole.web.accounts.providers.adapters import BACKEND
 from authzconsole.web.accounts.providers.session import is_factor_verified_by_provider
 from authzconsole.web.shared.rendering import render_page, see_other
@@ -43,7 +45,10 @@ def second_factor_sign_in(request: HttpRequest) -> HttpResponse:
         return see_other(reverse("sign-in"))
     if request.method == "POST":
         try:
-            factor = verify_code(request, user, request.POST.get("code", ""))
+            if "credential" in request.POST:
+                factor = verify_passkey(request, user, request.POST["credential"])
+            else:
+                factor = verify_code(request, user, request.POST.get("code", ""))
         except ValidationError as error:
             fault, wait_seconds = " ".join(error.messages), getattr(error, "wait_seconds", 0)
         else:
@@ -51,7 +56,11 @@ def second_factor_sign_in(request: HttpRequest) -> HttpResponse:
             user.backend = stage.state["backend"]
             return stage.exit()
     status = 429 if wait_seconds else 400 if fault else 200
-    response = render_page(request, "accounts/factors/sign_in.html", {"name": user.username, "fault": fault}, status=status)
+    types = set(Authenticator.objects.filter(user=user).values_list("type", flat=True))
+    response = render_page(request, "accounts/factors/sign_in.html", {
+        "name": user.username, "fault": fault, "has_app": Authenticator.Type.TOTP in types,
+        "options": request_options(user) if Authenticator.Type.WEBAUTHN in types else "",
+    }, status=status)
     if wait_seconds:
         response["Retry-After"] = str(wait_seconds)
     return response

@@ -1,0 +1,72 @@
+"""Register passkeys (WebAuthn) and verify them as a second factor.
+
+The options and the state of a ceremony come from python-fido2, which django-allauth configures with the host of the request.
+"""
+
+import json
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.webauthn.internal import auth
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from authzconsole.common import login_throttle
+from authzconsole.web.accounts.factors.codes import check_attempts, factor_counter, record_failure
+from grants.models import User
+from grants.principal_names import control_character_fault
+
+MAX_NAME_CHARACTERS = 50
+MAX_CREDENTIAL_CHARACTERS = 20_000
+# what python-fido2 and django-allauth raise for a malformed credential
+MALFORMED = (ValidationError, ValueError, TypeError, KeyError, AttributeError, IndexError)
+
+
+def registration_options(user: User) -> str:
+    """Return the options for the browser as JSON, and store the challenge in the session."""
+    return json.dumps(auth.begin_registration(user, False))
+
+
+def request_options(user: User) -> str:
+    """Return the options for the sign-in of this account as JSON, and store the challenge in the session."""
+    return json.dumps(auth.begin_authentication(user))
+
+
+def registered_credential(text: str) -> dict:
+    """Return the new credential that answers the challenge of the session. Raise ValidationError."""
+    try:
+        credential = _parsed(text)
+        auth.complete_registration(auth.parse_registration_response(credential))
+    except MALFORMED:
+        raise ValidationError("The passkey was not accepted. Try again.") from None
+    return credential
+
+
+def passkey_name(text: str) -> str:
+    """Return the name for a passkey. Raise ValidationError."""
+    name = text.strip() or "Passkey"
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise ValidationError(f"The name has {len(name)} characters; {MAX_NAME_CHARACTERS} are allowed.")
+    if fault := control_character_fault("the name", name):
+        raise ValidationError(f"{fault}.")
+    return name
+
+
+def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator:
+    """Return the passkey of the account that answered the challenge of the session. Raise ValidationError."""
+    counter = factor_counter(user)
+    check_attempts(request, user, counter)
+    try:
+        credential = _parsed(text)
+        auth.parse_authentication_response(credential)
+        factor = auth.complete_authentication(user, credential)
+    except MALFORMED:
+        record_failure(request, user, counter)
+        raise ValidationError("The passkey was not accepted. Try again.") from None
+    login_throttle.reset_counters(counter)
+    return factor
+
+
+def _parsed(text: str) -> dict:
+    if len(text) > MAX_CREDENTIAL_CHARACTERS:
+        raise ValueError("the credential is too long")
+    return json.loads(text)
